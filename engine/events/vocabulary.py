@@ -1,0 +1,263 @@
+"""The vocabulary of the event log: one struct per kind of event.
+
+Notes before reading:
+
+- An event says what changed, completely enough that folding events `0..k` (see `fold.py`) gives the
+  state the engine had after event `k`. A decision also carries its reason, in `step_scheduled`.
+- On disk an event is one JSON object a line: `{"type": "admitted", "request": 3, ...}`. Rows inside
+  events are arrays, because an object with keys would cost some 45 bytes a token more.
+- What is measured (times, log-probabilities) sits under one last key `t`. Everything else is
+  deterministic: two runs of one workload give equal logs once `t` is dropped.
+- Times are integer microseconds since the run started. Steps count from 1. A request is an int;
+  sample s of request r is request r + s. A tree node is a counter, the root is 0. A block is 0..N-1.
+
+No production engine records this much. vLLM's and SGLang's KV events (`BlockStored`,
+`BlockRemoved`, `AllBlocksCleared`) cover the blocks alone, and neither says why.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+SCHEMA_VERSION = 1
+
+WaitingReason = Literal[
+    "token_budget",  # the step has no tokens left to hand out
+    "batch_full",  # no free place in the batch
+    "no_free_blocks",  # the first chunk needs more KV blocks than can be freed
+    "reserved_blocks",  # preemption is off, and the worst case does not fit beside the others'
+    "after_preemption",  # a step that preempts admits nobody
+    "static_batch",  # batching is static, and the current batch has not finished
+    "policy",  # the policy examined the request and put it off
+]
+FinishReason = Literal["stop", "length", "abort", "error"]
+EvictionReason = Literal["room", "cleared"]
+
+
+class ScheduledRow(msgspec.Struct, array_like=True, gc=False):
+    """One request's share of a step: tokens `start .. start + count` are computed.
+
+    The last `len(drafts)` of them are proposals of a drafter, not yet tokens of the request.
+    """
+
+    request: int
+    start: int
+    count: int
+    drafts: list[int] = []
+
+
+class Blocked(msgspec.Struct, array_like=True, gc=False):
+    """The head of the queue and why it was not admitted; `behind` more requests wait after it.
+
+    `need` and `have` are in the reason's own unit: tokens, batch places or KV blocks.
+    """
+
+    request: int
+    reason: WaitingReason
+    behind: int
+    need: int
+    have: int
+
+
+class TokenRow(msgspec.Struct, array_like=True, gc=False):
+    """Tokens one request gained in a step; `texts` has one piece per id.
+
+    The first `accepted` ids are drafts that were verified, so their KV is computed already. The
+    last `forced` ids come from a tool, not from the model. Joined pieces are the output text: a
+    token that ends inside a character has an empty piece and the next one carries the character.
+    """
+
+    request: int
+    ids: list[int]
+    texts: list[str]
+    accepted: int = 0
+    forced: int = 0
+
+
+def _snake_case(name: str) -> str:
+    return "".join("_" + c.lower() if c.isupper() else c for c in name).removeprefix("_")
+
+
+class Event(msgspec.Struct, tag_field="type", tag=_snake_case, omit_defaults=True, gc=False):
+    """Base of all events. `type` is the class name in snake_case."""
+
+
+class RunStarted(Event):
+    """Always first. `classes` names what a learner may replace: policy, pool, tree, runner.
+
+    `settings` are the EngineConfig's fields plus `num_blocks`.
+    """
+
+    schema: int
+    settings: dict[str, Any]
+    classes: dict[str, str]
+    model: dict[str, Any]
+    tokenizer: dict[str, Any]
+    clock: str
+    t: dict[str, Any] = {}  # unix_us
+
+
+class RequestArrived(Event):
+    """A request was submitted. `texts` has one piece per prompt token; joined they are the prompt."""
+
+    request: int
+    prompt: list[int]
+    texts: list[str]
+    label: str
+    max_tokens: int
+    n: int
+    priority: int
+    sampling: dict[str, Any]
+    t: dict[str, Any] = {}  # at: when it was submitted, which may lie inside the previous step
+
+
+class StepStarted(Event):
+    """Scheduling of a step begins."""
+
+    step: int
+
+
+class Admitted(Event):
+    """A request left the queue. `blocks` of its tokens were found in the tree, ending at `node`."""
+
+    request: int
+    node: int
+    blocks: list[int]
+    resumed: bool
+    key: list[float]
+
+
+class BlocksAllocated(Event):
+    """Blocks were popped off the free stack and appended to the request's block table."""
+
+    request: int
+    blocks: list[int]
+
+
+class BlockCopied(Event):
+    """Copy on write: the request's table names `block` instead of the shared `source` at `index`."""
+
+    request: int
+    index: int
+    source: int
+    block: int
+
+
+class Preempted(Event):
+    """A running request gave everything back and went to the front of the queue.
+
+    `needed_by` is the request that lacked blocks; `refunded` are tokens of the budget that the
+    victim had been given in this step already.
+    """
+
+    request: int
+    needed_by: int
+    refunded: int
+
+
+class RadixEvicted(Event):
+    """A leaf nobody has locked left the tree; its blocks are free. `needed_by` -1: nobody."""
+
+    node: int
+    needed_by: int
+    reason: EvictionReason
+
+
+class StepScheduled(Event):
+    """Scheduling is done: who computes what, which running requests got nothing, who is blocked."""
+
+    rows: list[ScheduledRow]
+    skipped: list[tuple[int, str]]
+    blocked: Blocked | None = None
+
+
+class Forked(Event):
+    """A prompt is complete: `request` is sample `sample` of `parent` and shares all its blocks."""
+
+    request: int
+    parent: int
+    sample: int
+
+
+class StepFinished(Event):
+    """The forward pass is over. No tokens at all for a request whose row did not catch up."""
+
+    tokens: list[TokenRow]
+    t: dict[str, Any] = {}  # start, scheduled, end; logprobs: per token row, per id
+
+
+class BlocksTrimmed(Event):
+    """Rejected drafts leave blocks unused: only the first `keep` stay in the table."""
+
+    request: int
+    keep: int
+
+
+class RadixSplit(Event):
+    """An edge was cut after `at` blocks; `upper` is the new node above, `node` keeps the rest."""
+
+    node: int
+    at: int
+    upper: int
+
+
+class RadixJoined(Event):
+    """Blocks the request computed were in the tree already; its table now names those."""
+
+    request: int
+    node: int
+    blocks: list[int]
+
+
+class RadixInserted(Event):
+    """Newly full blocks became a new node under `parent`."""
+
+    request: int
+    node: int
+    parent: int
+    blocks: list[int]
+
+
+class RadixExtended(Event):
+    """Newly full blocks were appended to the edge of the node the request alone has locked."""
+
+    request: int
+    node: int
+    blocks: list[int]
+
+
+class RequestFinished(Event):
+    """A request ended and gave back everything. `message` says what went wrong, for `error`."""
+
+    request: int
+    reason: FinishReason
+    message: str = ""
+
+
+class Keyframe(Event):
+    """The whole folded state as of event `seq`: the start of a window, or of a live join."""
+
+    seq: int
+    state: dict[str, Any]
+
+
+AnyEvent = (
+    RunStarted
+    | RequestArrived
+    | StepStarted
+    | Admitted
+    | BlocksAllocated
+    | BlockCopied
+    | Preempted
+    | RadixEvicted
+    | StepScheduled
+    | Forked
+    | StepFinished
+    | BlocksTrimmed
+    | RadixSplit
+    | RadixJoined
+    | RadixInserted
+    | RadixExtended
+    | RequestFinished
+    | Keyframe
+)
