@@ -28,7 +28,7 @@ class WallClock:
 
 
 class VirtualClock:
-    """Time that passes only when somebody says so: a runner that pretends to compute advances it."""
+    """Time that passes only when a runner that pretends to compute says so."""
 
     name = "virtual"
 

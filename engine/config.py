@@ -1,5 +1,6 @@
-"""The engine's settings. Each switch turns one idea of LLM serving off, so that a lesson can show the
-world without it.
+"""The engine's settings.
+
+Each switch turns one idea of LLM serving off, so that a lesson can show the world without it.
 
 `docs/glossary.md` maps every setting to vLLM's and SGLang's flag.
 """
@@ -16,8 +17,8 @@ class ConfigError(ValueError):
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How much the engine may do in a step, how much it may remember, and which ideas are on.
 
-    token_budget      tokens computed in one step, over all requests        (vLLM: max_num_batched_tokens)
-    max_batch_size    requests running at once                              (vLLM: max_num_seqs)
+    token_budget      tokens computed in one step, over all requests   (vLLM: max_num_batched_tokens)
+    max_batch_size    requests running at once                         (vLLM: max_num_seqs)
     max_kv_tokens     token slots of KV memory, rounded down to whole blocks
     block_size        token slots in a KV block
     policy            order of the queue: "fcfs", "priority", "sjf", "lpm"

@@ -9,7 +9,8 @@ Notes before reading:
 - What is measured (times, log-probabilities) sits under one last key `t`. Everything else is
   deterministic: two runs of one workload give equal logs once `t` is dropped.
 - Times are integer microseconds since the run started. Steps count from 1. A request is an int;
-  sample s of request r is request r + s. A tree node is a counter, the root is 0. A block is 0..N-1.
+  sample s of request r is request r + s. A tree node is a counter, the root is 0. A block is
+  0..N-1.
 
 No production engine records this much. vLLM's and SGLang's KV events (`BlockStored`,
 `BlockRemoved`, `AllBlocksCleared`) cover the blocks alone, and neither says why.
@@ -98,7 +99,7 @@ class RunStarted(Event):
 
 
 class RequestArrived(Event):
-    """A request was submitted. `texts` has one piece per prompt token; joined they are the prompt."""
+    """A request was submitted. `texts` has one piece per prompt token; joined, the prompt."""
 
     request: int
     prompt: list[int]
@@ -135,7 +136,7 @@ class BlocksAllocated(Event):
 
 
 class BlockCopied(Event):
-    """Copy on write: the request's table names `block` instead of the shared `source` at `index`."""
+    """Copy on write: at `index` the table names `block` instead of the shared `source`."""
 
     request: int
     index: int

@@ -1,0 +1,54 @@
+"""The block pool: which KV blocks are free, and how many hold each of the others.
+
+Memory for keys and values is cut into equal blocks. A block's reference count is the number of
+block tables that name it, plus one while it is in the radix tree; a block with count 0 is free.
+Nothing else is recorded, so nothing else can disagree.
+
+vLLM's pool (`vllm/v1/core/block_pool.py`) keeps freed but still cached blocks in its free queue and
+forgets them lazily; here a cached block is held by the tree until the tree evicts it.
+"""
+
+from collections.abc import Iterable
+
+
+class BlockPool:
+    """`num_blocks` KV blocks. `free` is a stack: blocks leave and return at its end."""
+
+    def __init__(self, num_blocks: int) -> None:
+        self.num_blocks = num_blocks
+        self.free = list(range(num_blocks - 1, -1, -1))
+        self.refs = [0] * num_blocks
+
+    def allocate(self, count: int) -> list[int]:
+        """Take `count` free blocks, each with one reference.
+
+        Raises ValueError, and takes nothing, when fewer are free.
+        """
+        if count > len(self.free):
+            raise ValueError(f"{count} blocks asked for, {len(self.free)} free")
+        blocks = [self.free.pop() for _ in range(count)]
+        for block in blocks:
+            self.refs[block] = 1
+        return blocks
+
+    def share(self, blocks: Iterable[int]) -> None:
+        """Add one reference to each of `blocks`, which somebody must hold already."""
+        for block in blocks:
+            if self.refs[block] == 0:
+                raise ValueError(f"block {block} is free: it has nothing to share")
+            self.refs[block] += 1
+
+    def release(self, blocks: list[int]) -> None:
+        """Drop one reference from each, the last block first, so that a tail is reused first."""
+        for block in reversed(blocks):
+            if self.refs[block] == 0:
+                raise ValueError(f"block {block} is free already: released twice")
+            self.refs[block] -= 1
+            if self.refs[block] == 0:
+                self.free.append(block)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless the free blocks are those with count 0, each listed once."""
+        assert len(set(self.free)) == len(self.free), "a block is on the free stack twice"
+        unheld = {block for block, refs in enumerate(self.refs) if refs == 0}
+        assert unheld == set(self.free), "free stack and reference counts disagree"

@@ -1,0 +1,216 @@
+"""Block pool and radix tree together: what a request holds, and every way that changes.
+
+Each method changes pool, tree and request completely and only then emits its event, so that the log
+never shows a half-made state. Who holds a block follows one rule: the block tables that name it,
+plus one while the tree has it.
+
+vLLM keeps this in `vllm/v1/core/kv_cache_manager.py`, SGLang in
+`python/sglang/srt/mem_cache/radix_cache.py` (`cache_unfinished_req`, `cache_finished_req`).
+"""
+
+from collections.abc import Callable
+
+from engine.cache.block_pool import BlockPool
+from engine.cache.radix_tree import Match, RadixNode, RadixTree
+from engine.events.vocabulary import (
+    BlockCopied,
+    BlocksAllocated,
+    BlocksTrimmed,
+    Event,
+    EvictionReason,
+    RadixEvicted,
+    RadixExtended,
+    RadixInserted,
+    RadixJoined,
+    RadixSplit,
+)
+from engine.scheduling.request import Request
+
+NOBODY = -1
+
+
+class KVCache:
+    """The KV memory of an engine. `prefix_cache=False` leaves the tree empty."""
+
+    def __init__(
+        self,
+        pool: BlockPool,
+        tree: RadixTree,
+        *,
+        prefix_cache: bool,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self.pool = pool
+        self.tree = tree
+        self.prefix_cache = prefix_cache
+        self.block_size = tree.block_size
+        self._emit = emit
+
+    # How much is there
+
+    @property
+    def room(self) -> int:
+        """Blocks that can be had: the free ones, and those in the tree that nobody has locked."""
+        return len(self.pool.free) + self.tree.unlocked_blocks
+
+    def room_beside(self, match: Match) -> int:
+        """Blocks that can be had by a request that is about to lock `match`."""
+        return self.room - (len(match.blocks) - self.tree.locked_part(match))
+
+    def find(self, request: Request) -> Match:
+        """The cached prefix of a waiting request; a peek that touches nothing.
+
+        At least one token is left to compute, because something must produce logits.
+        """
+        limit = (len(request.tokens) - 1) // self.block_size if self.prefix_cache else 0
+        return self.tree.match(request.tokens, limit)
+
+    def blocks_needed(self, request: Request, count: int) -> int:
+        """Blocks to take before the next `count` tokens of `request` can be written."""
+        total = -(-(request.computed + count) // self.block_size)
+        return total - len(request.table) + self._writes_shared_block(request)
+
+    def _writes_shared_block(self, request: Request) -> bool:
+        partly_filled = request.computed % self.block_size != 0
+        return partly_filled and self.pool.refs[request.table[-1]] > 1
+
+    # A request takes blocks
+
+    def take_prefix(self, request: Request, match: Match) -> None:
+        """Give an admitted request the blocks of its match and lock their path. The caller emits."""
+        node = self._end_at(match)
+        self.pool.share(match.blocks)
+        request.table = list(match.blocks)
+        request.computed = len(match.blocks) * self.block_size
+        self._lock(request, node)
+
+    def take_slots(self, request: Request, count: int) -> tuple[int, int] | None:
+        """Make `count` tokens after the computed ones writable: evict, copy on write, allocate.
+
+        The caller has checked `blocks_needed` against `room`. Returns (source, destination) when
+        a shared, partly filled block has to be copied before the forward pass.
+        """
+        need = self.blocks_needed(request, count)
+        self._make_room(need, request)
+        copy = None
+        if self._writes_shared_block(request):
+            copy = self._copy_last_block(request)
+            need -= 1
+        if need:
+            blocks = self.pool.allocate(need)
+            request.table += blocks
+            self._emit(BlocksAllocated(request.id, blocks))
+        return copy
+
+    def share_with(self, parent: Request, sample: Request) -> None:
+        """A fork: the sample reads all of its parent's blocks and locks its path. The caller emits."""
+        sample.table = list(parent.table)
+        sample.computed = parent.computed
+        self.pool.share(sample.table)
+        self._lock(sample, self.tree.nodes[parent.lock])
+
+    # A request gives blocks back
+
+    def release(self, request: Request) -> None:
+        """Take everything away: blocks, computed tokens, lock. Harmless when repeated."""
+        self.pool.release(request.table)
+        request.table = []
+        request.computed = 0
+        self._lock(request, self.tree.root)
+
+    def trim(self, request: Request) -> None:
+        """Give back blocks beyond the computed tokens: rejected drafts left them empty."""
+        keep = -(-request.computed // self.block_size)
+        if keep < len(request.table):
+            self.pool.release(request.table[keep:])
+            del request.table[keep:]
+            self._emit(BlocksTrimmed(request.id, keep))
+
+    def clear(self) -> None:
+        """Evict everything that nobody has locked."""
+        while (leaf := self.tree.next_victim()) is not None:
+            self._evict(leaf, NOBODY, "cleared")
+
+    # The tree learns
+
+    def cache_full_blocks(self, request: Request) -> None:
+        """Put the request's newly full blocks into the tree.
+
+        request.table:  [ locked path | already cached by others | new to the tree | partly filled ]
+                                        joined: freed, remapped     inserted
+
+        Two requests that computed the same prefix at the same time hold the same tokens twice; the
+        second one to get here is remapped to the first one's blocks and its own go free.
+        """
+        if not self.prefix_cache:
+            return
+        node = self.tree.nodes[request.lock]
+        known = sum(len(above.blocks) for above in self.tree.path(node))
+        full = request.computed // self.block_size
+        if full == known:
+            return
+        match = self.tree.match(
+            request.tokens[known * self.block_size :], limit=full - known, start=node
+        )
+        if match.blocks:
+            node = self._join(request, known, match)
+            known += len(match.blocks)
+        if full > known:
+            self._add(request, node, known, full)
+
+    def _join(self, request: Request, at: int, match: Match) -> RadixNode:
+        node = self._end_at(match)
+        end = at + len(match.blocks)
+        own = request.table[at:end]
+        self.pool.share(match.blocks)
+        self.pool.release(own)
+        request.table[at:end] = match.blocks
+        self._lock(request, node)
+        self._emit(RadixJoined(request.id, node.id, match.blocks))
+        return node
+
+    def _add(self, request: Request, parent: RadixNode, start: int, end: int) -> None:
+        blocks = request.table[start:end]
+        tokens = request.tokens[start * self.block_size : end * self.block_size]
+        self.pool.share(blocks)
+        if self.tree.can_extend(parent):
+            self.tree.extend(parent, tokens, blocks)
+            self._lock(request, parent)
+            self._emit(RadixExtended(request.id, parent.id, blocks))
+        else:
+            node = self.tree.insert(parent, tokens, blocks)
+            self._lock(request, node)
+            self._emit(RadixInserted(request.id, node.id, parent.id, blocks))
+
+    # Small verbs
+
+    def _end_at(self, match: Match) -> RadixNode:
+        """The node that ends exactly where the match ends; cuts an edge where there is none."""
+        if match.depth == len(match.node.blocks):
+            return match.node
+        upper = self.tree.split(match.node, match.depth)
+        self._emit(RadixSplit(match.node.id, match.depth, upper.id))
+        return upper
+
+    def _lock(self, request: Request, node: RadixNode) -> None:
+        self.tree.move_lock(self.tree.nodes[request.lock], node)
+        request.lock = node.id
+
+    def _copy_last_block(self, request: Request) -> tuple[int, int]:
+        source = request.table[-1]
+        [block] = self.pool.allocate(1)
+        request.table[-1] = block
+        self.pool.release([source])
+        self._emit(BlockCopied(request.id, len(request.table) - 1, source, block))
+        return source, block
+
+    def _make_room(self, blocks: int, needed_by: Request) -> None:
+        while len(self.pool.free) < blocks:
+            leaf = self.tree.next_victim()
+            assert leaf is not None, "room was checked, yet nothing is left to evict"
+            self._evict(leaf, needed_by.id, "room")
+
+    def _evict(self, leaf: RadixNode, needed_by: int, reason: EvictionReason) -> None:
+        self.tree.evict(leaf)
+        self.pool.release(leaf.blocks)
+        self._emit(RadixEvicted(leaf.id, needed_by, reason))

@@ -1,0 +1,219 @@
+"""The prefix cache: a radix tree over whole KV blocks.
+
+A path from the root spells a prefix; an edge carries a run of blocks and their tokens. Two requests
+that begin alike walk the same path and read the same blocks, because the KV of a token depends on
+everything before it and on nothing after it.
+
+Four ideas, in the order of this file:
+
+1. match   walk down as far as whole blocks agree. Looking changes nothing.
+2. split   an edge is cut where a match or an insertion ends inside it.
+3. lock    a request locks its path while it lives. A node's lock counts the live requests below it,
+           so an ancestor can never be evicted before its descendants.
+4. evict   whole leaves nobody has locked, least recently locked first.
+
+Source: RadixAttention (arXiv:2312.07104), as in SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
+There matching itself splits edges and refreshes access times; here a lock is the access, so that a
+policy may look up as many matches as it likes. vLLM has no tree: it hashes each full block together
+with its parent's hash (`vllm/v1/core/kv_cache_utils.py`).
+"""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+ROOT = 0
+
+
+@dataclass(slots=True, eq=False)
+class RadixNode:
+    """An edge and the node at its lower end.
+
+    tokens     ids on the edge, `len(blocks) * block_size` of them
+    blocks     the KV blocks that hold them
+    children   by the tokens of the child's first block
+    lock       live requests locked here or below
+    last       logical time of the latest lock
+    """
+
+    id: int
+    parent: "RadixNode | None"
+    tokens: list[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
+    children: "dict[tuple[int, ...], RadixNode]" = field(default_factory=dict)
+    lock: int = 0
+    last: int = 0
+
+
+class Match(NamedTuple):
+    """How far a token sequence is cached.
+
+    `node` is the deepest node reached and `depth` the blocks used of its edge, which may be fewer
+    than it has; `blocks` is the whole path.
+    """
+
+    node: RadixNode
+    depth: int
+    blocks: list[int]
+
+
+class RadixTree:
+    """Prefixes of whole blocks: nodes, locks and the order of eviction, but no memory of its own."""
+
+    def __init__(self, block_size: int) -> None:
+        self.block_size = block_size
+        self.root = RadixNode(ROOT, None)
+        self.nodes = {ROOT: self.root}
+        self.tick = 0
+        self.unlocked_blocks = 0  # blocks in nodes that nobody has locked
+        self._next_id = 1
+        self._leaves: list[tuple[int, int]] = []  # heap of (eviction key, id); stale entries stay
+
+    # 1. match
+
+    def match(self, tokens: Sequence[int], limit: int, start: RadixNode | None = None) -> Match:
+        """Find the longest cached prefix of `tokens`, at most `limit` blocks, below `start`.
+
+        Changes nothing: neither access times nor edges.
+        """
+        size = self.block_size
+        node, depth, blocks = start or self.root, 0, list[int]()
+        while len(blocks) < limit:
+            at = len(blocks) * size
+            child = node.children.get(tuple(tokens[at : at + size]))
+            if child is None:
+                break
+            node, depth = child, 1
+            for block in range(1, min(len(child.blocks), limit - len(blocks))):
+                edge, text = block * size, at + block * size
+                if child.tokens[edge : edge + size] != list(tokens[text : text + size]):
+                    break
+                depth += 1
+            blocks += child.blocks[:depth]
+            if depth < len(child.blocks):
+                break
+        return Match(node, depth, blocks)
+
+    def locked_part(self, match: Match) -> int:
+        """Blocks of a match that are locked already; evicting cannot free them anyway."""
+        node, depth, locked = match.node, match.depth, 0
+        while node.parent is not None:
+            if node.lock:
+                locked += depth
+            node = node.parent
+            depth = len(node.blocks)
+        return locked
+
+    # 2. split, insert, extend
+
+    def split(self, node: RadixNode, at: int) -> RadixNode:
+        """Cut `node`'s edge after `at` blocks. Returns the new upper part; `node` keeps the rest.
+
+        The upper part has the same requests below it, so it copies lock and access time.
+        """
+        assert node.parent is not None and 0 < at < len(node.blocks)
+        cut = at * self.block_size
+        upper = self._new_node(node.parent, node.tokens[:cut], node.blocks[:at])
+        upper.lock, upper.last = node.lock, node.last
+        node.tokens, node.blocks, node.parent = node.tokens[cut:], node.blocks[at:], upper
+        upper.children[self._key(node.tokens)] = node
+        return upper
+
+    def insert(self, parent: RadixNode, tokens: list[int], blocks: list[int]) -> RadixNode:
+        """Add a leaf below `parent`. It is unlocked: whoever inserts locks it next."""
+        node = self._new_node(parent, tokens, blocks)
+        self.unlocked_blocks += len(blocks)
+        return node
+
+    def can_extend(self, node: RadixNode) -> bool:
+        """Whether the one request that locked `node` may lengthen its edge in place."""
+        return node is not self.root and not node.children and node.lock == 1
+
+    def extend(self, node: RadixNode, tokens: list[int], blocks: list[int]) -> None:
+        """Append to the edge of a leaf that its only reader made longer."""
+        assert self.can_extend(node)
+        node.tokens += tokens
+        node.blocks += blocks
+
+    def _new_node(self, parent: RadixNode, tokens: list[int], blocks: list[int]) -> RadixNode:
+        node = RadixNode(self._next_id, parent, tokens, blocks)
+        self._next_id += 1
+        self.nodes[node.id] = node
+        parent.children[self._key(tokens)] = node
+        return node
+
+    def _key(self, tokens: list[int]) -> tuple[int, ...]:
+        return tuple(tokens[: self.block_size])
+
+    # 3. lock
+
+    def move_lock(self, old: RadixNode, new: RadixNode) -> None:
+        """A request's lock moves from `old` to `new`; the root stands for no lock at all."""
+        if old is self.root and new is self.root:
+            return
+        self.tick += 1
+        for node in self.path(new):
+            if node.lock == 0:
+                self.unlocked_blocks -= len(node.blocks)
+            node.lock += 1
+            node.last = self.tick
+        for node in self.path(old):
+            node.lock -= 1
+            node.last = self.tick
+            if node.lock == 0:
+                self.unlocked_blocks += len(node.blocks)
+                self._offer(node)
+
+    def path(self, node: RadixNode) -> Iterator[RadixNode]:
+        """`node` and its ancestors, without the root."""
+        while node.parent is not None:
+            yield node
+            node = node.parent
+
+    # 4. evict
+
+    def eviction_key(self, node: RadixNode) -> int:
+        """Leaves with the smallest key go first: least recently locked (LRU)."""
+        return node.last
+
+    def next_victim(self) -> RadixNode | None:
+        """The leaf to evict next, or None while every leaf is locked."""
+        while self._leaves:
+            key, node_id = self._leaves[0]
+            node = self.nodes.get(node_id)
+            if node and not node.lock and not node.children and self.eviction_key(node) == key:
+                return node
+            heapq.heappop(self._leaves)
+        return None
+
+    def evict(self, node: RadixNode) -> None:
+        """Remove an unlocked leaf. Its parent may become the next one."""
+        assert node.parent is not None and not node.lock and not node.children
+        del self.nodes[node.id]
+        del node.parent.children[self._key(node.tokens)]
+        self.unlocked_blocks -= len(node.blocks)
+        self._offer(node.parent)
+
+    def _offer(self, node: RadixNode) -> None:
+        if node is not self.root and not node.lock and not node.children:
+            heapq.heappush(self._leaves, (self.eviction_key(node), node.id))
+            if len(self._leaves) > 2 * len(self.nodes) + 64:  # mostly stale: start over
+                self._leaves = [
+                    (self.eviction_key(leaf), leaf.id)
+                    for leaf in self.nodes.values()
+                    if leaf is not self.root and not leaf.lock and not leaf.children
+                ]
+                heapq.heapify(self._leaves)
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless links, keys, sizes and the unlocked count agree."""
+        for node in self.nodes.values():
+            assert len(node.tokens) == len(node.blocks) * self.block_size
+            for key, child in node.children.items():
+                assert child.parent is node and key == self._key(child.tokens)
+                assert self.nodes.get(child.id) is child
+                if node is not self.root:
+                    assert node.lock >= child.lock, "a child is locked more often than its parent"
+        unlocked = sum(len(node.blocks) for node in self.nodes.values() if not node.lock)
+        assert unlocked == self.unlocked_blocks, "unlocked blocks miscounted"
