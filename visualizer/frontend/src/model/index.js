@@ -1,0 +1,11 @@
+/**
+ * The data side of the front end: a log in, pictures' facts and words out. No DOM here.
+ * `visualizer/frontend/README.md` documents every name and shape.
+ */
+
+export { parseLog, LogError } from "./log.js";
+export { State } from "./fold.js";
+export { Model } from "./model.js";
+export { sentence } from "./sentence.js";
+export { openingStep, openingRequest } from "./opening.js";
+export { plain, reasonWords } from "./words.js";
