@@ -47,7 +47,12 @@ class Sampled:
 
 
 class Runner(Protocol):
-    """A model, seen from the step loop."""
+    """A model, seen from the step loop.
+
+    `max_context` is the longest sequence the model can read, None for no limit.
+    """
+
+    max_context: int | None
 
     def describe(self) -> dict[str, Any]:
         """A summary of the model for the log's first event: JSON values only."""

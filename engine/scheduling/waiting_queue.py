@@ -7,7 +7,7 @@ heap for the policy's order, in which a removed request's entry is dropped when 
 
 import heapq
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from engine.cache.radix_tree import RadixTree
 from engine.scheduling.policies import Policy
@@ -57,8 +57,11 @@ class WaitingQueue:
         """The policy's key for a request, as of now."""
         return self._policy.key(request, self._tree)
 
-    def in_order(self) -> Iterator[Request]:
-        """Waiting requests in the policy's order, lazily; the caller may remove the latest one."""
+    def in_order(self) -> Generator[Request, None, None]:
+        """Waiting requests in the policy's order, lazily. Close it when done.
+
+        The caller may remove the request it was given last.
+        """
         policy = self._policy
         if policy.sort_limit is not None and len(self) > policy.sort_limit:
             yield from list(self)
@@ -76,7 +79,7 @@ class WaitingQueue:
         _, position, request = entry
         return self._waiting.get(request.id) == (request, position)
 
-    def _by_fixed_key(self) -> Iterator[Request]:
+    def _by_fixed_key(self) -> Generator[Request, None, None]:
         examined: list[_Entry] = []
         try:
             while self._heap:

@@ -1,0 +1,540 @@
+"""The engine: schedule, run, commit, again and again.
+
+    plan    = scheduler.schedule()       who computes how many tokens, and why
+    sampled = runner.run(plan)           one forward pass over all of them
+    output  = commit(sampled)            append tokens, feed the prefix cache, finish requests
+
+That is the whole of continuous batching. Every change is written to the event log at the moment it
+is made; `snapshot()` reads the live objects, so that a test can hold the log against them.
+
+Source: the shape is that of vLLM's `EngineCore.step` (`vllm/v1/engine/core.py`) and of nano-vllm's
+`LLMEngine.step` (`nanovllm/engine/llm_engine.py`).
+"""
+
+import importlib
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.cache.block_pool import BlockPool
+from engine.cache.kv_cache import KVCache
+from engine.cache.radix_tree import RadixTree
+from engine.clock import Clock, WallClock
+from engine.config import EngineConfig
+from engine.events.log import EventLog
+from engine.events.vocabulary import (
+    SCHEMA_VERSION,
+    Event,
+    FinishReason,
+    Forked,
+    RequestArrived,
+    RequestFinished,
+    RunStarted,
+    StepFinished,
+    StepStarted,
+    TokenRow,
+)
+from engine.runner import Row, Runner, Sampled
+from engine.scheduling.drafter import Drafter
+from engine.scheduling.policies import Policy, policy_named
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+from engine.scheduling.scheduler import Plan, Scheduler
+from engine.text.byte_tokenizer import ByteTokenizer
+from engine.text.tokenizer import Detokenizer, Tokenizer
+from engine.tools.calculator import evaluate
+from engine.tools.tool_use import ToolTokens, ToolUse
+
+
+class RequestError(ValueError):
+    """A request cannot be taken. `field` names what is wrong with it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+@dataclass(slots=True)
+class TokenOutput:
+    """Tokens one request gained in a step; see `TokenRow` for the fields."""
+
+    request: Request
+    ids: list[int]
+    texts: list[str]
+    logprobs: list[float]
+    forced: int
+
+
+@dataclass(slots=True)
+class StepOutput:
+    """What one step brought: new tokens, and the requests that ended."""
+
+    step: int
+    tokens: list[TokenOutput] = field(default_factory=list)
+    finished: list[Request] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Completion:
+    """One finished sample."""
+
+    request_id: int
+    text: str
+    token_ids: list[int]
+    finish_reason: str
+    error: str
+
+
+class Engine:
+    """A teaching engine that does what vLLM and SGLang do. One thread owns it.
+
+    `policy`, `pool`, `tree` and `drafter` are what a learner may write; what is not given is the
+    engine's own. `clock` tells time; a simulation brings a virtual one. The log's first event names
+    the classes that run.
+    """
+
+    def __init__(
+        self,
+        runner: Runner,
+        config: EngineConfig | None = None,
+        *,
+        tokenizer: Tokenizer | None = None,
+        policy: Policy | None = None,
+        pool: BlockPool | None = None,
+        tree: RadixTree | None = None,
+        drafter: Drafter | None = None,
+        clock: Clock | None = None,
+        log: EventLog | None = None,
+    ) -> None:
+        config = config or EngineConfig()
+        self.config = config
+        self.runner = runner
+        self.tokenizer: Tokenizer = tokenizer or ByteTokenizer()
+        self.policy = policy or policy_named(config.policy)
+        self.pool = pool or BlockPool(config.num_blocks)
+        self.tree = tree or RadixTree(config.block_size)
+        self.clock = clock or WallClock()
+        self.log = log if log is not None else EventLog()
+        self.cache = KVCache(
+            self.pool, self.tree, prefix_cache=config.prefix_cache, emit=self._emit
+        )
+        self.scheduler = Scheduler(config, self.policy, self.cache, self._emit, drafter)
+        self.requests: dict[int, Request] = {}  # live ones, by id
+        self.step_count = 0
+        self.paused = False
+        self._next_id = 1
+        self._step_started_at = 0
+        self._tool_tokens = ToolTokens.of(self.tokenizer)
+        self._tools: dict[int, ToolUse] = {}
+        self._detokenizers: dict[int, Detokenizer] = {}
+        runner.reserve(config.num_blocks, config.block_size)
+        self._emit(self._run_started(drafter))
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path = "bundled",
+        config: EngineConfig | None = None,
+        **parts: Any,
+    ) -> "Engine":
+        """An engine with the model in a Hugging Face directory; "bundled" is the project's own.
+
+        `parts` are passed on to `Engine`. Raises CheckpointError for a directory that is not one.
+        """
+        # By name, because this module must import without torch.
+        loader = importlib.import_module("engine.compute.loader")
+        config = config or EngineConfig()
+        runner, tokenizer = loader.load(model, config)
+        return cls(runner, config, tokenizer=tokenizer, **parts)
+
+    # Requests
+
+    def submit(
+        self,
+        prompt: str | Sequence[int],
+        params: SamplingParams | None = None,
+        *,
+        label: str = "",
+        priority: int = 0,
+        submitted_at: int | None = None,
+    ) -> Request:
+        """Put a request into the queue. `prompt` is text or token ids.
+
+        `label` says who asks, `priority` how urgent it is (0 first). `submitted_at` is the clock's
+        time when the client asked, where that was earlier than now. Raises RequestError, which
+        names the field, for a request that could never be served.
+        """
+        params = params or SamplingParams()
+        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        self.validate(tokens, params, priority)
+        request = Request(
+            id=self._next_id,
+            tokens=tokens,
+            texts=self.tokenizer.pieces(tokens),
+            params=params,
+            label=label,
+            priority=priority,
+            root=self._next_id,
+            prompt_length=len(tokens),
+            slots=params.n,
+        )
+        self._next_id += params.n
+        self.requests[request.id] = request
+        self.scheduler.waiting.add(request)
+        sampling = msgspec.to_builtins(params)
+        sampling["seed"] = request.seed
+        self._emit(
+            RequestArrived(
+                request=request.id,
+                prompt=list(tokens),
+                texts=list(request.texts),
+                label=label,
+                max_tokens=params.max_tokens,
+                n=params.n,
+                priority=priority,
+                sampling=sampling,
+                t={"at": self.clock.now() if submitted_at is None else submitted_at},
+            )
+        )
+        return request
+
+    def validate(self, tokens: Sequence[int], params: SamplingParams, priority: int = 0) -> None:
+        """Raise RequestError unless this request can be served by an otherwise empty engine.
+
+        Reads only what never changes, so that any thread may call it.
+        """
+        if not tokens:
+            raise RequestError("prompt", "is empty; give it at least one token")
+        vocab_size = self.tokenizer.vocab_size
+        for token in tokens:
+            if not isinstance(token, int) or not 0 <= token < vocab_size:
+                raise RequestError(
+                    "prompt", f"token id {token!r} is not in the vocabulary (0 to {vocab_size - 1})"
+                )
+        if not isinstance(priority, int):
+            raise RequestError("priority", f"must be a whole number, got {priority!r}")
+        config = self.config
+        slots = len(tokens) + params.max_tokens - 1
+        if config.blocks_for(slots) > config.num_blocks:
+            raise RequestError(
+                "prompt" if config.blocks_for(len(tokens)) > config.num_blocks else "max_tokens",
+                f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens need "
+                f"{config.blocks_for(slots)} KV blocks of {config.block_size}, memory has "
+                f"{config.num_blocks}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
+            )
+        context = self.runner.max_context
+        if context is not None and len(tokens) + params.max_tokens > context:
+            raise RequestError(
+                "prompt" if len(tokens) >= context else "max_tokens",
+                f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens exceed "
+                f"the model's context of {context}",
+            )
+        if params.n > config.max_batch_size:
+            raise RequestError(
+                "n",
+                f"{params.n} samples need as many places in the batch, max_batch_size is "
+                f"{config.max_batch_size}",
+            )
+        if not config.preemption:
+            shared = len(tokens) // config.block_size
+            worst = shared + params.n * (config.blocks_for(slots) - shared)
+            if worst > config.num_blocks:
+                raise RequestError(
+                    "n",
+                    f"with preemption off, {params.n} samples reserve {worst} KV blocks, memory "
+                    f"has {config.num_blocks}",
+                )
+        if not config.chunked_prefill and len(tokens) > config.token_budget:
+            raise RequestError(
+                "prompt",
+                f"{len(tokens)} tokens can never fit into a step of {config.token_budget} while "
+                "chunked_prefill is off: shorten the prompt, raise token_budget or allow chunks",
+            )
+
+    def abort(self, request_id: int) -> bool:
+        """End a request now, in whatever state it is; between steps only.
+
+        Harmless for one that has ended. Returns whether there was something to end.
+        """
+        request = self.requests.get(request_id)
+        if request is None:
+            return False
+        self._finish(request, "abort")
+        return True
+
+    def has_work(self) -> bool:
+        """Whether any request is waiting or running."""
+        return bool(self.requests)
+
+    def complete(
+        self,
+        prompts: Sequence[str | Sequence[int]],
+        params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        progress: bool = True,
+    ) -> list[Completion]:
+        """Serve many prompts to the end and return their samples in order.
+
+        `params` are one for all or one for each. `progress` shows a bar over finished samples.
+        """
+        each = list(params) if isinstance(params, Sequence) else [params] * len(prompts)
+        if len(each) != len(prompts):
+            raise ValueError(f"params: {len(each)} for {len(prompts)} prompts; give one for each")
+        if self.paused:
+            raise RuntimeError("the engine is paused: call resume() first, or step() by hand")
+        ids: list[int] = []
+        for prompt, one in zip(prompts, each, strict=True):
+            request = self.submit(prompt, one)
+            ids += range(request.id, request.id + request.params.n)
+        done: dict[int, Request] = {}
+        tqdm = importlib.import_module("tqdm.auto").tqdm
+        with tqdm(total=len(ids), unit="sample", disable=not progress) as bar:
+            while len(done) < len(ids) and self.has_work():
+                for request in self.step().finished:
+                    done[request.id] = request
+                    bar.update()
+        return [_completion(done[id_]) for id_ in ids if id_ in done]
+
+    # The step loop
+
+    def step(self) -> StepOutput:
+        """One scheduling decision, one forward pass, one commit. Nothing happens without work."""
+        if not self.has_work():
+            return StepOutput(self.step_count)
+        self.step_count += 1
+        self._step_started_at = self.clock.now()
+        self._emit(StepStarted(self.step_count))
+        plan = self.scheduler.schedule()
+        scheduled_at = self.clock.now()
+        copies = [(source, block) for _, source, block in plan.copies]
+        output = StepOutput(self.step_count)
+        try:
+            sampled = self.runner.run(plan.rows, copies)
+        except Exception as error:  # whatever a model raises ends its requests, not the engine
+            self._fail(error, scheduled_at, output)
+        else:
+            self._commit(sampled, scheduled_at, output)
+        return output
+
+    def pause(self) -> None:
+        """Hold a served engine: requests queue up, no step runs but those asked for."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Let a held engine go on."""
+        self.paused = False
+
+    def clear_prefix_cache(self) -> None:
+        """Forget every prefix that no live request uses."""
+        self.cache.clear()
+
+    # Commit
+
+    def _commit(self, sampled: list[list[Sampled]], scheduled_at: int, output: StepOutput) -> None:
+        """Forks first, then tokens, then the cache row by row, then whoever has finished."""
+        plan = self.scheduler.plan
+        gains: list[tuple[Request, Sampled]] = []
+        for row, samples in zip(tuple(plan.rows), sampled, strict=True):
+            requests = [row.request]
+            requests += [self._fork(row, sample) for sample in row.samples[1:]]
+            gains += zip(
+                requests, samples, strict=False
+            )  # no samples where a row has not caught up
+        for row in plan.rows:
+            row.request.computed = row.start + row.count - len(row.drafts)
+        finished: list[tuple[Request, FinishReason]] = []
+        token_rows, logprobs = [], []
+        for request, one in gains:
+            token_row, reason, gained = self._append(request, one)
+            token_rows.append(token_row)
+            logprobs.append([round(value, 4) for value in gained.logprobs])
+            output.tokens.append(gained)
+            if reason is not None:
+                finished.append((request, reason))
+        self.scheduler.plan = Plan()
+        self._emit(StepFinished(token_rows, self._measured(scheduled_at, logprobs)))
+        for row in plan.rows:
+            if row.drafts:
+                self.cache.trim(row.request)
+            self.cache.cache_full_blocks(row.request)
+        for request, reason in finished:
+            self._finish(request, reason)
+            output.finished.append(request)
+
+    def _fork(self, row: Row, sample: int) -> Request:
+        """Another sample of a prompt that is complete: it shares everything computed so far."""
+        parent = row.request
+        parent.slots = 1
+        request = Request(
+            id=parent.root + sample,
+            tokens=list(parent.tokens),
+            texts=list(parent.texts),
+            params=parent.params,
+            label=parent.label,
+            priority=parent.priority,
+            root=parent.root,
+            sample=sample,
+            prompt_length=parent.prompt_length,
+        )
+        self.cache.share_with(parent, request)
+        self.requests[request.id] = request
+        self.scheduler.running.append(request)
+        self.scheduler.plan.rows.append(Row(request, row.start, row.count, row.drafts))
+        self._emit(Forked(request.id, parent.id, sample))
+        return request
+
+    def _append(
+        self, request: Request, sampled: Sampled
+    ) -> tuple[TokenRow, FinishReason | None, TokenOutput]:
+        """Append what a sample gained, up to the token that ends it, and what a tool forces."""
+        ids: list[int] = []
+        forced: list[int] = []
+        reason: FinishReason | None = None
+        left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
+        for token in sampled.ids:
+            ids.append(token)
+            if token in self.tokenizer.eos_ids and not request.params.ignore_eos:
+                reason = "stop"
+                break
+            forced = self._tool_answer(request, token)[: left - len(ids)]
+            if len(ids) + len(forced) == left:
+                reason = "length"
+            if reason is not None or forced:
+                break  # drafts beyond this token followed another text
+        accepted = min(len(sampled.ids) - 1, len(ids))
+        logprobs = sampled.logprobs[: len(ids)] + [0.0] * len(forced)
+        ids += forced
+        texts = self._texts(request, ids, last=reason is not None)
+        request.tokens += ids
+        request.texts += texts
+        request.logprobs += logprobs
+        request.computed += accepted
+        token_row = TokenRow(request.id, ids, texts, accepted, len(forced))
+        return token_row, reason, TokenOutput(request, ids, texts, logprobs, len(forced))
+
+    def _tool_answer(self, request: Request, token: int) -> list[int]:
+        if self._tool_tokens is None:
+            return []
+        if request.id not in self._tools:
+            self._tools[request.id] = ToolUse(self._tool_tokens, self.tokenizer, evaluate)
+        return self._tools[request.id].feed(token)
+
+    def _texts(self, request: Request, ids: list[int], *, last: bool) -> list[str]:
+        if request.id not in self._detokenizers:
+            prompt = request.tokens[: request.prompt_length]
+            self._detokenizers[request.id] = self.tokenizer.detokenizer(prompt)
+        detokenizer = self._detokenizers[request.id]
+        texts = [detokenizer.push(token) for token in ids]
+        if last:
+            texts[-1] += detokenizer.flush()
+        return texts
+
+    def _fail(self, error: Exception, scheduled_at: int, output: StepOutput) -> None:
+        """The forward pass raised: what its rows were to compute is lost, and they end."""
+        message = f"{type(error).__name__}: {error}"
+        for row in self.scheduler.plan.rows:
+            row.request.error = message
+            self._finish(row.request, "error")
+            output.finished.append(row.request)
+        self.scheduler.plan = Plan()
+        self._emit(StepFinished([], self._measured(scheduled_at, [])))
+
+    def _finish(self, request: Request, reason: FinishReason) -> None:
+        """A request ends and gives everything back, exactly once."""
+        request.finish_reason = reason
+        del self.requests[request.id]
+        if request in self.scheduler.waiting:
+            self.scheduler.waiting.remove(request)
+        else:
+            self.scheduler.running.remove(request)
+        self._tools.pop(request.id, None)
+        self._detokenizers.pop(request.id, None)
+        self.cache.release(request)
+        self._emit(RequestFinished(request.id, reason, request.error))
+
+    # The log and the live objects
+
+    def _emit(self, event: Event) -> None:
+        self.log.append(event)
+
+    def _measured(self, scheduled_at: int, logprobs: list[list[float]]) -> dict[str, Any]:
+        return {
+            "start": self._step_started_at,
+            "scheduled": scheduled_at,
+            "end": self.clock.now(),
+            "logprobs": logprobs,
+        }
+
+    def _run_started(self, drafter: Drafter | None) -> RunStarted:
+        parts = {"runner": self.runner, "policy": self.policy, "pool": self.pool, "tree": self.tree}
+        if drafter is not None:
+            parts["drafter"] = drafter
+        return RunStarted(
+            schema=SCHEMA_VERSION,
+            settings=msgspec.to_builtins(self.config) | {"num_blocks": self.config.num_blocks},
+            classes={name: type(part).__name__ for name, part in parts.items()},
+            model=self.runner.describe(),
+            tokenizer=self.tokenizer.describe(),
+            clock=self.clock.name,
+            t={"unix_us": time.time_ns() // 1000},
+        )
+
+    def snapshot(self) -> dict[str, Any]:
+        """The state, read off the live objects; equal to `State.core()` folded from the log.
+
+        Plain values only: queue and running as ids, plan, free stack, reference counts, live
+        requests, tree nodes.
+        """
+        return {
+            "seq": self.log.next_seq - 1,
+            "step": self.step_count,
+            "tick": self.tree.tick,
+            "waiting": [request.id for request in self.scheduler.waiting],
+            "running": [request.id for request in self.scheduler.running],
+            "plan": [
+                [row.request.id, row.start, row.count, list(row.drafts)]
+                for row in self.scheduler.plan.rows
+            ],
+            "free": list(self.pool.free),
+            "refs": list(self.pool.refs),
+            "requests": [
+                {
+                    "id": request.id,
+                    "root": request.root,
+                    "sample": request.sample,
+                    "prompt_length": request.prompt_length,
+                    "tokens": list(request.tokens),
+                    "computed": request.computed,
+                    "table": list(request.table),
+                    "lock": request.lock,
+                    "slots": request.slots,
+                    "preemptions": request.preemptions,
+                }
+                for _, request in sorted(self.requests.items())
+            ],
+            "nodes": [
+                {
+                    "id": node.id,
+                    "parent": -1 if node.parent is None else node.parent.id,
+                    "tokens": list(node.tokens),
+                    "blocks": list(node.blocks),
+                    "last": node.last,
+                    "lock": node.lock,
+                }
+                for _, node in sorted(self.tree.nodes.items())
+            ],
+        }
+
+
+def _completion(request: Request) -> Completion:
+    return Completion(
+        request_id=request.id,
+        text=request.output_text,
+        token_ids=request.output_ids,
+        finish_reason=request.finish_reason or "",
+        error=request.error,
+    )

@@ -1,0 +1,268 @@
+"""The scheduler: who computes how many tokens in the next step, and why the others do not.
+
+There is no prefill phase and no decode phase. Every request has tokens that are not computed yet,
+and each step hands out `token_budget` tokens: running requests first, then waiting ones in the
+policy's order. What follows from that: long prompts are cut into chunks, prefill and decode share a
+forward pass, and a place that falls free is filled in the very next step.
+
+Memory is promised optimistically. When a running request needs a block and none can be had, a
+victim gives back everything and returns to the front of the queue, to be recomputed later.
+
+Source: vLLM V1, `schedule()` in `vllm/v1/core/sched/scheduler.py`. One difference: a request that
+preempts itself ends vLLM's loop; here the loop goes on, because the blocks it gave back may serve
+those after it.
+"""
+
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from engine.cache.kv_cache import KVCache
+from engine.cache.radix_tree import Match
+from engine.config import EngineConfig
+from engine.events.vocabulary import (
+    Admitted,
+    Blocked,
+    Event,
+    Preempted,
+    ScheduledRow,
+    StepScheduled,
+    WaitingReason,
+)
+from engine.runner import Row
+from engine.scheduling.drafter import Drafter
+from engine.scheduling.policies import Policy
+from engine.scheduling.request import Request
+from engine.scheduling.waiting_queue import WaitingQueue
+
+
+_Obstacle = tuple[WaitingReason, int, int]  # reason, need, have
+
+
+class PolicyError(RuntimeError):
+    """A policy answered with something that is not a choice it was given."""
+
+
+@dataclass(slots=True)
+class Plan:
+    """What one step computes: rows in order, and block copies (request, source, destination)."""
+
+    rows: list[Row] = field(default_factory=list)
+    copies: list[tuple[Request, int, int]] = field(default_factory=list)
+
+
+class Scheduler:
+    """Decides one step at a time. `running` is in order of admission."""
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        policy: Policy,
+        cache: KVCache,
+        emit: Callable[[Event], None],
+        drafter: Drafter | None = None,
+    ) -> None:
+        self.config = config
+        self.policy = policy
+        self.cache = cache
+        self.waiting = WaitingQueue(policy, cache.tree)
+        self.running: list[Request] = []
+        self._emit = emit
+        self._drafter = drafter
+        self._static_batch: set[int] = set()  # roots of the requests in the current static batch
+        self.plan = Plan()  # of the current step; empty between steps and while one is made
+        self._plan = self.plan
+        self._budget = 0
+
+    def schedule(self) -> Plan:
+        """Hand out one step's tokens. Changes requests, queue and cache; emits every change."""
+        self._plan = Plan()
+        self._budget = self.config.token_budget
+        skipped, preempted = self._schedule_running()
+        blocked = self._admit_waiting(after_preemption=preempted)
+        rows = [
+            ScheduledRow(row.request.id, row.start, row.count, row.drafts)
+            for row in self._plan.rows
+        ]
+        self.plan = self._plan
+        self._emit(StepScheduled(rows, skipped, blocked))
+        return self.plan
+
+    # Running requests
+
+    def _schedule_running(self) -> tuple[list[tuple[int, str]], bool]:
+        """Give every running request its next tokens, oldest admission first.
+
+        Returns the requests that got nothing, with reasons, and whether anybody was preempted.
+        """
+        preempted: set[int] = set()
+        skipped: list[tuple[int, str]] = []
+        for request in tuple(self.running):  # a copy: victims leave while we go through it
+            if request.id in preempted:
+                continue
+            if self._budget == 0:
+                skipped.append((request.id, "token_budget"))
+                continue
+            count = min(request.uncomputed, self._budget)
+            preempted.update(self._preempt_until_fits(request, count))
+            if request.id not in preempted:
+                self._add_row(request, count, self._propose(request, count))
+        return skipped, bool(preempted)
+
+    def _preempt_until_fits(self, request: Request, count: int) -> list[int]:
+        """Take blocks from others until `count` more tokens of `request` fit into memory.
+
+        What is needed is counted anew after each victim: when a sibling of a shared block leaves,
+        the copy that was needed before is needed no more. Returns the victims' ids.
+        """
+        victims: list[int] = []
+        while self.cache.blocks_needed(request, count) > self.cache.room:
+            victim = self.policy.victim(tuple(self.running), request)
+            if victim not in self.running:
+                raise PolicyError(f"{type(self.policy).__name__}.victim chose one not running")
+            self._preempt(victim, needed_by=request)
+            victims.append(victim.id)
+            if victim is request:
+                break
+        return victims
+
+    def _preempt(self, victim: Request, needed_by: Request) -> None:
+        refunded = sum(row.count for row in self._plan.rows if row.request is victim)
+        self._budget += refunded
+        self._plan.rows = [row for row in self._plan.rows if row.request is not victim]
+        self._plan.copies = [copy for copy in self._plan.copies if copy[0] is not victim]
+        self.running.remove(victim)
+        self.cache.release(victim)
+        victim.preemptions += 1
+        self.waiting.add_front(victim)
+        self._emit(Preempted(victim.id, needed_by.id, refunded))
+
+    def _propose(self, request: Request, count: int) -> list[int]:
+        """Drafts for a request that catches up, as many as cost nobody anything.
+
+        They take what is left of the budget and blocks that are free, and never reach beyond
+        max_tokens: the sampled token needs the last place.
+        """
+        if self._drafter is None or count < request.uncomputed or request.slots > 1:
+            return []
+        output_left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
+        most = min(self._budget - count, output_left - 1)
+        drafts = self._drafter.propose(request)[: max(0, most)]
+        while drafts:
+            more = self.cache.blocks_needed(request, count + len(drafts))
+            if more <= len(self.cache.pool.free):
+                break
+            drafts.pop()
+        return drafts
+
+    def _add_row(self, request: Request, count: int, drafts: list[int]) -> None:
+        start = request.computed
+        copy = self.cache.take_slots(request, count + len(drafts))
+        if copy is not None:
+            self._plan.copies.append((request, *copy))
+        samples: list[int] = []
+        if start + count == len(request.tokens):
+            # slots > 1 means that samples are still to fork off: the prompt is complete now.
+            samples = list(range(request.slots)) if request.slots > 1 else [request.sample]
+        self._plan.rows.append(Row(request, start, count + len(drafts), drafts, samples))
+        self._budget -= count + len(drafts)
+
+    # Waiting requests
+
+    def _admit_waiting(self, *, after_preemption: bool) -> Blocked | None:
+        """Admit from the queue, in the policy's order, until somebody does not fit.
+
+        The first who does not fit blocks those behind, or a large request would wait forever while
+        small ones pass. Returns who is blocked and why, or None when nobody waits.
+        """
+        if self.config.batching == "static" and not self.running:
+            self._form_static_batch()
+        with closing(self.waiting.in_order()) as candidates:
+            for request in candidates:
+                obstacle: _Obstacle | None = ("after_preemption", 0, 0)
+                if not after_preemption:
+                    obstacle = self._no_place(request)
+                if obstacle is None:
+                    match = self.cache.find(request)
+                    obstacle = self._no_room(request, match)
+                if obstacle is not None:
+                    reason, need, have = obstacle
+                    return Blocked(request.id, reason, len(self.waiting) - 1, need, have)
+                self._admit(request, match)
+        return None
+
+    def _no_place(self, request: Request) -> _Obstacle | None:
+        """What keeps a request out of the batch, memory aside."""
+        if self.config.batching == "static" and request.root not in self._static_batch:
+            return "static_batch", 0, 0
+        places = self.config.max_batch_size - sum(other.slots for other in self.running)
+        if request.slots > places:
+            return "batch_full", request.slots, places
+        if self._budget == 0:
+            return "token_budget", 1, 0
+        return None
+
+    def _no_room(self, request: Request, match: Match) -> _Obstacle | None:
+        """What keeps a request with this match from computing its first chunk."""
+        tokens = self._tokens_needed(request, match)
+        if tokens > self._budget:
+            return "token_budget", tokens, self._budget
+        blocks, room = self._blocks_needed(request, match), self.cache.room_beside(match)
+        if blocks > room:
+            return "no_free_blocks", blocks, room
+        if not self.config.preemption:
+            reserve = self._worst_case(request) - len(match.blocks)
+            room -= sum(self._worst_case(other) - len(other.table) for other in self.running)
+            if reserve > room:
+                return "reserved_blocks", reserve, room
+        return None
+
+    def _tokens_needed(self, request: Request, match: Match) -> int:
+        """Tokens of the budget without which an admission makes no sense.
+
+        One, if prompts may be cut. Otherwise all of them; only a resumed request, which has grown
+        since it was checked at submission, is cut when it exceeds a whole step.
+        """
+        if self.config.chunked_prefill:
+            return 1
+        left = len(request.tokens) - len(match.blocks) * self.config.block_size
+        return min(left, self.config.token_budget)
+
+    def _blocks_needed(self, request: Request, match: Match) -> int:
+        """Blocks to take for the first chunk, which is as long as the budget allows."""
+        found = len(match.blocks) * self.config.block_size
+        end = min(len(request.tokens), found + self._budget)
+        return self.config.blocks_for(end) - len(match.blocks)
+
+    def _worst_case(self, request: Request) -> int:
+        """Blocks that a request may come to hold; samples still to fork share the full prompt's.
+
+        The last sampled token is never computed, so it needs no slot.
+        """
+        whole = self.config.blocks_for(request.prompt_length + request.params.max_tokens - 1)
+        if request.slots > 1:
+            shared = request.prompt_length // self.config.block_size
+            return shared + request.slots * (whole - shared)
+        shares_last_block = bool(request.table) and self.cache.pool.refs[request.table[-1]] > 1
+        partly_filled = request.computed % self.config.block_size != 0
+        return whole + (shares_last_block and partly_filled)  # one more, for the copy on write
+
+    def _admit(self, request: Request, match: Match) -> None:
+        key = list(self.waiting.key(request))
+        resumed = request.preemptions > 0
+        self.waiting.remove(request)
+        self.cache.take_prefix(request, match)
+        self.running.append(request)
+        self._emit(Admitted(request.id, request.lock, list(request.table), resumed, key))
+        self._add_row(request, min(request.uncomputed, self._budget), [])
+
+    def _form_static_batch(self) -> None:
+        """Close a new batch over the first in line; it runs until its last member has finished."""
+        self._static_batch = set()
+        places = self.config.max_batch_size
+        with closing(self.waiting.in_order()) as candidates:
+            for request in candidates:
+                places -= request.slots
+                if places < 0:
+                    break
+                self._static_batch.add(request.root)

@@ -1,0 +1,95 @@
+"""A runner without a model that checks every read of KV memory.
+
+Into each slot it writes which prefix the slot's KV belongs to: a hash of all tokens up to and
+including this one. Before it "reads" a row's context it compares every slot with what must be there.
+A scheduler, pool or tree that hands out a block too early, copies too late or shares what differs is
+caught in the step in which it happens, at the position where it happens.
+
+The next token is a function of the tokens before it and the sample's seed, so that a run's output
+can be compared with the plain loop that calls the function again and again.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from engine.runner import Row, Sampled
+from engine.scheduling.request import Request
+
+NextToken = Callable[[Sequence[int], int], int]  # (tokens so far, seed) -> next token
+
+
+class WrongKVError(AssertionError):
+    """A request was about to read KV that belongs to another prefix."""
+
+
+class CheckingRunner:
+    """Remembers per slot which prefix it holds and checks it on every read."""
+
+    max_context: int | None = None
+
+    def __init__(self, next_token: NextToken) -> None:
+        self.next_token = next_token
+        self._block_size = 0
+        self._slots: list[list[int | None]] = []
+
+    def describe(self) -> dict[str, Any]:
+        """Says that there is no model."""
+        return {"name": "checking runner", "parameters": 0}
+
+    def reserve(self, num_blocks: int, block_size: int) -> None:
+        """Empty slots."""
+        self._block_size = block_size
+        self._slots = [[None] * block_size for _ in range(num_blocks)]
+
+    def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
+        """Copy, write every row, read every row. Raises WrongKVError on the first wrong slot."""
+        for source, destination in copies:
+            self._slots[destination] = list(self._slots[source])
+        for row in rows:
+            self._write(row)
+        for row in rows:
+            self._check(row)
+        return [[self._sample(row, sample) for sample in row.samples] for row in rows]
+
+    def _write(self, row: Row) -> None:
+        prefixes = _prefix_hashes(self._tokens(row))
+        for position in range(row.start, row.start + row.count):
+            block = row.request.table[position // self._block_size]
+            self._slots[block][position % self._block_size] = prefixes[position]
+
+    def _check(self, row: Row) -> None:
+        for position, expected in enumerate(_prefix_hashes(self._tokens(row))):
+            block = row.request.table[position // self._block_size]
+            if self._slots[block][position % self._block_size] != expected:
+                raise WrongKVError(
+                    f"request {row.request.id} reads wrong KV at position {position}: block {block} "
+                    "holds tokens after another beginning, or none"
+                )
+
+    def _tokens(self, row: Row) -> list[int]:
+        return row.request.tokens[: row.start] + row.token_ids()
+
+    def _sample(self, row: Row, sample: int) -> Sampled:
+        tokens, ids = list(row.request.tokens), list[int]()
+        seed = seed_of(row.request, sample)
+        for draft in [*row.drafts, None]:
+            token = self.next_token(tokens, seed)
+            ids.append(token)
+            tokens.append(token)
+            if token != draft:
+                break
+        return Sampled(ids, [0.0] * len(ids))
+
+
+def seed_of(request: Request, sample: int) -> int:
+    """The seed `next_token` gets: one for all when greedy, else the sample's own."""
+    return 0 if request.params.temperature == 0 else request.seed + sample
+
+
+def _prefix_hashes(tokens: Sequence[int]) -> list[int]:
+    """For each position a number that stands for all tokens up to and including it."""
+    hashes, value = [], 0
+    for token in tokens:
+        value = hash((value, token))
+        hashes.append(value)
+    return hashes

@@ -1,0 +1,202 @@
+"""What must hold after every event, at every scheduling decision and after every step.
+
+Everything here is recounted from scratch from the folded state or the live objects; nothing reads a
+counter that the engine keeps for itself.
+"""
+
+from typing import Any
+
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.events.fold import State
+from engine.events.log import EventLog
+
+
+class CheckingLog(EventLog):
+    """A log that holds the fold against the live engine after every single event."""
+
+    def __init__(self, drop: type[v.Event] | None = None) -> None:
+        super().__init__()
+        self.engine: Engine | None = None  # set once it exists: its constructor appends already
+        self.folded = State()
+        self.drop = drop
+        self.preempted_in_step = False
+
+    def append(self, event: v.Event) -> None:
+        if isinstance(event, v.RadixEvicted):
+            check_eviction(self.folded, event)
+        if isinstance(event, v.Admitted):
+            assert not self.preempted_in_step, "admitted after a preemption in the same step"
+        super().append(event)
+        if self.drop is not None and isinstance(event, self.drop):
+            self.folded.seq += 1  # as if the vocabulary lacked it
+        else:
+            self.folded.apply(event)
+        if isinstance(event, v.StepStarted):
+            self.preempted_in_step = False
+        if isinstance(event, v.Preempted):
+            self.preempted_in_step = True
+        if self.engine is None:
+            return
+        live = self.engine.snapshot()
+        folded = self.folded.core()
+        assert folded == live, difference(folded, live, event)
+        check_counts(self.folded)
+        if isinstance(event, v.StepScheduled):
+            check_decisions(self.folded, event, self.engine, self.preempted_in_step)
+
+
+def difference(folded: dict[str, Any], live: dict[str, Any], event: v.Event) -> str:
+    keys = [key for key in live if folded[key] != live[key]]
+    return f"after {event}:\n" + "\n".join(f"{k}: fold {folded[k]}, live {live[k]}" for k in keys)
+
+
+def check_counts(state: State) -> None:
+    """Reference counts and locks, recounted; block tables begin with the locked path."""
+    refs = [0] * len(state.refs)
+    for node in state.nodes.values():
+        for block in node.blocks:
+            refs[block] += 1
+    locks = dict.fromkeys(state.nodes, 0)
+    for request in state.requests.values():
+        for block in request.table:
+            refs[block] += 1
+        path, at = [], request.lock
+        while at != 0:
+            locks[at] += 1
+            path = state.nodes[at].blocks + path
+            at = state.nodes[at].parent
+        assert request.table[: len(path)] == path, "the table's head is not the locked path"
+    assert refs == state.refs, "reference counts do not recount"
+    assert {block for block, count in enumerate(refs) if count == 0} == set(state.free)
+    assert len(state.free) == len(set(state.free)), "a block is free twice"
+    assert locks == {id_: node.lock for id_, node in state.nodes.items()}, "locks do not recount"
+
+
+def check_eviction(before: State, event: v.RadixEvicted) -> None:
+    """Only unlocked leaves go, the least recently locked one first."""
+    leaves = [n for n in before.nodes.values() if n.id and not n.lock and not n.children]
+    victim = before.nodes[event.node]
+    assert victim in leaves, "evicted a node that is locked or has children"
+    assert victim.last == min(leaf.last for leaf in leaves), "not the least recently locked leaf"
+    assert sum(leaf.last == victim.last for leaf in leaves) == 1, "two evictable leaves tie"
+
+
+def check_decisions(
+    state: State, event: v.StepScheduled, engine: Engine, preempted: bool
+) -> None:
+    """The plan keeps its limits, accounts for every running request, and its reasons are true."""
+    config = engine.config
+    used = sum(row.count for row in event.rows)
+    assert event.rows, "work is there, yet nobody got a token"
+    assert used <= config.token_budget
+    assert all(row.count >= 1 for row in event.rows)
+    assert sum(state.requests[id_].slots for id_ in state.running) <= config.max_batch_size
+    accounted = [row.request for row in event.rows] + [id_ for id_, _ in event.skipped]
+    assert sorted(accounted) == sorted(state.running)
+    for row in event.rows:
+        request = state.requests[row.request]
+        end = row.start + row.count - len(row.drafts)
+        assert row.start == request.computed
+        assert end <= len(request.tokens)
+        assert not row.drafts or end == len(request.tokens), "drafts behind a gap"
+        for position in range(row.start, row.start + row.count):
+            block = request.table[position // config.block_size]
+            assert state.refs[block] == 1, "writes into a block that others read"
+    for _, reason in event.skipped:
+        assert reason == "token_budget"
+        assert used == config.token_budget
+    if event.blocked is None:
+        assert not state.waiting
+        return
+    blocked = event.blocked
+    assert blocked.behind == len(state.waiting) - 1
+    with_head = next(iter(engine.scheduler.waiting.in_order()))
+    assert blocked.request == with_head.id, "the blocked one is not the head of the queue"
+    check_reason(state, blocked, engine, preempted, config.token_budget - used)
+
+
+def check_reason(
+    state: State, blocked: v.Blocked, engine: Engine, preempted: bool, left: int
+) -> None:
+    config = engine.config
+    if blocked.reason == "after_preemption":
+        assert preempted
+        return
+    assert not preempted, "an admission was tried although the step preempted"
+    if blocked.reason == "static_batch":
+        assert config.batching == "static"
+        assert state.running
+        return
+    assert blocked.need > blocked.have
+    request = state.requests[blocked.request]
+    cached, locked = cached_prefix(state, request.tokens, config.prefix_cache)
+    if blocked.reason == "batch_full":
+        places = config.max_batch_size - sum(state.requests[i].slots for i in state.running)
+        assert (blocked.need, blocked.have) == (request.slots, places)
+    elif blocked.reason == "token_budget":
+        assert blocked.have == left
+        if config.chunked_prefill:
+            assert blocked.need == 1
+    else:
+        unlocked = sum(len(node.blocks) for node in state.nodes.values() if not node.lock)
+        room = len(state.free) + unlocked - (cached - locked)
+        if blocked.reason == "no_free_blocks":
+            end = min(len(request.tokens), cached * config.block_size + left)
+            assert blocked.need == config.blocks_for(end) - cached
+            assert blocked.have == room
+        else:
+            assert blocked.reason == "reserved_blocks"
+            assert not config.preemption
+            assert blocked.have <= room
+
+
+def cached_prefix(state: State, tokens: list[int], prefix_cache: bool) -> tuple[int, int]:
+    """Whole blocks of `tokens` in the tree, found by comparing text, and how many are locked."""
+    size = state.block_size
+    limit = (len(tokens) - 1) // size if prefix_cache else 0
+    best = (0, 0)
+    for node in state.nodes.values():
+        path, at = [], node.id
+        while at:
+            path.insert(0, state.nodes[at])
+            at = state.nodes[at].parent
+        matched = locked = 0
+        for part in path:
+            for index in range(len(part.blocks)):
+                piece = part.tokens[index * size : (index + 1) * size]
+                here = tokens[matched * size : (matched + 1) * size]
+                if matched == limit or piece != here:
+                    break
+                matched += 1
+                locked += part.lock > 0
+            else:
+                continue
+            break
+        best = max(best, (matched, locked))
+    return best
+
+
+def check_after_step(engine: Engine) -> None:
+    """Between steps: everything computed is cached, tables fit, locks and counts agree."""
+    engine.pool.check_integrity()
+    engine.tree.check_integrity()
+    size = engine.config.block_size
+    in_tree = {b: n for n in engine.tree.nodes.values() for b in n.blocks}
+    for block, node in in_tree.items():
+        assert engine.pool.refs[block] == 1 + node.lock
+    held: dict[int, list[list[int]]] = {}
+    for request in engine.requests.values():
+        assert len(request.table) == -(-request.computed // size)
+        if engine.config.prefix_cache:
+            full = request.table[: request.computed // size]
+            assert all(block in in_tree for block in full), "a full block is not in the tree"
+        for index, block in enumerate(request.table):
+            held.setdefault(block, []).append(request.tokens[: (index + 1) * size])
+    for prefixes in held.values():
+        shortest = min(map(len, prefixes))
+        shared = {tuple(prefix[: shortest - shortest % size]) for prefix in prefixes}
+        assert len(shared) == 1, "a block is shared by requests with different prefixes"
+    free, cached = len(engine.pool.free), len(in_tree)
+    held_only = len(set(held) - set(in_tree))
+    assert free + cached + held_only == engine.pool.num_blocks

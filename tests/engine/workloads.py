@@ -1,0 +1,186 @@
+"""Random workloads for the engine without a model, and the loop that plays one.
+
+The seeded generator aims at what breaks schedulers: memories of a few blocks, shared prefixes that end
+inside an edge, late arrivals that are more urgent, samples that fork off a partly filled block, drafts,
+forced tokens, aborts in every state and forward passes that fail.
+"""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from engine.config import EngineConfig
+from engine.engine import Engine, RequestError
+from engine.events.log import EventLog
+from engine.runner import Row, Sampled
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.checking_runner import CheckingRunner
+from engine.text.byte_tokenizer import ByteTokenizer
+
+TOKENIZER = ByteTokenizer()
+EOS = min(TOKENIZER.eos_ids)
+CALL_START = TOKENIZER.token_id("<|python_start|>")
+CALL_END = TOKENIZER.token_id("<|python_end|>")
+
+
+@dataclass
+class Arrival:
+    step: int  # submitted before this step
+    prompt: list[int]
+    params: SamplingParams
+    priority: int = 0
+
+
+@dataclass
+class Workload:
+    config: EngineConfig
+    arrivals: list[Arrival]
+    aborts: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th request id
+    failures: set[int] = field(default_factory=set)  # steps whose forward pass raises
+    draft_length: int = 0
+
+
+def next_token(tokens: Sequence[int], seed: int) -> int:
+    """A pretended model: now and then it stops or calls the calculator, and it repeats itself."""
+    if tokens[-1] == CALL_START:
+        return ord("7")
+    if len(tokens) > 1 and tokens[-2] == CALL_START:
+        return CALL_END
+    draw = hash((tuple(tokens[-6:]), seed)) % 97
+    if draw < 4:
+        return EOS
+    if draw < 10:
+        return CALL_START
+    return 97 + draw % 3
+
+
+def reference(prompt: Sequence[int], params: SamplingParams, seed: int) -> list[int]:
+    """The plain loop: one request alone, one token after the other, no cache, no batch."""
+    tokens, output = list(prompt), list[int]()
+    while len(output) < params.max_tokens:
+        token = next_token(tokens, seed)
+        tokens.append(token)
+        output.append(token)
+        if token == EOS and not params.ignore_eos:
+            break
+        if token == CALL_END and tokens[-3:-1] == [CALL_START, ord("7")]:
+            answer = [TOKENIZER.token_id("<|output_start|>"), ord("7")]
+            answer.append(TOKENIZER.token_id("<|output_end|>"))
+            answer = answer[: params.max_tokens - len(output)]
+            tokens += answer
+            output += answer
+    return output
+
+
+class HalfRightDrafter:
+    """Proposes what the model will say, with a mistake now and then."""
+
+    def __init__(self, length: int) -> None:
+        self.length = length
+
+    def propose(self, request: Request) -> list[int]:
+        tokens, drafts = list(request.tokens), []
+        seed = 0 if request.params.temperature == 0 else request.seed + request.sample
+        for _ in range(self.length):
+            token = next_token(tokens, seed)
+            if hash((tuple(tokens), "mistake")) % 4 == 0:
+                token = 97 + (token + 1) % 3
+            drafts.append(token)
+            tokens.append(token)
+        return drafts
+
+
+class FailingRunner(CheckingRunner):
+    """A checking runner that raises in chosen forward passes."""
+
+    def __init__(self, failures: set[int]) -> None:
+        super().__init__(next_token)
+        self.failures = failures
+        self.passes = 0
+
+    def run(
+        self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]
+    ) -> list[list[Sampled]]:
+        self.passes += 1
+        if self.passes in self.failures:
+            raise RuntimeError("the forward pass was told to fail")
+        return super().run(rows, copies)
+
+
+def make_engine(workload: Workload, log: EventLog | None = None, **parts: object) -> Engine:
+    drafter = HalfRightDrafter(workload.draft_length) if workload.draft_length else None
+    return Engine(
+        FailingRunner(workload.failures),
+        workload.config,
+        tokenizer=TOKENIZER,
+        log=log,
+        drafter=drafter,
+        **parts,
+    )
+
+
+def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> list[Request]:
+    """Run a workload to its end; returns every request, samples included, refused ones left out."""
+    pending = sorted(workload.arrivals, key=lambda arrival: arrival.step)
+    aborts = sorted(workload.aborts)
+    seen: dict[int, Request] = {}
+    step, limit = 1, 60 * (len(pending) + 1) * max(1, max(a.params.max_tokens for a in pending))
+    while pending or engine.has_work():
+        while pending and pending[0].step <= step:
+            arrival = pending.pop(0)
+            try:
+                engine.submit(arrival.prompt, arrival.params, priority=arrival.priority)
+            except RequestError:
+                continue  # could never be served; the engine said so
+        while aborts and aborts[0][0] <= step:
+            ids = sorted(engine.requests)
+            index = aborts.pop(0)[1]
+            if ids:
+                engine.abort(ids[index % len(ids)])
+        seen |= engine.requests
+        output = engine.step()
+        seen |= {gained.request.id: gained.request for gained in output.tokens}
+        after_step(engine)
+        step += 1
+        assert step < limit, "the workload does not end: somebody starves"
+    return [request for _, request in sorted(seen.items())]
+
+
+def random_workload(seed: int) -> Workload:
+    rng = random.Random(seed)
+    block_size = rng.choice([1, 2, 3, 4, 8])
+    blocks = rng.choice([4, 5, 6, 8, 10, 14, 24, 60])
+    budget = rng.choice([1, 2, 3, 5, 8, 16, 32, 64])
+    config = EngineConfig(
+        token_budget=budget,
+        max_batch_size=rng.choice([1, 2, 3, 4, 8]),
+        max_kv_tokens=blocks * block_size,
+        block_size=block_size,
+        policy=rng.choice(["fcfs", "fcfs", "priority", "priority", "sjf", "lpm"]),
+        batching=rng.choice(["continuous"] * 4 + ["static"]),
+        chunked_prefill=rng.random() < 0.8,
+        prefix_cache=rng.random() < 0.8,
+        preemption=rng.random() < 0.85,
+    )
+    room = blocks * block_size
+    stems = [[97 + rng.randrange(3) for _ in range(rng.randint(1, room))] for _ in range(3)]
+    arrivals = []
+    for number in range(rng.randint(1, 9)):
+        stem = rng.choice(stems)
+        prompt = stem[: rng.randint(1, len(stem))]
+        prompt = prompt + [97 + rng.randrange(3) for _ in range(rng.randint(0, 6))]
+        n = rng.choice([1, 1, 1, 1, 2, 3])
+        longest = max(1, room - len(prompt) + 1)
+        params = SamplingParams(
+            max_tokens=rng.randint(1, min(longest, 30)),
+            temperature=rng.choice([0.0, 1.0]),
+            seed=rng.choice([None, 5]),
+            n=n,
+            ignore_eos=rng.random() < 0.3,
+        )
+        # Late arrivals are more urgent, so that priorities overturn what has been decided.
+        arrivals.append(Arrival(rng.randint(1, 12), prompt[:room], params, rng.randint(0, 9 - number)))
+    aborts = [(rng.randint(1, 25), rng.randrange(9)) for _ in range(rng.choice([0, 0, 1, 3]))]
+    failures = {rng.randint(1, 20)} if rng.random() < 0.1 else set()
+    return Workload(config, arrivals, aborts, failures, rng.choice([0, 0, 0, 2, 4]))
