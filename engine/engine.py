@@ -45,7 +45,8 @@ from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.scheduler import Plan, Scheduler
 from engine.text.byte_tokenizer import ByteTokenizer
-from engine.text.tokenizer import Detokenizer, Tokenizer
+from engine.text.detokenizer import IncrementalDetokenizer
+from engine.text.tokenizer import Tokenizer
 from engine.tools.calculator import evaluate
 from engine.tools.tool_use import ToolTokens, ToolUse
 
@@ -130,7 +131,7 @@ class Engine:
         self._step_started_at = 0
         self._tool_tokens = ToolTokens.of(self.tokenizer)
         self._tools: dict[int, ToolUse] = {}
-        self._detokenizers: dict[int, Detokenizer] = {}
+        self._detokenizers: dict[int, IncrementalDetokenizer] = {}
         runner.reserve(config.num_blocks, config.block_size)
         self._emit(self._run_started(drafter))
 

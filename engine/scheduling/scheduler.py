@@ -250,8 +250,8 @@ class Scheduler:
     def _admit(self, request: Request, match: Match) -> None:
         key = list(self.waiting.key(request))
         resumed = request.preemptions > 0
+        self.cache.take_prefix(request, match)  # first: it may emit that it cut an edge
         self.waiting.remove(request)
-        self.cache.take_prefix(request, match)
         self.running.append(request)
         self._emit(Admitted(request.id, request.lock, list(request.table), resumed, key))
         self._add_row(request, min(request.uncomputed, self._budget), [])

@@ -60,6 +60,6 @@ class ToolUse:
             return []
         return [
             self.tokens.output_start,
-            *self.tokenizer.encode_raw(result),
+            *self.tokenizer.encode_ordinary(result),
             self.tokens.output_end,
         ]

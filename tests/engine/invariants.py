@@ -82,9 +82,7 @@ def check_eviction(before: State, event: v.RadixEvicted) -> None:
     assert sum(leaf.last == victim.last for leaf in leaves) == 1, "two evictable leaves tie"
 
 
-def check_decisions(
-    state: State, event: v.StepScheduled, engine: Engine, preempted: bool
-) -> None:
+def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preempted: bool) -> None:
     """The plan keeps its limits, accounts for every running request, and its reasons are true."""
     config = engine.config
     used = sum(row.count for row in event.rows)
@@ -192,11 +190,10 @@ def check_after_step(engine: Engine) -> None:
             full = request.table[: request.computed // size]
             assert all(block in in_tree for block in full), "a full block is not in the tree"
         for index, block in enumerate(request.table):
-            held.setdefault(block, []).append(request.tokens[: (index + 1) * size])
+            end = min((index + 1) * size, request.computed)
+            held.setdefault(block, []).append(request.tokens[:end])
     for prefixes in held.values():
-        shortest = min(map(len, prefixes))
-        shared = {tuple(prefix[: shortest - shortest % size]) for prefix in prefixes}
-        assert len(shared) == 1, "a block is shared by requests with different prefixes"
+        assert all(prefix == prefixes[0] for prefix in prefixes), "shared, but not by one prefix"
     free, cached = len(engine.pool.free), len(in_tree)
     held_only = len(set(held) - set(in_tree))
     assert free + cached + held_only == engine.pool.num_blocks

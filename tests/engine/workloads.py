@@ -99,9 +99,7 @@ class FailingRunner(CheckingRunner):
         self.failures = failures
         self.passes = 0
 
-    def run(
-        self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]
-    ) -> list[list[Sampled]]:
+    def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
         self.passes += 1
         if self.passes in self.failures:
             raise RuntimeError("the forward pass was told to fail")
@@ -180,7 +178,9 @@ def random_workload(seed: int) -> Workload:
             ignore_eos=rng.random() < 0.3,
         )
         # Late arrivals are more urgent, so that priorities overturn what has been decided.
-        arrivals.append(Arrival(rng.randint(1, 12), prompt[:room], params, rng.randint(0, 9 - number)))
+        arrivals.append(
+            Arrival(rng.randint(1, 12), prompt[:room], params, rng.randint(0, 9 - number))
+        )
     aborts = [(rng.randint(1, 25), rng.randrange(9)) for _ in range(rng.choice([0, 0, 1, 3]))]
     failures = {rng.randint(1, 20)} if rng.random() < 0.1 else set()
     return Workload(config, arrivals, aborts, failures, rng.choice([0, 0, 0, 2, 4]))
