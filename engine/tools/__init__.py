@@ -1,0 +1,1 @@
+"""Tools a model can call while it writes: the calculator."""

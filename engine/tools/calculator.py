@@ -1,0 +1,102 @@
+"""The calculator behind ``<|python_start|>expression<|python_end|>``.
+
+The model writes the expression, so the text is not to be trusted. Nothing here calls ``eval``:
+the text is checked character by character, parsed into a syntax tree, and the tree is walked by
+a function that knows six kinds of node and refuses every other. Bounds on length, depth and
+size of the result bound the time as well, so no timer or signal is needed and the calculator
+can run on any thread.
+
+nanochat's engine has the same tool and evaluates with ``eval`` under a signal alarm
+(``nanochat/engine.py``); the language here is the same except for what that lets through.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+
+MAX_LENGTH = 200
+MAX_DEPTH = 20
+# Under 2**53 a float still tells neighbouring whole numbers apart.
+MAX_MAGNITUDE = 10**15
+
+Number = int | float
+
+_OPERATORS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+
+_STRING = r"\"[^\"]*\"|'[^']*'"
+_STRING_OR_GROUPED_NUMBER = re.compile(rf"{_STRING}|(?<![\d.,])\d{{1,3}}(?:,\d{{3}})+(?![\d,])")
+# Everything an expression may consist of. Names, brackets, `e`, `_`, `x` and `j` (1e9, 1_000,
+# 0x10, 1j) have no place in it, nor a backslash or a line break in a string.
+_ALLOWED = re.compile(rf"(?:{_STRING}|\.count\(|[-+*/(). 0-9])*")
+
+
+class _RefusedError(Exception):
+    """The expression is outside the language."""
+
+
+def evaluate(expression: str) -> str | None:
+    """Return the value of ``expression`` as Python's ``str`` prints it, or None.
+
+    The language: numbers with an optional decimal part and commas between thousands, ``+ - * /``,
+    parentheses, unary minus, and ``"text".count("part")`` with either quote. None stands for
+    everything else: other syntax, division by zero, results of 10**15 and more, text longer
+    than 200 characters or nested deeper than 20. Never raises for a string.
+
+    >>> evaluate("17+25"), evaluate("10/4"), evaluate('"hello".count("l")'), evaluate("2**9")
+    ('42', '2.5', '2', None)
+    """
+    if len(expression) > MAX_LENGTH or "\\" in expression or not expression.isprintable():
+        return None
+    text = _STRING_OR_GROUPED_NUMBER.sub(_drop_commas, expression).strip()
+    if not _ALLOWED.fullmatch(text):
+        return None
+    try:
+        value = _walk(ast.parse(text, mode="eval").body, text, depth=0)
+    except (SyntaxError, ValueError, MemoryError, RecursionError, ZeroDivisionError, _RefusedError):
+        return None
+    return str(value)
+
+
+def _drop_commas(match: re.Match[str]) -> str:
+    found = match[0]
+    return found if found[0] in "\"'" else found.replace(",", "")
+
+
+def _walk(node: ast.expr, text: str, depth: int) -> Number:
+    """The number that ``node`` stands for; raises ``_RefusedError`` for any other node."""
+    if depth > MAX_DEPTH:
+        raise _RefusedError
+    match node:
+        case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
+            return _bounded(value)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -_walk(operand, text, depth + 1)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+            apply = _OPERATORS[type(op)]
+            return _bounded(apply(_walk(left, text, depth + 1), _walk(right, text, depth + 1)))
+        case ast.Call(func=ast.Attribute(value=whole, attr="count"), args=[part], keywords=[]):
+            return _string(whole, text).count(_string(part, text))
+    raise _RefusedError
+
+
+def _bounded(value: Number) -> Number:
+    if not abs(value) < MAX_MAGNITUDE:
+        raise _RefusedError
+    return value
+
+
+def _string(node: ast.expr, text: str) -> str:
+    """The text of one string literal; adjacent and triple-quoted literals are refused."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        source = ast.get_source_segment(text, node) or ""
+        if len(source) == len(node.value) + 2:
+            return node.value
+    raise _RefusedError

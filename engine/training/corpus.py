@@ -1,0 +1,69 @@
+"""The corpus: an endless stream of documents from one seed.
+
+Nothing is downloaded and nothing is stored. The same seed gives the same documents in the same
+order on every machine, so training can be repeated, and interrupted and resumed, exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from random import Random
+
+from engine.training import numbers, serving, stories, talk
+from engine.training.documents import SPECIAL_TOKENS, Document, Turn, chat, plain
+
+# How often each kind of document comes, in parts of a hundred. Stories are long, so that they
+# are about half of all tokens.
+PLAIN: dict[str, tuple[int, Callable[[Random], str]]] = {
+    "story": (15, stories.plain_story),
+    "prose": (2, serving.prose),
+}
+CHAT: dict[str, tuple[int, Callable[[Random], list[Turn]]]] = {
+    "sum": (20, numbers.sum_turns),
+    "letters": (12, numbers.letter_turns),
+    "concept": (19, serving.concept_turns),
+    "comparison": (5, serving.comparison_turns),
+    "story chat": (11, stories.turns),
+    "talk": (6, talk.talk_turns),
+    "decline": (6, talk.decline_turns),
+    "name": (3, talk.name_turns),
+    "echo": (1, talk.echo_turns),
+}
+_KINDS = (*PLAIN, *CHAT)
+_WEIGHTS = [weight for weight, _ in (*PLAIN.values(), *CHAT.values())]
+_CHAT_WEIGHTS = [weight for weight, _ in CHAT.values()]
+# Longer conversations stop here: about 500 tokens.
+MAX_CHARACTERS = 1700
+
+
+def documents(seed: int | str) -> Iterator[Document]:
+    """Training documents without end; equal seeds give equal streams."""
+    rng = Random(seed)
+    while True:
+        kind = rng.choices(_KINDS, _WEIGHTS)[0]
+        yield plain(kind, PLAIN[kind][1](rng)) if kind in PLAIN else conversation(rng, kind)
+
+
+def conversation(rng: Random, kind: str) -> Document:
+    """A chat that begins with a ``kind`` of question and may go on to others."""
+    blocks = rng.choices((1, 2, 3, 5, 8), (72, 12, 7, 5, 4))[0]
+    kinds = [kind, *rng.choices(tuple(CHAT), _CHAT_WEIGHTS, k=blocks - 1)]
+    system = talk.system(rng) if rng.random() < 0.18 else None
+    turns: list[Turn] = []
+    for each in kinds:
+        first, *rest = CHAT[each][1](rng)
+        if each not in {"name", "echo"}:  # a name must keep its capital, a dictation its end
+            first = first._replace(question=talk.dress(rng, first.question))
+        block = [system.apply(turn) if system else turn for turn in (first, *rest)]
+        length = sum(len(turn.question) + len(turn.answer) for turn in (*turns, *block))
+        if turns and length > MAX_CHARACTERS:
+            break
+        turns += block
+    return chat(kind, turns, system.text if system else None)
+
+
+def texts(seed: int, count: int) -> Iterator[str]:
+    """The text of the first ``count`` documents without special tokens, to train a tokenizer."""
+    for document in islice(documents(seed), count):
+        yield from (piece.text for piece in document.pieces if piece.text not in SPECIAL_TOKENS)

@@ -1,0 +1,200 @@
+"""Sums and letter counts, each answered through a calculator call.
+
+The model never learns arithmetic. It learns to copy operands into an expression, to name the
+operation, and to copy the calculator's output into a sentence.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from itertools import pairwise
+from random import Random
+from zlib import crc32
+
+from engine.tools.calculator import evaluate
+from engine.training import words
+from engine.training.documents import Turn
+from engine.training.stories import DATA
+
+_DATA = tomllib.loads((DATA / "numbers.toml").read_text())
+SUMS, LETTERS = _DATA["sums"], _DATA["letters"]
+OPERATIONS = {"plus": "+", "minus": "-", "times": "*", "over": "/"}
+_NUMBER_WORDS = (
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen twenty"
+).split()
+
+
+def held_out(expression: str) -> bool:
+    """Whether any two neighbouring numbers of ``expression`` are a pair kept out of training.
+
+    One pair in sixteen is, in either order and under every operation.
+    """
+    numbers = re.findall(r"\d[\d,.]*", expression)
+    return any(crc32(" ".join(sorted(pair)).encode()) % 16 == 0 for pair in pairwise(numbers))
+
+
+def answer(expression: str) -> str:
+    """``17 + 25 = 42.``; a long decimal part is cut after two digits and shown as cut."""
+    result = evaluate(expression)
+    if result is None:
+        raise ValueError(f"the calculator cannot evaluate {expression!r}")
+    spaced = re.sub(r"(?<=[\d)])([-+*/])", r" \1 ", expression)
+    whole, _, decimals = result.partition(".")
+    if len(decimals) > 4:
+        return f"{spaced} = {whole}.{decimals[:2]}..."
+    return f"{spaced} = {result}."
+
+
+def number(rng: Random) -> str:
+    """A whole number of one to six digits, small ones more often; some with commas."""
+    digits = rng.choices((1, 2, 3, 4, 5, 6), (22, 34, 22, 12, 6, 4))[0]
+    value = rng.randrange(10 ** (digits - 1), 10**digits)
+    return f"{value:,}" if value > 999 and rng.random() < 0.15 else str(value)
+
+
+def operands(rng: Random, operation: str) -> tuple[str, str]:
+    """Two numbers; most divisions come out even, as those that people ask for do."""
+    kind = rng.random()
+    if operation == "over" and kind < 0.6:
+        divisor, quotient = rng.randint(1, 99), rng.randint(1, 200)
+        return str(divisor * quotient), str(divisor)
+    if kind > 0.94 and operation != "over":
+        return (
+            f"{rng.randint(0, 99)}.{rng.randint(1, 99)}",
+            f"{rng.randint(0, 99)}.{rng.randint(1, 9)}",
+        )
+    return number(rng), number(rng)
+
+
+def tidy(expression: str) -> bool:
+    """Whether the calculator knows the expression and its result shows no rounding noise."""
+    result = evaluate(expression)
+    if result is None or "e" in result:
+        return False
+    return "/" in expression or len(result.partition(".")[2]) <= 4
+
+
+def _usable(expression: str) -> bool:
+    return tidy(expression) and not held_out(expression)
+
+
+def two_operands(rng: Random, frames: str = "frames") -> Turn:
+    """A sum of two numbers asked in a sentence from the list ``frames`` or ``held_out``."""
+    name = rng.choices(tuple(OPERATIONS), (40, 25, 22, 13))[0]
+    while True:
+        a, b = operands(rng, name)
+        if _usable(expression := f"{a}{OPERATIONS[name]}{b}"):
+            break
+    return Turn(ask(rng, name, a, b, frames), answer(expression), expression)
+
+
+def ask(rng: Random, operation: str, a: str, b: str, frames: str = "frames") -> str:
+    """A question for ``a`` and ``b`` under the operation called ``plus``, ``minus``, ..."""
+    own = SUMS[operation]
+    slots = {"a": a, "b": b, "thing": rng.choice(words.THINGS), "name": rng.choice(words.GIRLS)}
+    if rng.random() < 0.3:
+        return rng.choice(own[frames]).format(**slots)  # type: ignore[no-any-return]
+    x = rng.choice(own["forms"]).format(**slots)
+    question: str = rng.choice(SUMS[frames]).format(x=x)
+    return question[0].upper() + question[1:]
+
+
+def _longer(rng: Random) -> Turn:
+    """Three numbers, brackets, or a negative number."""
+    small = (8, 40, 25)
+    while True:
+        a, b, c = (str(rng.randrange(10**d)) for d in rng.choices((1, 2, 3), small, k=3))
+        p, q = rng.choices("+-*", (5, 3, 2), k=2)
+        expression = rng.choice(
+            (
+                f"{a}{p}{b}{q}{c}",
+                f"{a}{p}{b}{q}{c}",
+                f"({a}{p}{b}){q}{c}",
+                f"{a}{p}({b}{q}{c})",
+                f"-{a}{p}{b}",
+            )
+        )
+        if _usable(expression):
+            break
+    x = re.sub(r"(?<=[\d)])([-+*])", r" \1 ", expression) if rng.random() < 0.7 else expression
+    if rng.random() < 0.15 and "(" not in x and "-" not in x:
+        x = x.replace("+", "plus").replace("*", "times")
+        x = x if " " in x else expression
+    question: str = rng.choice(SUMS["frames"]).format(x=x)
+    return Turn(question, answer(expression), expression)
+
+
+def _in_words(rng: Random) -> Turn:
+    """``seven plus five``, with numbers up to twenty."""
+    name, word = rng.choice((("plus", "plus"), ("minus", "minus"), ("times", "times")))
+    while True:
+        a, b = rng.randrange(21), rng.randrange(21)
+        if _usable(expression := f"{a}{OPERATIONS[name]}{b}"):
+            break
+    x = f"{_NUMBER_WORDS[a]} {word} {_NUMBER_WORDS[b]}"
+    question: str = rng.choice(SUMS["frames"]).format(x=x)
+    return Turn(question[0].upper() + question[1:], answer(expression), expression)
+
+
+def sum_turns(rng: Random) -> list[Turn]:
+    """A sum, and now and then a second step from its result."""
+    make = rng.choices((two_operands, _longer, _in_words), (84, 12, 4))[0]
+    turn = make(rng)
+    result = evaluate(turn.expression or "")
+    if rng.random() > 0.12 or result is None or "." in result or result.startswith("-"):
+        return [turn]
+    while True:
+        b = number(rng)
+        question, sign = rng.choice(
+            (
+                (f"Add {b} to that.", "+"),
+                (f"And plus {b}?", "+"),
+                (f"Now subtract {b}.", "-"),
+                (f"And minus {b}?", "-"),
+                (f"Now times {b}.", "*"),
+                (f"Multiply that by {b}.", "*"),
+            )
+        )
+        if _usable(expression := f"{result}{sign}{b}"):
+            return [turn, Turn(question, answer(expression), expression)]
+
+
+def count_turn(rng: Random, word: str, letter: str, frames: str = "frames") -> Turn:
+    """Count ``letter`` in ``word``, both lower case; the question may capitalise the word."""
+    quote = rng.choice(('"', '"', '"', "'"))
+    shown = word.capitalize() if quote == '"' and rng.random() < 0.15 else word
+    spelling = rng.choice(LETTERS["letter"]).format(l=letter)
+    question: str = rng.choice(LETTERS[frames]).format(l=spelling, w=f"{quote}{shown}{quote}")
+    expression = f'"{word}".count("{letter}")'
+    return Turn(question, count_answer(word, letter), expression)
+
+
+def count_answer(word: str, letter: str) -> str:
+    """``The letter l occurs 2 times in "hello".``"""
+    count = word.count(letter)
+    return f'The letter {letter} occurs {count} time{"" if count == 1 else "s"} in "{word}".'
+
+
+def letter_turns(rng: Random) -> list[Turn]:
+    """A letter count, and now and then the same letter in another word or the other way round."""
+    word = words.counted_word(rng)
+    # Mostly letters that occur; a few that do not, so that zero is an answer too.
+    letter = rng.choice(word if rng.random() < 0.85 else "abcdefghijklmnopqrstuvwxyz")
+    first = count_turn(rng, word, letter)
+    if rng.random() > 0.12:
+        return [first]
+    if rng.random() < 0.5:
+        other = words.counted_word(rng)
+        question = rng.choice(("And in {w}?", "What about {w}?", "And how many in {w}?")).format(
+            w=f'"{other}"'
+        )
+        word = other
+    else:
+        letter = rng.choice(word)
+        question = rng.choice(("And {l}?", "And the letter {l}?", "What about {l}?")).format(
+            l=letter
+        )
+    expression = f'"{word}".count("{letter}")'
+    return [first, Turn(question, count_answer(word, letter), expression)]

@@ -1,0 +1,72 @@
+"""The tokenizer: byte-level BPE with 1536 entries, trained on the corpus.
+
+Byte-level BPE (GPT-2) can encode any text, because its alphabet is the 256 bytes. What matters
+here is the cut made before any merging: every digit is a token of its own, so that numbers can be
+copied digit by digit, and so is every letter of a quoted word, so that letters can be counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from engine.training.documents import BOS, SPECIAL_TOKENS, Document
+
+VOCAB_SIZE = 1536
+# Letters up to a closing quote, one by one; words with their space; digits, one by one; runs of
+# punctuation; white space. Capitals are cut only before a double quote and never before an
+# apostrophe, or "What's" would fall apart.
+PATTERN = r"""[A-Za-z](?=[A-Za-z]*")|[a-z](?=[a-z]*')| ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+|\s"""
+IGNORED = -100  # a target that does not enter the loss; torch's cross_entropy skips it
+
+
+def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
+    """Train on ``texts``; the special tokens get the ids 0 to 8.
+
+    Encoding with special tokens puts ``<|bos|>`` in front, as a plain completion needs it.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PATTERN), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB_SIZE,
+        special_tokens=list(SPECIAL_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{BOS} $A", special_tokens=[(BOS, SPECIAL_TOKENS.index(BOS))]
+    )
+    return tokenizer
+
+
+def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
+    """Token ids of ``text`` as plain text: ``<|bos|>`` typed by a user is just characters."""
+    tokenizer.encode_special_tokens = True
+    return tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def encode_document(tokenizer: Tokenizer, document: Document) -> tuple[list[int], list[int]]:
+    """Inputs and targets of a document, equally long.
+
+    The target of a position is the token after it, or ``IGNORED`` where that token belongs to
+    the user or to the calculator.
+    """
+    ids: list[int] = []
+    learned: list[bool] = []
+    for piece in document.pieces:
+        if piece.text in SPECIAL_TOKENS:
+            part = [SPECIAL_TOKENS.index(piece.text)]
+        else:
+            part = encode_text(tokenizer, piece.text)
+        ids += part
+        learned += [piece.learned] * len(part)
+    targets = [token if keep else IGNORED for token, keep in zip(ids[1:], learned[1:], strict=True)]
+    return ids[:-1], targets
