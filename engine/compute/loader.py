@@ -1,0 +1,50 @@
+"""From a model's name to something that runs: a TorchRunner and its tokenizer."""
+
+from pathlib import Path
+
+import torch
+
+from engine.compute.checkpoint import Checkpoint, CheckpointError
+from engine.compute.decoder import Decoder
+from engine.compute.model_config import read_config
+from engine.compute.threads import set_threads
+from engine.compute.torch_runner import TorchRunner
+from engine.config import EngineConfig
+from engine.text.tokenizer import HFTokenizer
+
+BUNDLED = Path(__file__).parent.parent / "bundled"
+
+
+def load(
+    model: str | Path,
+    config: EngineConfig,
+    *,
+    dtype: torch.dtype = torch.float32,
+    threads: int | None = None,
+) -> tuple[TorchRunner, HFTokenizer]:
+    """The model in a Hugging Face directory; "bundled" is the project's own.
+
+    config   no text outgrows its KV memory, so positions are prepared up to there
+    dtype    what it computes in; on a CPU float32 is the fastest as well as the most exact
+    threads  see `set_threads`
+
+    Raises CheckpointError or TokenizerError, naming the file and what to do, for a directory that is
+    not a supported model.
+    """
+    set_threads(threads)
+    directory = BUNDLED if model == "bundled" else Path(model)
+    if not directory.is_dir():
+        raise CheckpointError(
+            f"there is no model directory {directory}: give the directory of a Hugging Face model, "
+            'or "bundled"'
+        )
+    model_config = read_config(directory)
+    tokenizer = HFTokenizer(directory)
+    if tokenizer.vocab_size > model_config.vocab_size:
+        raise CheckpointError(
+            f"{directory}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json only "
+            f"{model_config.vocab_size}: they do not belong together"
+        )
+    positions = min(model_config.max_context, config.max_kv_tokens)
+    decoder = Decoder(model_config, Checkpoint(directory, dtype), positions)
+    return TorchRunner(decoder, name=directory.resolve().name), tokenizer

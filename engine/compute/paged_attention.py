@@ -1,0 +1,86 @@
+"""Attention that reads keys and values from pages.
+
+Each layer writes the new tokens' keys and values into their slots, then every group of rows reads
+its whole context back through its block tables. Reading goes slot by slot, through indexes that are
+computed once per step, for three reasons: a context that ends inside a block never touches the
+unused slots behind it; rows of different length need no clean-up; and the gathered keys of a head
+lie next to each other, which the attention kernel likes best.
+
+A GPU engine reads pages inside the kernel instead of gathering them: vLLM's PagedAttention,
+arXiv:2309.06180. A backend for such a kernel is a class like this one: made once per step from pages
+and batch, called once per layer.
+"""
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.compute.batch import Batch, Group
+from engine.compute.kv_pages import KVPages
+from engine.compute.model_config import ModelConfig
+
+
+class PagedAttention:
+    """One step's attention, called once per layer."""
+
+    def __init__(self, config: ModelConfig, pages: KVPages, batch: Batch) -> None:
+        self._pages = pages
+        self._slots = batch.slots
+        self._groups = [_GroupAttention(config, pages, group) for group in batch.groups]
+
+    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+        """What each token reads from its context.
+
+        queries      [tokens, heads, head_dim]
+        keys_values  [tokens, 2 * kv_heads, head_dim], all heads of keys, then all of values
+        returns      [tokens, heads * head_dim]
+        """
+        self._pages.slots[layer].index_copy_(0, self._slots, keys_values)
+        heads = self._pages.heads[layer]
+        outputs = [group.attend(queries[group.tokens], heads) for group in self._groups]
+        return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
+
+
+class _GroupAttention:
+    """Rows of equally many tokens: one gather and one attention call per layer."""
+
+    def __init__(self, config: ModelConfig, pages: KVPages, group: Group) -> None:
+        self.tokens = group.tokens
+        self._kv_heads = config.num_kv_heads
+        self._head_dim = config.head_dim
+        self._shape = (len(group.contexts), group.count, config.num_kv_heads, -1, config.head_dim)
+        group_size = config.num_heads // config.num_kv_heads
+
+        contexts = torch.from_numpy(group.contexts)[:, None]
+        tables = torch.from_numpy(group.tables)
+        keys = torch.arange(int(group.contexts.max()))[None, :]
+        # Rows with a shorter context read their last token again and again; the mask hides it.
+        inside = torch.minimum(keys, contexts - 1)
+        blocks = tables.gather(1, inside // pages.block_size)
+        slots = blocks * pages.block_size + inside % pages.block_size
+        # Row `slot * 2 * kv_heads + h` of the pages is head h of a slot: [2, rows, kv_heads, keys].
+        head = torch.arange(2 * config.num_kv_heads).view(2, 1, config.num_kv_heads, 1)
+        index = slots[None, :, None, :] * (2 * config.num_kv_heads) + head
+        self._index = index.flatten()
+        self._context = pages.pages.new_empty(*index.shape, config.head_dim)
+
+        # A token sees itself and what comes before it. The last token of a chunk sees everything:
+        # the triangle sits at the bottom right, not at the top left as in `is_causal=True`.
+        queries = contexts - group.count + torch.arange(group.count)[None, :]
+        hidden = keys[:, None, :] > queries[:, :, None]
+        mask = torch.zeros(hidden.shape, dtype=pages.pages.dtype).masked_fill_(hidden, -torch.inf)
+        # One line for each query that shares the keys: [rows, 1, tokens * group_size, keys].
+        self._mask = mask.repeat_interleave(group_size, dim=1)[:, None]
+
+    def attend(self, queries: Tensor, heads: Tensor) -> Tensor:
+        """`queries` [rows * count, heads, head_dim] -> [rows * count, heads * head_dim]."""
+        # The same buffer serves every layer, so that a long context is allocated once.
+        torch.index_select(heads, 0, self._index, out=self._context.view(-1, self._head_dim))
+        keys, values = self._context
+        # Queries that share a head of keys are stacked as further tokens of that head. The kernel
+        # then reads the keys once for all of them (`enable_gqa` reads them once for each).
+        rows, count, kv_heads, _, head_dim = self._shape
+        stacked = queries.reshape(self._shape).transpose(1, 2).reshape(rows, kv_heads, -1, head_dim)
+        mixed = F.scaled_dot_product_attention(stacked, keys, values, attn_mask=self._mask)
+        unstacked = mixed.view(rows, kv_heads, count, -1, head_dim).transpose(1, 2)
+        return unstacked.reshape(rows * count, -1)

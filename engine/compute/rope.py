@@ -1,0 +1,33 @@
+"""Rotary position embeddings: each pair of a head's values is turned by an angle that grows with
+the token's position, so that the product of a query and a key depends on their distance.
+
+Source: Su et al., RoFormer, arXiv:2104.09864. The pairing is Hugging Face's: value i of a head is
+paired with value i + head_dim / 2.
+"""
+
+import torch
+from torch import Tensor
+
+from engine.compute.model_config import ModelConfig
+
+
+def rotary_table(config: ModelConfig, length: int) -> Tensor:
+    """Cosines and sines of positions `0 .. length - 1`: float32 `[length, 2, head_dim]`.
+
+    The sines of a head's first half are negated. `rotate` then needs no negation of its own.
+    """
+    exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
+    frequencies = 1.0 / config.rope_theta**exponents
+    angles = torch.outer(torch.arange(length, dtype=torch.float32), frequencies)
+    cos, sin = angles.cos(), angles.sin()
+    return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)), dim=1)
+
+
+def rotate(heads: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
+    """Turn `heads` `[tokens, heads, head_dim]`; cos and sin are `[tokens, 1, head_dim]`.
+
+    (a, b) becomes (a cos - b sin, b cos + a sin). The result is written to `out`, which may be
+    `heads` itself; `heads` is overwritten in any case.
+    """
+    swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
+    torch.addcmul(heads.mul_(cos), swapped, sin, out=out)

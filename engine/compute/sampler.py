@@ -1,0 +1,121 @@
+"""From logits to tokens, for all requests of a step at once.
+
+The order is vLLM's (`vllm/v1/sample/sampler.py`): temperature, then top-k, then top-p, then one draw.
+The draw goes through the vocabulary in the order of ids and stops where the summed probability passes
+a uniform number. In the order of probability it would be fragile: two almost equally likely tokens
+may change places with the last bit of a logit, and with it the token drawn.
+"""
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from engine.compute.randomness import uniforms
+from engine.scheduling.sampling_params import SamplingParams
+
+# Top-p looks at this many of the likeliest tokens first; sorting a whole vocabulary takes longer
+# than the rest of sampling together.
+_FIRST_LOOK = 64
+_COOLEST = 1e-30  # what smaller temperatures count as, since float32 cannot divide by them
+
+
+@dataclass(slots=True)
+class Draws:
+    """The tokens to choose: entry i goes with row i of the logits."""
+
+    params: list[SamplingParams] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
+    samples: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+
+    def add(self, params: SamplingParams, seed: int, sample: int, position: int) -> None:
+        """One more token to choose, for `position` of the text of sample `sample`."""
+        self.params.append(params)
+        self.seeds.append(seed)
+        self.samples.append(sample)
+        self.positions.append(position)
+
+
+def choose(logits: Tensor, draws: Draws) -> tuple[list[int], list[float]]:
+    """A token for each row of `logits` [draws, vocab], and its log-probability.
+
+    Log-probabilities are those of the model's own distribution, before temperature and cuts. Raises
+    FloatingPointError if the logits are not finite.
+    """
+    ids = logits.argmax(dim=-1)
+    drawn = [i for i, params in enumerate(draws.params) if params.temperature > 0]
+    if drawn:
+        params = [draws.params[i] for i in drawn]
+        probabilities = distribution(
+            logits[drawn],
+            torch.tensor([p.temperature for p in params]),
+            torch.tensor([p.top_k for p in params]),
+            torch.tensor([p.top_p for p in params], dtype=torch.float64),
+        )
+        numbers = uniforms(
+            [draws.seeds[i] for i in drawn],
+            [draws.samples[i] for i in drawn],
+            [draws.positions[i] for i in drawn],
+        )
+        ids[drawn] = draw(probabilities, torch.from_numpy(numbers))
+    logprobs = torch.log_softmax(logits, dim=-1).gather(1, ids[:, None])[:, 0]
+    if not torch.isfinite(logprobs).all():
+        raise FloatingPointError("the model's logits are not finite: its weights or KV are damaged")
+    return ids.tolist(), logprobs.tolist()
+
+
+def distribution(logits: Tensor, temperature: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
+    """The probabilities that tokens are drawn with: [rows, vocab], each row sums to 1.
+
+    logits       [rows, vocab]
+    temperature  [rows], above 0
+    top_k        [rows], 0 keeps all
+    top_p        [rows], 1 keeps all; otherwise the smallest set whose probability reaches it
+
+    Tokens tied with the last one kept are kept too, or the cut would depend on how ties are sorted.
+    """
+    # Measured from the likeliest token, so that a small temperature cannot overflow upwards.
+    logits = logits - logits.max(dim=-1, keepdim=True).values
+    logits = logits / temperature.clamp(min=_COOLEST)[:, None]
+    if top_k.any():
+        logits = _cut_top_k(logits, top_k)
+    probabilities = logits.softmax(dim=-1)
+    if (top_p < 1).any():
+        probabilities = _cut_top_p(probabilities, top_p)
+    return probabilities
+
+
+def draw(probabilities: Tensor, numbers: Tensor) -> Tensor:
+    """The ids [rows] that uniform numbers [rows] fall on, in the order of ids."""
+    # In double precision, or the sum over a large vocabulary would miss 1 by more than rare tokens.
+    summed = probabilities.cumsum(dim=-1, dtype=torch.float64)
+    targets = numbers[:, None] * summed[:, -1:]
+    return torch.searchsorted(summed, targets, right=True)[:, 0]
+
+
+def _cut_top_k(logits: Tensor, top_k: Tensor) -> Tensor:
+    vocab = logits.shape[-1]
+    keep = torch.where(top_k > 0, top_k, vocab).clamp(max=vocab)
+    most = int(keep[keep < vocab].max()) if (keep < vocab).any() else 1
+    likeliest = logits.topk(most).values
+    last = likeliest.gather(1, (keep.clamp(max=most) - 1)[:, None])
+    return logits.masked_fill((logits < last) & (keep < vocab)[:, None], -torch.inf)
+
+
+def _cut_top_p(probabilities: Tensor, top_p: Tensor) -> Tensor:
+    vocab = probabilities.shape[-1]
+    cut = top_p < 1
+    goal = torch.where(cut, top_p, 0.0)[:, None]
+    look = min(_FIRST_LOOK, vocab)
+    while True:
+        likeliest = probabilities.topk(look).values
+        reached = likeliest.cumsum(dim=-1, dtype=torch.float64) >= goal
+        if look == vocab or reached[:, -1].all():
+            break
+        look = min(8 * look, vocab)
+    # The first place where the goal is reached; the last place if rounding keeps it out of reach.
+    last = (~reached).sum(dim=-1, keepdim=True).clamp(max=look - 1)
+    least = likeliest.gather(1, last).masked_fill(~cut[:, None], 0.0)
+    kept = probabilities.masked_fill(probabilities < least, 0.0)
+    return kept / kept.sum(dim=-1, keepdim=True)

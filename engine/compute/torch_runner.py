@@ -1,0 +1,113 @@
+"""The Runner that computes: one forward pass over a step's rows, then a token for each that is due.
+
+    copies  -> batch -> decoder (attention reads pages) -> sampler -> verification of drafts
+
+vLLM's counterpart is `vllm/v1/worker/gpu_model_runner.py`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from engine.compute.batch import make_batch
+from engine.compute.decoder import Decoder
+from engine.compute.kv_pages import KVPages
+from engine.compute.paged_attention import PagedAttention
+from engine.compute.sampler import Draws, choose
+from engine.compute.verification import count_accepted
+from engine.runner import Row, Sampled
+
+
+class TorchRunner:
+    """A decoder over paged KV memory; see `engine.runner.Runner`.
+
+    max_context  longest text, prompt and output, that the model was made for
+    vocab_size   token ids are 0 .. vocab_size - 1
+    """
+
+    def __init__(self, model: Decoder, name: str = "") -> None:
+        self._model = model
+        self._name = name
+        self._pages: KVPages | None = None
+        self.max_context: int | None = model.config.max_context
+        self.vocab_size = model.config.vocab_size
+
+    def describe(self) -> dict[str, Any]:
+        """Sizes of the model, its precision, and bytes of KV memory a token takes."""
+        config = self._model.config
+        kv_values = 2 * config.num_layers * config.num_kv_heads * config.head_dim
+        return {
+            "name": self._name,
+            "architecture": config.architecture,
+            "parameters": self._model.num_parameters,
+            "layers": config.num_layers,
+            "hidden_size": config.hidden_size,
+            "heads": config.num_heads,
+            "kv_heads": config.num_kv_heads,
+            "head_dim": config.head_dim,
+            "vocab_size": config.vocab_size,
+            "max_context": config.max_context,
+            "dtype": str(self._model.dtype).removeprefix("torch."),
+            "kv_bytes_per_token": kv_values * self._model.dtype.itemsize,
+        }
+
+    def reserve(self, num_blocks: int, block_size: int) -> None:
+        """Make room for the KV cache. Raises ConfigError if memory does not suffice."""
+        self._pages = KVPages(self._model.config, num_blocks, block_size, self._model.dtype)
+
+    @torch.inference_mode()
+    def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
+        """Copy blocks (source, destination), then compute all rows in one forward pass.
+
+        Returns, for each row, one `Sampled` per entry of `row.samples`.
+        """
+        if self._pages is None:
+            raise RuntimeError("reserve(num_blocks, block_size) must be called before run()")
+        self._pages.copy(copies)
+        if not rows:
+            return []
+        batch = make_batch(rows, self._pages.block_size)
+        attention = PagedAttention(self._model.config, self._pages, batch)
+        logits = self._model.forward(batch.token_ids, batch.positions, attention, batch.logit_rows)
+
+        draws, logit_of = _draws(rows)
+        if len(logit_of) != len(logits):  # samples of one prompt share its logits
+            logits = logits[logit_of]
+        ids, logprobs = choose(logits, draws) if logit_of else ([], [])
+        return _collect(rows, ids, logprobs)
+
+
+def _draws(rows: Sequence[Row]) -> tuple[Draws, list[int]]:
+    """What to choose: row by row, sample by sample, after each draft; and from which logits."""
+    draws = Draws()
+    logit_of: list[int] = []
+    first = 0
+    for row in rows:
+        if not row.samples:
+            continue
+        request, last = row.request, len(row.drafts)
+        for sample in row.samples:
+            for j in range(last + 1):
+                position = row.start + row.count - last + j
+                draws.add(request.params, request.seed, sample, position)
+                logit_of.append(first + j)
+        first += last + 1
+    return draws, logit_of
+
+
+def _collect(
+    rows: Sequence[Row], ids: Sequence[int], logprobs: Sequence[float]
+) -> list[list[Sampled]]:
+    """Each sample's tokens, in the order of `_draws`: accepted drafts and one more."""
+    results: list[list[Sampled]] = []
+    first = 0
+    for row in rows:
+        samples: list[Sampled] = []
+        for _ in row.samples:
+            end = first + len(row.drafts) + 1
+            kept = first + count_accepted(row.drafts, ids[first:end]) + 1
+            samples.append(Sampled(list(ids[first:kept]), list(logprobs[first:kept])))
+            first = end
+        results.append(samples)
+    return results

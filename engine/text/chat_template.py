@@ -1,0 +1,137 @@
+"""Chat templates: a conversation becomes a prompt by the model's own Jinja template.
+
+A model directory brings its template as `chat_template.jinja` or inside `tokenizer_config.json`.
+It is somebody else's program, so it runs in Jinja's sandbox, where it can neither reach Python
+objects' internals nor change what it is given. The environment is the one that transformers
+renders with (`transformers/utils/chat_template_utils.py`), so that both give the same prompt.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import jinja2.ext
+import jinja2.nodes
+import jinja2.parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+
+class ChatTemplateError(ValueError):
+    """The model has no chat template, or the template refuses the conversation."""
+
+
+class ChatTemplate:
+    """A model's chat template.
+
+    source          the Jinja source, None where the model has none
+    special_tokens  names the template may use, such as `bos_token`, and their text
+    """
+
+    def __init__(self, source: str | None, special_tokens: Mapping[str, str]) -> None:
+        self._source = source
+        self._special_tokens = dict(special_tokens)
+
+    @classmethod
+    def from_directory(
+        cls, directory: Path, settings: Mapping[str, Any], special_tokens: Mapping[str, str]
+    ) -> "ChatTemplate":
+        """The template of a Hugging Face directory whose tokenizer_config.json holds `settings`.
+
+        A file `chat_template.jinja` wins over the settings.
+        """
+        file = directory / "chat_template.jinja"
+        if file.is_file():
+            return cls(file.read_text(encoding="utf-8"), special_tokens)
+        source = settings.get("chat_template")
+        if isinstance(source, list):  # several named templates; "default" is for plain chat
+            source = {entry["name"]: entry["template"] for entry in source}.get("default")
+        return cls(source, special_tokens)
+
+    @cached_property
+    def _template(self) -> jinja2.Template:
+        # Compiled on first use: a model with a broken template still completes text.
+        if self._source is None:
+            raise ChatTemplateError(
+                "this model has no chat template: use plain completions, or add a "
+                "chat_template.jinja to the model directory"
+            )
+        try:
+            return _environment().from_string(self._source)
+        except jinja2.TemplateError as error:
+            raise ChatTemplateError(
+                f"the model's chat template is not valid Jinja, correct it: {error}"
+            ) from error
+
+    def render(
+        self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True
+    ) -> str:
+        """The prompt of a conversation.
+
+        messages               objects with `role`, `content` and whatever else the template reads
+        add_generation_prompt  end with the opening of the assistant's turn
+
+        Raises ChatTemplateError if there is no template or it refuses the messages.
+        """
+        template = self._template
+        try:
+            return template.render(
+                messages=messages,
+                add_generation_prompt=add_generation_prompt,
+                tools=None,
+                documents=None,
+                **self._special_tokens,
+            )
+        except jinja2.TemplateError as error:
+            raise ChatTemplateError(f"the chat template refuses these messages: {error}") from error
+        except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
+            # What a template does with a message it did not expect is Python's to complain about.
+            raise ChatTemplateError(
+                f"the chat template cannot handle these messages: {error}"
+            ) from error
+
+
+class _GenerationBlock(jinja2.ext.Extension):
+    """`{% generation %}...{% endgeneration %}` marks the assistant's words for training only."""
+
+    tags = {"generation"}  # noqa: RUF012 (declared by Jinja)
+
+    def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
+        """Put the block's body in its place."""
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[jinja2.ext.loopcontrols, _GenerationBlock]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    return environment
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Jinja's own filter escapes `<`, `>` and `&` for HTML, which a prompt must not have."""
+    return json.dumps(
+        value,
+        ensure_ascii=ensure_ascii,
+        indent=indent,
+        separators=separators,
+        sort_keys=sort_keys,
+    )
+
+
+def _raise_exception(message: str) -> None:
+    """How a template refuses a conversation."""
+    raise jinja2.TemplateError(message)

@@ -1,0 +1,248 @@
+"""What the engine asks of a tokenizer, and the one that reads a Hugging Face directory.
+
+Notes before reading:
+
+- `encode` does what transformers' tokenizer does, so that a prompt has the same ids here and there:
+  special tokens written out in the text are recognised, and the beginning-of-sequence token is
+  put in front exactly where the model's own files say so.
+- Text that must not be trusted with special tokens, a tool's result for instance, goes through
+  `encode_ordinary`.
+- Decoding shows every token, special ones by their names: what the log shows joined is exactly what
+  the model read. Only an end token in the output gives no text: it says "I am done", not a word.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import tokenizers
+
+from engine.text.chat_template import ChatTemplate
+from engine.text.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
+
+
+class TokenizerError(ValueError):
+    """The tokenizer's files, or a text it was given, cannot be used. The message says what to do."""
+
+
+class Tokenizer(Protocol):
+    """Text to token ids and back.
+
+    eos_ids        ids that end an output
+    bos_id         the beginning-of-sequence id, where the model has one
+    vocab_size     ids are 0 .. vocab_size - 1
+    chat_template  how a conversation becomes a prompt
+    """
+
+    eos_ids: frozenset[int]
+    bos_id: int | None
+    vocab_size: int
+    chat_template: ChatTemplate
+
+    def describe(self) -> dict[str, Any]:
+        """A summary for the log's first event: JSON values only."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """A prompt's ids: special tokens recognised, the model's BOS in front."""
+        ...
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """Ids of text that is only text: no special token can come of it, and no BOS."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The whole text; bytes that are no UTF-8 become U+FFFD."""
+        ...
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """One piece of text per id; joined they are `decode(ids)`.
+
+        A character that the last id leaves incomplete is in no piece: `detokenizer(ids)` carries it
+        into the first piece of the output.
+        """
+        ...
+
+    def token_id(self, text: str) -> int | None:
+        """The id of a special token, None if the model has no such token."""
+        ...
+
+    def detokenizer(self, prompt_ids: Sequence[int]) -> IncrementalDetokenizer:
+        """Text of an output that follows `prompt_ids`. End tokens give ""."""
+        ...
+
+
+class HFTokenizer:
+    """The tokenizer of a Hugging Face model directory, through the `tokenizers` library.
+
+    Reads tokenizer.json, and where they exist tokenizer_config.json, generation_config.json,
+    config.json and chat_template.jinja. Raises TokenizerError if tokenizer.json is missing or damaged.
+    """
+
+    def __init__(self, directory: str | Path) -> None:
+        directory = Path(directory)
+        file = directory / "tokenizer.json"
+        if not file.is_file():
+            raise TokenizerError(
+                f"{directory} has no tokenizer.json: save the tokenizer with "
+                "transformers' `AutoTokenizer.from_pretrained(...).save_pretrained(...)`"
+            )
+        source = file.read_text(encoding="utf-8")
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_str(source)
+        except Exception as error:  # the library raises plain Exception
+            raise TokenizerError(f"{file} is damaged, fetch it again: {error}") from error
+        # A second copy, because recognising special tokens is a property of the tokenizer, not an
+        # argument of a call, and requests are encoded on several threads.
+        self._ordinary = tokenizers.Tokenizer.from_str(source)
+        self._ordinary.encode_special_tokens = True
+
+        self._name = directory.resolve().name
+        settings = read_json(directory / "tokenizer_config.json")
+        special = {
+            name: token_text(value)
+            for name, value in settings.items()
+            if name.endswith("_token") and token_text(value)
+        }
+        vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
+        self.vocab_size = max(vocabulary.values(), default=-1) + 1
+        self.bos_id = self._tokenizer.token_to_id(special.get("bos_token", ""))
+        self.eos_ids = frozenset(
+            _ids(read_json(directory / "generation_config.json").get("eos_token_id"))
+            | _ids(read_json(directory / "config.json").get("eos_token_id"))
+            | _ids(self._tokenizer.token_to_id(special.get("eos_token", "")))
+        )
+        self.chat_template = ChatTemplate.from_directory(directory, settings, special)
+        self._adds_bos = self._finds_bos(settings.get("add_bos_token"))
+        self._special = {
+            token.content: id_ for id_, token in self._tokenizer.get_added_tokens_decoder().items()
+        }
+        self._table = _byte_table(source, vocabulary, self.vocab_size)
+        self._output_table = (
+            None
+            if self._table is None
+            else [b"" if i in self.eos_ids else text for i, text in enumerate(self._table)]
+        )
+
+    def _finds_bos(self, setting: bool | None) -> bool:
+        """Whether the model wants BOS: its settings say, or the tokenizer does it by itself."""
+        if self.bos_id is None or setting is False:
+            return False
+        return setting is True or self.bos_id in self._tokenizer.encode("").ids
+
+    def describe(self) -> dict[str, Any]:
+        """See `Tokenizer`."""
+        return {
+            "name": self._name,
+            "vocab_size": self.vocab_size,
+            "bos_id": self.bos_id,
+            "eos_ids": sorted(self.eos_ids),
+        }
+
+    def encode(self, text: str) -> list[int]:
+        """See `Tokenizer`."""
+        ids: list[int] = self._tokenizer.encode(checked(text), add_special_tokens=False).ids
+        if self._adds_bos and self.bos_id is not None and ids[:1] != [self.bos_id]:
+            ids.insert(0, self.bos_id)
+        return ids
+
+    def encode_ordinary(self, text: str) -> list[int]:
+        """See `Tokenizer`."""
+        ids: list[int] = self._ordinary.encode(checked(text), add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """See `Tokenizer`."""
+        if self._table is None:
+            return self._decode(list(ids))
+        return self._bytes(ids).decode("utf-8", errors="replace")
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """See `Tokenizer`."""
+        reader: IncrementalDetokenizer = (
+            WindowDetokenizer(self._decode) if self._table is None else ByteDetokenizer(self._table)
+        )
+        return [reader.push(token_id) for token_id in ids]
+
+    def token_id(self, text: str) -> int | None:
+        """See `Tokenizer`."""
+        return self._special.get(text)
+
+    def detokenizer(self, prompt_ids: Sequence[int]) -> IncrementalDetokenizer:
+        """See `Tokenizer`."""
+        if self._output_table is None:
+            return WindowDetokenizer(self._decode, self.eos_ids, prompt_ids)
+        return ByteDetokenizer(self._output_table, self._bytes(prompt_ids))
+
+    def _decode(self, ids: list[int]) -> str:
+        text: str = self._tokenizer.decode(ids, skip_special_tokens=False)
+        return text
+
+    def _bytes(self, ids: Sequence[int]) -> bytes:
+        assert self._table is not None
+        return b"".join(self._table[i] for i in ids if i < len(self._table))
+
+
+def checked(text: str) -> str:
+    """The same text, or TokenizerError if it holds half a surrogate pair (JSON can express those)."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TokenizerError(
+            f"the text is not valid Unicode: character {error.start} is a lone surrogate "
+            f"({text[error.start]!r}); remove it"
+        ) from error
+    return text
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """A JSON object from a file; empty where there is no file. Raises TokenizerError."""
+    if not file.is_file():
+        return {}
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise TokenizerError(f"{file} is not valid JSON, fetch it again: {error}") from error
+    if not isinstance(content, dict):
+        raise TokenizerError(f"{file} must hold a JSON object, it holds {type(content).__name__}")
+    return content
+
+
+def token_text(value: object) -> str:
+    """A token in tokenizer_config.json: its text, or an object with the text as `content`."""
+    if isinstance(value, dict):
+        value = value.get("content")
+    return value if isinstance(value, str) else ""
+
+
+def _ids(value: int | list[int] | None) -> set[int]:
+    """An `eos_token_id` entry, which may be a number, a list of numbers or nothing."""
+    if value is None:
+        return set()
+    return {value} if isinstance(value, int) else set(value)
+
+
+def _byte_table(source: str, vocabulary: dict[str, int], size: int) -> list[bytes] | None:
+    """The bytes of every id of a byte-level vocabulary; None if it is of another kind."""
+    if (json.loads(source).get("decoder") or {}).get("type") != "ByteLevel":
+        return None
+    to_byte = {character: byte for byte, character in _byte_alphabet().items()}
+    table = [b""] * size
+    for token, token_id in vocabulary.items():
+        try:
+            table[token_id] = bytes(to_byte[character] for character in token)
+        except KeyError:  # an added token with a space or the like stands for its own text
+            table[token_id] = token.encode("utf-8")
+    return table
+
+
+def _byte_alphabet() -> dict[int, str]:
+    """GPT-2's printable stand-in for each byte (`bytes_to_unicode` in its `encoder.py`).
+
+    Printable Latin-1 characters stand for themselves, the rest are shifted up from U+0100.
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    alphabet = {byte: chr(byte) for byte in printable}
+    return alphabet | {byte: chr(256 + i) for i, byte in enumerate(others)}

@@ -1,0 +1,116 @@
+"""Drives a TorchRunner by hand: requests with block tables, without scheduler, pool or tree."""
+
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from engine.compute.checkpoint import Checkpoint
+from engine.compute.decoder import Decoder
+from engine.compute.model_config import read_config
+from engine.compute.torch_runner import TorchRunner
+from engine.runner import Row, Sampled
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+
+BLOCK_SIZE = 4
+
+
+class Driver:
+    """A runner, and blocks handed out in an order that `seed` decides."""
+
+    def __init__(
+        self,
+        directory: Path,
+        num_blocks: int = 64,
+        block_size: int = BLOCK_SIZE,
+        seed: int = 0,
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        config = read_config(directory)
+        model = Decoder(config, Checkpoint(directory, dtype), config.max_context)
+        self.runner = TorchRunner(model, name="driven")
+        self.runner.reserve(num_blocks, block_size)
+        self.block_size = block_size
+        self.free = list(range(num_blocks))
+        random.Random(seed).shuffle(self.free)
+        self._ids = iter(range(1, 1_000_000))
+        self.poison()
+
+    @property
+    def pages(self) -> torch.Tensor:
+        return self.runner._pages.pages
+
+    def poison(self, requests: Sequence[Request] = ()) -> None:
+        """Fill every slot that holds no computed token of these requests with NaN."""
+        held = torch.zeros(self.pages.shape[1:3], dtype=torch.bool)
+        for request in requests:
+            for position in range(request.computed):
+                held[request.table[position // self.block_size], position % self.block_size] = True
+        self.pages[:, ~held] = float("nan")
+
+    def request(self, tokens: Sequence[int], **params) -> Request:
+        id_ = next(self._ids)
+        return Request(
+            id=id_,
+            tokens=list(tokens),
+            texts=[],
+            params=SamplingParams(**params),
+            root=id_,
+            prompt_length=len(tokens),
+        )
+
+    def row(
+        self,
+        request: Request,
+        count: int | None = None,
+        drafts: Sequence[int] = (),
+        samples: Sequence[int] | None = None,
+    ) -> Row:
+        """The next `count` uncomputed tokens, all by default, then `drafts`."""
+        count = request.uncomputed if count is None else count
+        end = request.computed + count + len(drafts)
+        while len(request.table) * self.block_size < end:
+            request.table.append(self.free.pop())
+        if samples is None:
+            samples = [request.sample] if count == request.uncomputed else []
+        return Row(request, request.computed, count + len(drafts), list(drafts), list(samples))
+
+    def run(self, rows: Sequence[Row], copies=()) -> list[list[Sampled]]:
+        """One step; the first sample's tokens are appended to the row's request."""
+        results = self.runner.run(rows, copies)
+        for row, samples in zip(rows, results, strict=True):
+            row.request.computed = row.start + row.count - len(row.drafts)
+            if samples:
+                row.request.tokens += samples[0].ids
+                row.request.logprobs += samples[0].logprobs
+                row.request.computed += len(samples[0].ids) - 1
+        return results
+
+    def release(self, request: Request) -> None:
+        """Give back a request's blocks, as a preemption does."""
+        self.free += request.table
+        request.table, request.computed = [], 0
+
+    def generate(self, requests: Sequence[Request], tokens: int) -> list[list[int]]:
+        """All requests in one batch until each has `tokens` output tokens."""
+        while todo := [r for r in requests if len(r.output_ids) < tokens]:
+            self.run([self.row(r) for r in todo])
+        return [r.output_ids for r in requests]
+
+    def logits(self, rows: Sequence[Row]) -> torch.Tensor:
+        """What the sampler of this step is given: [logits, vocab]. The requests do not advance."""
+        seen = []
+        forward = self.runner._model.forward
+
+        def spy(*args):
+            seen.append(forward(*args))
+            return seen[-1]
+
+        self.runner._model.forward = spy
+        try:
+            self.runner.run(rows, [])
+        finally:
+            self.runner._model.forward = forward
+        return seen[0]

@@ -1,0 +1,118 @@
+"""Attention really reads pages, and nothing but what a request's block table names."""
+
+import pytest
+import torch
+
+from engine.config import ConfigError
+from tests.engine.compute.driver import BLOCK_SIZE, Driver
+from tests.engine.compute.test_parity import PROMPT
+
+
+def mixed_step(driver, poison):
+    """Three decodes, one of them at a block's first slot, and a chunk in the middle of a prompt."""
+    decodes = [driver.request(PROMPT[:n]) for n in (3, 8, 14)]
+    chunked = driver.request(PROMPT)
+    driver.run([driver.row(r) for r in decodes] + [driver.row(chunked, 10)])
+    rows = [driver.row(r) for r in decodes] + [
+        driver.row(chunked, 13),
+    ]
+    if poison:
+        driver.poison([*decodes, chunked])
+    return driver.logits([rows[3], *rows[:3]])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nan_in_unreferenced_slots_and_another_placement_change_no_bit(any_model, seed):
+    directory, _ = any_model
+    clean = Driver(directory)
+    clean.pages.zero_()
+    expected = mixed_step(clean, poison=False)
+    assert torch.isfinite(expected).all()
+    assert torch.equal(mixed_step(Driver(directory, seed=seed + 1), poison=True), expected)
+
+
+def test_permuting_the_blocks_of_a_running_request_changes_no_bit(qwen3):
+    driver = Driver(qwen3[0])
+    request = driver.request(PROMPT)
+    driver.run([driver.row(request)])
+    before = driver.logits([driver.row(request)])
+    permutation = torch.randperm(driver.pages.shape[1], generator=torch.manual_seed(3))
+    driver.pages[:, permutation] = driver.pages.clone()
+    request.table = [int(permutation[block]) for block in request.table]
+    driver.poison([request])
+    assert torch.equal(driver.logits([driver.row(request)]), before)
+
+
+def test_a_wrong_block_is_noticed(qwen3):
+    """The other way round: what a table names is what is read.
+
+    (Two swapped blocks would not be noticed: keys carry their positions with them.)
+    """
+    driver = Driver(qwen3[0])
+    request = driver.request(PROMPT)
+    driver.run([driver.row(request)])
+    before = driver.logits([driver.row(request)])
+    request.table[2] = request.table[5]
+    assert not torch.allclose(driver.logits([driver.row(request)]), before)
+
+
+def test_copies_run_before_the_pass_and_leave_the_source_alone(qwen3):
+    """Two samples share a partly filled block; one copies it before it writes."""
+    driver = Driver(qwen3[0])
+    one = driver.request(PROMPT[:10])
+    driver.run([driver.row(one)])
+    other = driver.request(one.tokens[:10])
+    other.tokens.append(one.tokens[10] + 1)
+    other.computed = 10
+    copy = driver.free.pop()
+    source = one.table[10 // BLOCK_SIZE]
+    other.table = [*one.table[:-1], copy]
+    expected = [driver_alone(qwen3[0], request.tokens) for request in (one, other)]
+    logits = []
+    forward = driver.runner._model.forward
+    driver.runner._model.forward = lambda *a: logits.append(forward(*a)) or logits[-1]
+    driver.run([driver.row(one), driver.row(other)], copies=[(source, copy)])
+    torch.testing.assert_close(logits[0], torch.cat(expected), atol=2e-5, rtol=1e-4)
+
+
+def driver_alone(directory, tokens):
+    driver = Driver(directory)
+    return driver.logits([driver.row(driver.request(tokens))])
+
+
+def test_copies_of_one_step_run_in_order(qwen3):
+    driver = Driver(qwen3[0], num_blocks=4)
+    driver.pages[:] = torch.arange(4.0).view(1, 4, 1, 1, 1, 1)
+    driver.runner.run([], [(0, 1), (1, 2), (3, 1)])
+    assert driver.pages[0, :, 0, 0, 0, 0].tolist() == [0, 3, 0, 3]
+
+
+def test_a_table_that_is_too_short_is_an_error(qwen3):
+    driver = Driver(qwen3[0])
+    request = driver.request(PROMPT)
+    row = driver.row(request)
+    request.table.pop()
+    with pytest.raises(ValueError, match="request 1 has 10 KV blocks and needs 11"):
+        driver.runner.run([row], [])
+
+
+def test_memory_that_cannot_be_had_is_an_error(qwen3):
+    driver = Driver(qwen3[0])
+    with pytest.raises(ConfigError, match="max_kv_tokens"):
+        driver.runner.reserve(2**40, 16)
+
+
+def test_running_before_reserving_is_an_error(qwen3):
+    driver = Driver(qwen3[0])
+    driver.runner._pages = None
+    with pytest.raises(RuntimeError, match="reserve"):
+        driver.runner.run([], [])
+
+
+def test_damaged_kv_is_an_error_not_a_token(qwen3):
+    driver = Driver(qwen3[0])
+    request = driver.request(PROMPT)
+    driver.run([driver.row(request)])
+    driver.pages.fill_(float("nan"))
+    with pytest.raises(FloatingPointError, match="not finite"):
+        driver.run([driver.row(request)])

@@ -1,0 +1,125 @@
+"""The decoder against transformers, in float32, on small random models."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.engine.compute.driver import Driver
+
+PROMPT = [(7 * i * i + 3) % 97 for i in range(41)]
+TIE = 1e-4  # where the two likeliest logits are closer than this, either may win
+
+
+def reference_logits(model, tokens):
+    with torch.no_grad():
+        return model(torch.tensor([tokens])).logits[0]
+
+
+def assert_greedy(model, request):
+    """Every output token has the highest logit, given the text before it."""
+    logits = reference_logits(model, request.tokens)
+    for position in range(request.prompt_length, len(request.tokens)):
+        best = logits[position - 1].max()
+        assert logits[position - 1][request.tokens[position]] > best - TIE
+
+
+def test_logits_equal_those_of_transformers(any_model):
+    directory, model = any_model
+    driver = Driver(directory)
+    request = driver.request(PROMPT[:1])
+    # Drafts make the runner compute the logits of every position.
+    logits = driver.logits([driver.row(request, drafts=PROMPT[1:])])
+    torch.testing.assert_close(logits, reference_logits(model, PROMPT), atol=2e-5, rtol=1e-4)
+
+
+def test_greedy_tokens_and_logprobs(any_model):
+    directory, model = any_model
+    driver = Driver(directory)
+    request = driver.request(PROMPT)
+    driver.generate([request], 20)
+    assert len(set(request.output_ids)) > 5, "a model that says one thing tests nothing"
+    assert_greedy(model, request)
+    expected = reference_logits(model, request.tokens).log_softmax(-1)
+    for i, logprob in enumerate(request.logprobs):
+        position = len(PROMPT) + i
+        assert logprob == pytest.approx(
+            expected[position - 1][request.tokens[position]].item(), abs=1e-4
+        )
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_close(any_model, dtype):
+    directory, model = any_model
+    driver = Driver(directory, dtype=dtype)
+    logits = driver.logits([driver.row(driver.request(PROMPT))])
+    expected = reference_logits(model, PROMPT)[-1:]
+    assert (logits - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+@settings(max_examples=40, deadline=None)
+@given(cuts=st.sets(st.integers(1, len(PROMPT) - 1)), seed=st.integers(0, 100))
+def test_any_chunking_gives_the_same(qwen3, cuts, seed):
+    directory, model = qwen3
+    driver = Driver(directory, seed=seed)
+    request = driver.request(PROMPT)
+    bounds = [0, *sorted(cuts), len(PROMPT)]
+    for low, high in pairwise(bounds[:-1]):
+        assert driver.run([driver.row(request, high - low)]) == [[]]
+    logits = driver.logits([driver.row(request)])
+    torch.testing.assert_close(logits, reference_logits(model, PROMPT)[-1:], atol=2e-5, rtol=1e-4)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    requests=st.lists(
+        st.tuples(st.integers(1, 40), st.integers(1, 17), st.integers(0, 3)), min_size=2, max_size=6
+    ),
+    seed=st.integers(0, 100),
+)
+def test_ragged_mixed_batches_give_what_each_gives_alone(qwen3, requests, seed):
+    """Prompts of any length in chunks of any size, starting at different steps."""
+    directory, model = qwen3
+    driver = Driver(directory, num_blocks=128, seed=seed)
+    waiting = [
+        (driver.request(PROMPT[i : i + length]), chunk, delay)
+        for i, (length, chunk, delay) in enumerate(requests)
+    ]
+    for step in range(60):
+        rows = [
+            driver.row(request, min(chunk, request.uncomputed))
+            for request, chunk, delay in waiting
+            if step >= delay and len(request.output_ids) < 5
+        ]
+        if rows:
+            driver.run(rows)
+    for request, _, _ in waiting:
+        assert len(request.output_ids) == 5
+        assert_greedy(model, request)
+
+
+def test_recomputing_after_a_preemption_changes_nothing(qwen3):
+    directory, model = qwen3
+    driver = Driver(directory)
+    request = driver.request(PROMPT)
+    driver.generate([request], 7)
+    driver.release(request)
+    driver.poison()
+    driver.generate([request], 14)
+    assert_greedy(model, request)
+
+
+def test_a_shared_prefix_is_read_not_recomputed(qwen3):
+    """A second request borrows the first one's full blocks, as after a prefix hit."""
+    directory, model = qwen3
+    driver = Driver(directory)
+    first = driver.request(PROMPT)
+    driver.generate([first], 1)
+    second = driver.request([*PROMPT[:30], 5, 6])
+    second.table, second.computed = first.table[:7], 28
+    driver.generate([second], 8)
+    assert_greedy(model, second)
+    driver.generate([first], 8)
+    assert_greedy(model, first)
