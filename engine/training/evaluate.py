@@ -32,7 +32,7 @@ from engine.training.tokenizer import encode_text
 SEED = 1
 ROWS = 40  # prompts generated side by side
 STORY_TEMPERATURE = 0.8
-_UNSEEN = tomllib.loads((DATA / "unseen.toml").read_text())
+UNSEEN = tomllib.loads((DATA / "unseen.toml").read_text())
 
 
 class Writer:
@@ -124,7 +124,7 @@ def unseen_sums(count: int) -> list[Turn]:
     rng = Random(SEED + 1)
     asked = [
         (group["expression"], question)
-        for group in _UNSEEN["sums"]
+        for group in UNSEEN["sums"]
         for question in group["questions"]
     ]
     names = {sign: name for name, sign in numbers.OPERATIONS.items()}
@@ -167,7 +167,7 @@ def held_out_concepts() -> list[Turn]:
 
 def unseen_concepts() -> list[Turn]:
     """Every concept three times, in phrasings unlike any in the corpus."""
-    return _concepts(_UNSEEN["concepts"], each=3)
+    return _concepts(UNSEEN["concepts"], each=3)
 
 
 def _concepts(templates: Sequence[str], each: int) -> list[Turn]:

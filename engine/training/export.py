@@ -57,7 +57,9 @@ def export(model: Model, tokenizer: Tokenizer, out_dir: Path) -> None:
         name: tensor.detach().to("cpu", torch.float16).contiguous()
         for name, tensor in model.state_dict().items()
     }
-    save_file(weights, out_dir / "model.safetensors", metadata={"format": "pt"})
+    path = out_dir / "model.safetensors"
+    save_file(weights, path, metadata={"format": "pt"})
+    path.chmod(0o644)  # safetensors keeps it to its owner; a model is there to be read
     tokenizer.encode_special_tokens = False
     tokenizer.save(str(out_dir / "tokenizer.json"))
     (out_dir / "chat_template.jinja").write_text(CHAT_TEMPLATE)
