@@ -1,0 +1,556 @@
+/**
+ * The fold: events in, the engine's state out. `engine/events/fold.py` does the same in Python, and a
+ * golden test holds the two equal after every event.
+ *
+ * Applying events 0..k gives exactly the state the engine had after event k. Three helpers carry most of
+ * it: `take` pops blocks off the free stack, `drop` gives references back, `lock` counts live readers
+ * along a path of the tree.
+ *
+ * `copy()` costs next to nothing, however large the state: what is not changed afterwards is shared.
+ * Lists of blocks and of running requests are therefore replaced, never changed in place; requests and
+ * nodes are changed through `#own`, which clones one that a copy may see. Token lists only ever grow,
+ * and folding the same events again writes the same tokens into the same places, so all copies share
+ * them: a request knows how many of them it has, a node where its own begin.
+ *
+ * @typedef {{tokens: number[], texts: string[]}} Content
+ *
+ * @typedef {object} RequestState
+ * @property {number} id
+ * @property {number} root
+ * @property {number} sample
+ * @property {number} promptLength
+ * @property {Content} content   the first `length` tokens of it are the request's
+ * @property {number} length
+ * @property {number} computed   leading tokens whose KV is in the request's blocks
+ * @property {number[]} table    token p lives in block table[p / block_size]
+ * @property {number} lock       radix node up to which its path is locked; 0: none
+ * @property {number} slots      places in the batch
+ * @property {number} preemptions
+ * @property {number | null} place  waiting: smaller is nearer to the front; null: running
+ * @property {string} label
+ * @property {number} priority
+ * @property {number} maxTokens
+ * @property {Record<string, any>} sampling
+ * @property {object} [epoch]    whose it is to change, as in NodeState
+ *
+ * @typedef {object} NodeState
+ * @property {number} id
+ * @property {number} parent
+ * @property {Content} content   its tokens are those from `from` on, a block's worth per block
+ * @property {number} from
+ * @property {number[]} blocks
+ * @property {number} last       tick of the latest lock
+ * @property {number} lock       live requests locked here or below
+ * @property {number | null} used  step of the latest lock; null: before the log begins
+ * @property {object} [epoch]    the state that may change it in place
+ */
+
+import { LogError } from "./log.js";
+import { Pages } from "./pages.js";
+
+const ROOT = 0;
+
+export class State {
+  constructor() {
+    this.seq = -1;
+    this.step = 0;
+    this.tick = 0;
+    /** @type {Record<string, any>} */
+    this.settings = {};
+    /** @type {number[]} */
+    this.running = [];
+    /** Rows of the step, `[request, start, count, drafts]`. @type {[number, number, number, number[]][]} */
+    this.plan = [];
+    /** @type {Pages<number>} */
+    this.free = new Pages();
+    /** @type {Pages<RequestState>} */
+    this.requests = new Pages();
+    /** @type {Pages<NodeState>} */
+    this.nodes = new Pages();
+    /** Blocks by what they are; they add up to all there are. */
+    this.counts = { unshared: 0, shared: 0, cached: 0, free: 0 };
+    this.waitingCount = 0;
+    /** Twice the reference count, plus one for a block in the tree. @type {Pages<number>} */
+    this.words = new Pages();
+    this.front = 0;
+    this.back = 0;
+    this.epoch = {};
+  }
+
+  /** A copy that goes its own way from here. @returns {State} */
+  copy() {
+    const copy = Object.assign(new State(), this);
+    copy.free = this.free.copy();
+    copy.requests = this.requests.copy();
+    copy.nodes = this.nodes.copy();
+    copy.words = this.words.copy();
+    copy.counts = { ...this.counts };
+    copy.epoch = {};
+    this.epoch = {};
+    return copy;
+  }
+
+  /** Takes the next event into account. @param {any} event */
+  apply(event) {
+    this.seq++;
+    const fold = FOLD[event.type];
+    if (!fold) throw this.#wrong(`unknown type ${event.type}`);
+    fold.call(this, event);
+  }
+
+  get blockSize() {
+    return this.settings.block_size;
+  }
+
+  /** Reference count of a block: tables that name it, plus one while it is in the tree. */
+  refs(/** @type {number} */ block) {
+    return (this.words.get(block) ?? 0) >> 1;
+  }
+
+  /** Whether a block is in the tree. */
+  inTree(/** @type {number} */ block) {
+    return ((this.words.get(block) ?? 0) & 1) === 1;
+  }
+
+  /** Ids of the waiting requests, front to back. @returns {number[]} */
+  waiting() {
+    return this.requests
+      .list()
+      .filter((request) => request.place !== null)
+      .sort((a, b) => a.place - b.place)
+      .map((request) => request.id);
+  }
+
+  /** Nodes from `node` up, without the root. @param {number} node @returns {NodeState[]} */
+  path(node) {
+    const path = [];
+    for (let id = node; id !== ROOT; id = path[path.length - 1].parent) path.push(this.node(id));
+    return path;
+  }
+
+  /** Blocks on the path from the root to the end of `node`. @param {number} node */
+  depth(node) {
+    return this.path(node).reduce((blocks, above) => blocks + above.blocks.length, 0);
+  }
+
+  /** @param {number} id @returns {RequestState} */
+  request(id) {
+    const request = this.requests.get(id);
+    if (!request) throw this.#wrong(`there is no request ${id}`);
+    return request;
+  }
+
+  /** @param {number} id @returns {NodeState} */
+  node(id) {
+    const node = this.nodes.get(id);
+    if (!node) throw this.#wrong(`there is no tree node ${id}`);
+    return node;
+  }
+
+  /** The state in plain values, as Python's fold and the engine's snapshot give it. */
+  core() {
+    return {
+      seq: this.seq,
+      step: this.step,
+      tick: this.tick,
+      waiting: this.waiting(),
+      running: [...this.running],
+      plan: this.plan.map(([request, start, count, drafts]) => [request, start, count, [...drafts]]),
+      free: this.free.list(),
+      refs: Array.from({ length: this.settings.num_blocks ?? 0 }, (_, block) => this.refs(block)),
+      requests: this.requests.list().map((request) => ({
+        id: request.id,
+        root: request.root,
+        sample: request.sample,
+        prompt_length: request.promptLength,
+        tokens: request.content.tokens.slice(0, request.length),
+        computed: request.computed,
+        table: [...request.table],
+        lock: request.lock,
+        slots: request.slots,
+        preemptions: request.preemptions,
+      })),
+      nodes: this.nodes.list().map((node) => ({
+        id: node.id,
+        parent: node.parent,
+        tokens: this.tokensOf(node, "tokens"),
+        blocks: [...node.blocks],
+        last: node.last,
+        lock: node.lock,
+      })),
+    };
+  }
+
+  /** A node's tokens, or its texts. @param {NodeState} node @param {"tokens" | "texts"} what */
+  tokensOf({ content, from, blocks }, what) {
+    return content[what].slice(from, from + blocks.length * this.blockSize);
+  }
+
+  // Helpers
+
+  #wrong(/** @type {string} */ reason) {
+    return new LogError(reason, { seq: this.seq });
+  }
+
+  /**
+   * An object of this state to write to: itself, or a clone if a copy may see it.
+   *
+   * @template {RequestState | NodeState} T
+   * @param {Pages<T>} pages
+   * @param {T} item
+   * @returns {T}
+   */
+  #own(pages, item) {
+    if (item.epoch === this.epoch) return item;
+    const own = { ...item, epoch: this.epoch };
+    pages.set(item.id, own);
+    return own;
+  }
+
+  #ownRequest(/** @type {number} */ id) {
+    return this.#own(this.requests, this.request(id));
+  }
+
+  #addRequest(/** @type {RequestState} */ request) {
+    this.requests.set(request.id, { ...request, epoch: this.epoch });
+    if (request.place !== null) this.waitingCount++;
+  }
+
+  #addNode(/** @type {NodeState} */ node) {
+    this.nodes.set(node.id, { ...node, epoch: this.epoch });
+  }
+
+  /** Changes a block's word and the counts with it. @param {number} block @param {number} by */
+  #count(block, by) {
+    const before = this.words.get(block) ?? 0;
+    this.counts[kindOf(before)]--;
+    this.counts[kindOf(before + by)]++;
+    this.words.set(block, before + by);
+  }
+
+  #share(/** @type {number[]} */ blocks) {
+    for (const block of blocks) this.#count(block, 2);
+  }
+
+  #take(/** @type {number[]} */ blocks) {
+    for (const block of blocks) {
+      const next = this.free.pop();
+      if (next !== block) {
+        throw this.#wrong(`takes block ${block}, and the next free one is ${next ?? "none"}`);
+      }
+      this.#count(block, 2);
+    }
+  }
+
+  #drop(/** @type {number[]} */ blocks) {
+    for (let index = blocks.length - 1; index >= 0; index--) {
+      const block = blocks[index];
+      if (!this.refs(block)) throw this.#wrong(`gives back block ${block}, which nobody holds`);
+      this.#count(block, -2);
+      if (!this.refs(block)) this.free.push(block);
+    }
+  }
+
+  /** Puts blocks that a request holds into the tree, or takes them out again. */
+  #cache(/** @type {number[]} */ blocks, /** @type {1 | -1} */ by) {
+    for (const block of blocks) this.#count(block, by);
+    if (by > 0) this.#share(blocks);
+    else this.#drop(blocks);
+  }
+
+  #lock(/** @type {RequestState} */ request, /** @type {number} */ node) {
+    if (request.lock === ROOT && node === ROOT) return;
+    this.tick++;
+    this.#touch(node, 1);
+    this.#touch(request.lock, -1);
+    request.lock = node;
+  }
+
+  #touch(/** @type {number} */ node, /** @type {1 | -1} */ by) {
+    for (const above of this.path(node)) {
+      const own = this.#own(this.nodes, above);
+      own.lock += by;
+      own.last = this.tick;
+      own.used = this.step;
+    }
+  }
+
+  #release(/** @type {RequestState} */ request) {
+    this.#drop(request.table);
+    request.table = [];
+    request.computed = 0;
+    this.#lock(request, ROOT);
+  }
+
+  // One method per kind of event; FOLD below names them.
+
+  runStarted(/** @type {any} */ event) {
+    this.settings = event.settings;
+    this.#addRoot();
+    this.counts.free = this.settings.num_blocks;
+    for (let block = this.counts.free - 1; block >= 0; block--) this.free.push(block);
+  }
+
+  requestArrived(/** @type {any} */ event) {
+    this.#addRequest({
+      id: event.request,
+      root: event.request,
+      sample: 0,
+      promptLength: event.prompt.length,
+      content: { tokens: [...event.prompt], texts: [...event.texts] },
+      length: event.prompt.length,
+      computed: 0,
+      table: [],
+      lock: ROOT,
+      slots: event.n,
+      preemptions: 0,
+      place: ++this.back,
+      label: event.label,
+      priority: event.priority,
+      maxTokens: event.max_tokens,
+      sampling: event.sampling,
+    });
+  }
+
+  stepStarted(/** @type {any} */ event) {
+    this.step = event.step;
+  }
+
+  admitted(/** @type {any} */ event) {
+    const request = this.#ownRequest(event.request);
+    request.place = null;
+    this.waitingCount--;
+    this.running = [...this.running, request.id];
+    this.#share(event.blocks);
+    request.table = event.blocks;
+    request.computed = event.blocks.length * this.blockSize;
+    this.#lock(request, event.node);
+  }
+
+  blocksAllocated(/** @type {any} */ event) {
+    const request = this.#ownRequest(event.request);
+    this.#take(event.blocks);
+    request.table = request.table.concat(event.blocks);
+  }
+
+  blockCopied(/** @type {any} */ event) {
+    const request = this.#ownRequest(event.request);
+    this.#take([event.block]);
+    request.table = request.table.with(event.index, event.block);
+    this.#drop([event.source]);
+  }
+
+  preempted(/** @type {any} */ event) {
+    const request = this.#ownRequest(event.request);
+    this.running = this.running.filter((id) => id !== request.id);
+    this.#release(request);
+    request.preemptions++;
+    request.place = --this.front;
+    this.waitingCount++;
+  }
+
+  radixEvicted(/** @type {any} */ event) {
+    const node = this.node(event.node);
+    this.nodes.delete(node.id);
+    this.#cache(node.blocks, -1);
+  }
+
+  stepScheduled(/** @type {any} */ event) {
+    this.plan = event.rows.map(([request, start, count, drafts = []]) => [
+      request,
+      start,
+      count,
+      drafts,
+    ]);
+  }
+
+  forked(/** @type {any} */ event) {
+    const parent = this.#ownRequest(event.parent);
+    parent.slots = 1;
+    this.#addRequest({
+      ...parent,
+      id: event.request,
+      sample: event.sample,
+      content: {
+        tokens: parent.content.tokens.slice(0, parent.length),
+        texts: parent.content.texts.slice(0, parent.length),
+      },
+      lock: ROOT,
+      preemptions: 0,
+    });
+    this.running = [...this.running, event.request];
+    this.#share(parent.table);
+    this.#lock(this.#ownRequest(event.request), parent.lock);
+    const row = this.plan.find(([request]) => request === parent.id);
+    if (row) this.plan = [...this.plan, [event.request, row[1], row[2], row[3]]];
+  }
+
+  stepFinished(/** @type {any} */ event) {
+    for (const [id, start, count, drafts] of this.plan) {
+      if (!this.requests.get(id)) continue; // the forward pass failed and ended it
+      this.#ownRequest(id).computed = start + count - drafts.length;
+    }
+    for (const [id, ids, texts, accepted = 0] of event.tokens) {
+      const request = this.#ownRequest(id);
+      for (let index = 0; index < ids.length; index++) {
+        request.content.tokens[request.length] = ids[index];
+        request.content.texts[request.length++] = texts[index];
+      }
+      request.computed += accepted;
+    }
+    this.plan = [];
+  }
+
+  blocksTrimmed(/** @type {any} */ event) {
+    const request = this.#ownRequest(event.request);
+    this.#drop(request.table.slice(event.keep));
+    request.table = request.table.slice(0, event.keep);
+  }
+
+  radixSplit(/** @type {any} */ event) {
+    const lower = this.#own(this.nodes, this.node(event.node));
+    this.#addNode({ ...lower, id: event.upper, blocks: lower.blocks.slice(0, event.at) });
+    lower.parent = event.upper;
+    lower.from += event.at * this.blockSize;
+    lower.blocks = lower.blocks.slice(event.at);
+  }
+
+  radixJoined(/** @type {any} */ event) {
+    const request = this.#ownRequest(event.request);
+    const start = this.depth(request.lock);
+    const end = start + event.blocks.length;
+    this.#share(event.blocks);
+    this.#drop(request.table.slice(start, end));
+    request.table = [...request.table.slice(0, start), ...event.blocks, ...request.table.slice(end)];
+    this.#lock(request, event.node);
+  }
+
+  radixInserted(/** @type {any} */ event) {
+    const request = this.#ownRequest(event.request);
+    this.#addNode({
+      id: event.node,
+      parent: event.parent,
+      content: request.content,
+      from: this.depth(request.lock) * this.blockSize,
+      blocks: event.blocks,
+      last: 0,
+      lock: 0,
+      used: this.step,
+    });
+    this.#cache(event.blocks, 1);
+    this.#lock(request, event.node);
+  }
+
+  radixExtended(/** @type {any} */ event) {
+    const request = this.#ownRequest(event.request);
+    const node = this.#own(this.nodes, this.node(event.node));
+    // The request has the node's tokens too, and goes on where they end.
+    node.content = request.content;
+    node.from = (this.depth(node.id) - node.blocks.length) * this.blockSize;
+    node.blocks = node.blocks.concat(event.blocks);
+    this.#cache(event.blocks, 1);
+    this.#lock(request, event.node);
+  }
+
+  requestFinished(/** @type {any} */ event) {
+    const request = this.#ownRequest(event.request);
+    if (request.place !== null) this.waitingCount--;
+    else this.running = this.running.filter((id) => id !== request.id);
+    this.#release(request);
+    this.requests.delete(request.id);
+  }
+
+  keyframe(/** @type {any} */ event) {
+    const { state } = event;
+    Object.assign(this, new State());
+    this.seq = event.seq;
+    this.step = state.step;
+    this.tick = state.tick;
+    this.settings = state.settings;
+    this.running = [...state.running];
+    this.stepScheduled({ rows: state.plan });
+    this.#addRoot();
+    this.counts.free = this.settings.num_blocks;
+    for (const block of state.free) this.free.push(block);
+    for (const { id, parent, tokens, texts, blocks, last } of state.nodes) {
+      if (id === ROOT) continue;
+      this.#addNode({
+        id,
+        parent,
+        content: { tokens, texts },
+        from: 0,
+        blocks,
+        last,
+        lock: 0,
+        used: null,
+      });
+      this.#cache(blocks, 1);
+    }
+    const place = new Map(state.waiting.map((/** @type {number} */ id) => [id, ++this.back]));
+    for (const entry of state.requests) {
+      const { id, root, sample, tokens, texts, computed, table, lock, slots, preemptions } = entry;
+      this.#addRequest({
+        id,
+        root,
+        sample,
+        promptLength: entry.prompt_length,
+        content: { tokens: [...tokens], texts: [...texts] },
+        length: tokens.length,
+        computed,
+        table,
+        lock,
+        slots,
+        preemptions,
+        place: place.get(id) ?? null,
+        label: entry.label,
+        priority: entry.priority,
+        maxTokens: entry.max_tokens,
+        sampling: entry.sampling,
+      });
+      this.#share(table);
+      for (const node of this.path(lock)) node.lock++;
+    }
+  }
+
+  #addRoot() {
+    this.#addNode({
+      id: ROOT,
+      parent: -1,
+      content: { tokens: [], texts: [] },
+      from: 0,
+      blocks: [],
+      last: 0,
+      lock: 0,
+      used: null,
+    });
+  }
+}
+
+/** What a block is, by its word: see `State.words`. @param {number} word */
+function kindOf(word) {
+  if (word < 2) return "free";
+  const holders = (word >> 1) - (word & 1);
+  return holders === 0 ? "cached" : holders === 1 ? "unshared" : "shared";
+}
+
+/** @type {Record<string, (this: State, event: any) => void>} */
+const FOLD = {
+  run_started: State.prototype.runStarted,
+  request_arrived: State.prototype.requestArrived,
+  step_started: State.prototype.stepStarted,
+  admitted: State.prototype.admitted,
+  blocks_allocated: State.prototype.blocksAllocated,
+  block_copied: State.prototype.blockCopied,
+  preempted: State.prototype.preempted,
+  radix_evicted: State.prototype.radixEvicted,
+  step_scheduled: State.prototype.stepScheduled,
+  forked: State.prototype.forked,
+  step_finished: State.prototype.stepFinished,
+  blocks_trimmed: State.prototype.blocksTrimmed,
+  radix_split: State.prototype.radixSplit,
+  radix_joined: State.prototype.radixJoined,
+  radix_inserted: State.prototype.radixInserted,
+  radix_extended: State.prototype.radixExtended,
+  request_finished: State.prototype.requestFinished,
+  keyframe: State.prototype.keyframe,
+};

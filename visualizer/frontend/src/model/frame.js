@@ -1,0 +1,356 @@
+/**
+ * Everything the panels need for one step: the state after its last event, and what changed within it.
+ * Each part is computed when it is first read, so that a board without a tree pays for none.
+ *
+ * @typedef {object} Block
+ * @property {number} id
+ * @property {"free" | "unshared" | "shared" | "cached"} kind  cached: idle in the tree
+ * @property {number[]} owners  in order of appearance
+ * @property {number} refs      as the engine counts: tables, plus 1 if in the tree
+ * @property {number} node      tree node it belongs to, 0 for none
+ * @property {number} filled    slots whose KV is computed
+ * @property {number} slots
+ * @property {"new" | "handed" | "evicted" | "source" | "copy" | "hit" | "freed" | null} mark
+ * @property {number | null} from  the request that held it when the step began
+ * @property {number | null} to    the request that took it in this step
+ *
+ * @typedef {{fate: "others" | "cached" | "taken" | "free", to: number | null}} Fate
+ */
+
+import { decisions, outcomes } from "./decisions.js";
+import { Story } from "./story.js";
+import { tokensPanel } from "./tokens.js";
+import { findPrefix, TreeNode, treeOf } from "./tree.js";
+import { blockList, count, list, say } from "./words.js";
+import { waitIn, whyBlocked } from "./waits.js";
+
+const PHASES = {
+  future: "",
+  waits: "waits",
+  prefill: "prefill",
+  decode: "decode",
+  catchup: "catches up",
+  stalled: "no tokens left",
+  preempted: "preempted",
+  forked: "forked",
+  running: "running",
+  finished: "finished",
+};
+
+export class Frame {
+  /** @type {Record<string, any>} */
+  #kept = {};
+
+  /**
+   * @param {import("./model.js").Model} model
+   * @param {import("./model.js").Span} span
+   * @param {import("./fold.js").State} before  the state before the step's first event; not changed
+   */
+  constructor(model, span, before) {
+    this.model = model;
+    this.step = span.step;
+    this.status = span.status;
+    this.events = { from: span.from, to: span.to };
+    this.before = before;
+    this.state = before.copy();
+    const events = [];
+    for (let seq = span.from; seq <= span.to; seq++) events.push(model.event(seq));
+    this.story = new Story(this.state, events);
+  }
+
+  /** @template T @param {string} name @param {() => T} compute @returns {T} */
+  #once(name, compute) {
+    return (this.#kept[name] ??= compute());
+  }
+
+  get time() {
+    const { start, scheduled, end } = this.model.event(this.model.span(this.step).done ?? -1)?.t ?? {};
+    return end === undefined ? null : { start, scheduled, end };
+  }
+
+  get counts() {
+    return this.state.counts;
+  }
+
+  get budget() {
+    return {
+      budget: this.state.settings.token_budget,
+      tokens: this.story.rows.reduce((sum, row) => sum + row.count, 0),
+    };
+  }
+
+  get running() {
+    return this.state.running;
+  }
+
+  /** Ids of those who wait at the end of the step, front to back. @returns {number[]} */
+  get waiting() {
+    return this.#once("waiting", () => this.state.waiting());
+  }
+
+  /** Why each of `waiting` waits. */
+  get waits() {
+    return this.#once("waits", () =>
+      this.waiting.map((request) => {
+        const { reason, head } = this.waitOf(request);
+        const resumed = this.state.request(request).preemptions > 0;
+        return { request, reason, head, resumed, spans: this.#waitSpans(request, reason, head) };
+      }),
+    );
+  }
+
+  /** @param {number} id */
+  waitOf(id) {
+    const { scheduled, waiting } = this.story;
+    return scheduled && waiting.includes(id) ? waitIn(scheduled, id) : { reason: null, head: null };
+  }
+
+  /** The words for the head of the queue's obstacle. */
+  get obstacle() {
+    return this.story.blocked ? whyBlocked(this.story.blocked, this.state.settings) : "";
+  }
+
+  #waitSpans(
+    /** @type {number} */ request,
+    /** @type {string | null} */ reason,
+    /** @type {number | null} */ head,
+  ) {
+    if (!reason) return say`for the next step`;
+    if (head !== request) return say`behind ${this.model.tag(head)}`;
+    return say`${reason === this.story.blocked?.reason ? this.obstacle : "the policy put it off"}`;
+  }
+
+  /** What a request is doing, at the end of the step. @param {number} id */
+  phase(id) {
+    const kind = this.#phase(id);
+    return { kind, words: PHASES[kind] };
+  }
+
+  /** @param {number} id @returns {keyof typeof PHASES} */
+  #phase(id) {
+    const life = this.model.request(id);
+    const request = this.state.requests.get(id);
+    if (!request) return life?.finished && life.finished.step <= this.step ? "finished" : "future";
+    if (request.place !== null) return request.preemptions ? "preempted" : "waits";
+    const row = this.story.rows.find((one) => one.request === id);
+    if (row) return /** @type {any} */ (row.kind);
+    if (this.story.stalled.some((one) => one.request === id)) return "stalled";
+    return this.story.forks.some((one) => one.request === id) ? "forked" : "running";
+  }
+
+  get decisions() {
+    return this.#once("decisions", () => decisions(this));
+  }
+
+  get outcomes() {
+    return this.#once("outcomes", () => outcomes(this));
+  }
+
+  get copies() {
+    return this.story.copies;
+  }
+
+  get evictions() {
+    return this.story.evictions;
+  }
+
+  // Blocks
+
+  /** @returns {Block[]} */
+  get blocks() {
+    return this.#once("blocks", () => this.#describeBlocks());
+  }
+
+  #describeBlocks() {
+    const { state, story } = this;
+    const slots = state.blockSize;
+    const owners = ownersOf(state);
+    const ownedBefore = ownersOf(this.before);
+    const nodes = new Map();
+    for (const node of state.nodes.list()) for (const block of node.blocks) nodes.set(block, node.id);
+    const taken = new Map(story.taken.map((one) => [one.block, one.request]));
+    const hits = new Set(story.admissions.flatMap(({ blocks }) => blocks));
+    const evicted = new Set(story.evictions.flatMap(({ blocks }) => blocks));
+    const sources = new Map(story.copies.map((copy) => [copy.source, copy]));
+    const copies = new Map(story.copies.map((copy) => [copy.block, copy]));
+    return Array.from({ length: state.settings.num_blocks }, (_, id) => {
+      const held = owners.get(id) ?? [];
+      const inTree = state.inTree(id);
+      const from = ownedBefore.get(id)?.[0]?.request ?? null;
+      const kind = held.length > 1 ? "shared" : held.length ? "unshared" : inTree ? "cached" : "free";
+      let mark = null;
+      if (copies.has(id) && held.length) mark = "copy";
+      else if (sources.has(id)) mark = "source";
+      else if (hits.has(id) && held.length) mark = "hit";
+      else if (kind === "free") mark = this.before.refs(id) ? "freed" : null;
+      else if (taken.has(id)) mark = from !== null ? "handed" : evicted.has(id) ? "evicted" : "new";
+      return {
+        id,
+        kind,
+        owners: held.map(({ request }) => request),
+        refs: state.refs(id),
+        node: nodes.get(id) ?? 0,
+        filled: inTree ? slots : held.reduce((most, { filled }) => Math.max(most, filled), 0),
+        slots,
+        mark,
+        from,
+        to: taken.get(id) ?? null,
+      };
+    });
+  }
+
+  /** The pieces of text in a block, one per filled slot. @param {number} id @returns {string[]} */
+  blockTexts(id) {
+    const { node, owners, filled } = this.blocks[id];
+    const size = this.state.blockSize;
+    if (node) {
+      const { content, from, blocks } = this.state.node(node);
+      const at = from + blocks.indexOf(id) * size;
+      return content.texts.slice(at, at + size);
+    }
+    if (!owners.length) return [];
+    const holder = owners
+      .map((owner) => this.state.request(owner))
+      .reduce((most, other) => (other.computed > most.computed ? other : most));
+    const at = holder.table.indexOf(id) * size;
+    return holder.content.texts.slice(at, at + filled);
+  }
+
+  /** One line per change of hands, for below the map. */
+  get changes() {
+    return this.#once("changes", () => [...this.#evictionWords(), ...this.#handWords()]);
+  }
+
+  #evictionWords() {
+    return this.evictions.map(({ blocks, since }) => {
+      const idle = since === null || since >= this.step ? "" : ` (idle ${count(this.step - since, "step")})`;
+      const takers = new Map();
+      for (const block of blocks) {
+        const to = this.blocks[block].to;
+        if (to !== null) takers.set(to, (takers.get(to) ?? 0) + 1);
+      }
+      const kept = [...takers].reduce((sum, [, number]) => sum + number, 0);
+      const parts = [...takers].map(([to, number]) =>
+        number === blocks.length
+          ? say`now ${this.model.tag(to)}'s`
+          : say`${number} now ${this.model.tag(to)}'s`,
+      );
+      if (kept < blocks.length) parts.push(say`${kept ? `${blocks.length - kept} ` : ""}now free`);
+      return say`${blockList(blocks)} evicted${idle}, ${list(parts)}`;
+    });
+  }
+
+  #handWords() {
+    /** @type {Map<string, {from: number, to: number, blocks: number[]}>} */
+    const groups = new Map();
+    for (const { id, mark, from, to } of this.blocks) {
+      if (mark !== "handed" || from === to) continue;
+      const group = groups.get(`${from} ${to}`) ?? { from, to, blocks: [] };
+      groups.set(`${from} ${to}`, group);
+      group.blocks.push(id);
+    }
+    const { tag } = this.model;
+    const name = tag.bind(this.model);
+    const hands = [...groups.values()].map(
+      ({ from, to, blocks }) => say`${blockList(blocks)}: ${name(from)}'s, now ${name(to)}'s`,
+    );
+    const copies = this.copies.map(
+      ({ request, source, block }) => say`block ${source} copied to ${block} for ${name(request)}`,
+    );
+    return [...hands, ...copies];
+  }
+
+  /**
+   * A request's block table; if it lost it in this step, what became of each block.
+   *
+   * @param {number} id
+   * @returns {{blocks: number[], lost: boolean, fates: Fate[]}}
+   */
+  table(id) {
+    const { table = [] } = this.state.requests.get(id) ?? {};
+    if (table.length) return { blocks: table, lost: false, fates: [] };
+    const { preemptions, endings } = this.story;
+    const loss = [...preemptions, ...endings].findLast(
+      (one) => one.request === id && one.table.length,
+    );
+    if (!loss) return { blocks: [], lost: false, fates: [] };
+    const fates = loss.table.map((block) => this.fate(block, loss.seq));
+    return { blocks: loss.table, lost: true, fates };
+  }
+
+  /** What became of a block that a request gave up at `seq`. @returns {Fate} */
+  fate(/** @type {number} */ block, /** @type {number} */ seq) {
+    const taken = this.story.taken.findLast((one) => one.block === block && one.seq > seq);
+    const lostAgain = this.story.preemptions.some(
+      (one) => taken && one.request === taken.request && one.seq > taken.seq,
+    );
+    if (taken && !lostAgain) return { fate: "taken", to: taken.request };
+    const holders = this.state.refs(block) - Number(this.state.inTree(block));
+    if (holders) return { fate: "others", to: null };
+    return { fate: this.state.inTree(block) ? "cached" : "free", to: null };
+  }
+
+  // Tree and tokens
+
+  /** Nodes, parents before children, without the root. @returns {TreeNode[]} */
+  get tree() {
+    return this.#once("tree", () => treeOf(this.state));
+  }
+
+  /** What running requests hold beyond the tree. */
+  get tails() {
+    return this.#once("tails", () =>
+      this.running.map((id) => {
+        const { table, lock, computed } = this.state.request(id);
+        const depth = this.state.depth(lock);
+        const tokens = computed - depth * this.state.blockSize;
+        return { request: id, node: lock, blocks: table.slice(depth), tokens };
+      }),
+    );
+  }
+
+  /**
+   * A request's path in the tree: what it has locked or, while it waits, what it would find.
+   *
+   * @param {number} id
+   * @returns {{nodes: number[], blocks: number[], tokens: number, holds: boolean}}
+   */
+  path(id) {
+    const request = this.state.requests.get(id);
+    if (!request) return { nodes: [], blocks: [], tokens: 0, holds: false };
+    if (request.place !== null) {
+      const { nodes, blocks } = findPrefix(this.tree, this.state, request);
+      return { nodes, blocks, tokens: blocks.length * this.state.blockSize, holds: false };
+    }
+    const path = this.state.path(request.lock).reverse();
+    const blocks = path.flatMap((node) => node.blocks);
+    const tokens = blocks.length * this.state.blockSize;
+    return { nodes: path.map((node) => node.id), blocks, tokens, holds: true };
+  }
+
+  /** The tokens panel of a request. @param {number} id */
+  tokensOf(id) {
+    return tokensPanel(this, id);
+  }
+}
+
+/**
+ * Who holds each block, and how much of it is computed; in order of appearance.
+ *
+ * @param {import("./fold.js").State} state
+ */
+function ownersOf(state) {
+  /** @type {Map<number, {request: number, filled: number}[]>} */
+  const owners = new Map();
+  const { blockSize } = state;
+  for (const id of [...state.running].sort((a, b) => a - b)) {
+    const { table, computed } = state.request(id);
+    table.forEach((block, index) => {
+      const filled = Math.max(0, Math.min(blockSize, computed - index * blockSize));
+      const holders = owners.get(block) ?? [];
+      owners.set(block, holders);
+      holders.push({ request: id, filled });
+    });
+  }
+  return owners;
+}

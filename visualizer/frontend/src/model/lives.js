@@ -1,0 +1,226 @@
+/**
+ * Each request's life, from arrival to end: what the timeline draws and the sentences tell of.
+ *
+ * @typedef {{kind: string, from: number, to: number | null, [field: string]: any}} Segment
+ *
+ * @typedef {object} Life
+ * @property {number} id
+ * @property {string} short     "r8"
+ * @property {string} name      its label, numbered if another has it, or the short
+ * @property {string} label
+ * @property {number} hueIndex  in order of appearance
+ * @property {number} root
+ * @property {number} sample
+ * @property {number} n
+ * @property {number} promptLength
+ * @property {number} maxTokens
+ * @property {number} priority
+ * @property {Record<string, any>} sampling
+ * @property {number[]} tokens
+ * @property {string[]} texts
+ * @property {number | null} arrived
+ * @property {number | null} arrivedAt
+ * @property {{step: number, found: number, resumed: boolean, node: number, seq: number}[]} admissions
+ * @property {{step: number, by: number, computed: number, resume: number | null, seq: number}[]} preemptions
+ * @property {{step: number, parent: number} | null} forked
+ * @property {{step: number, request: number}[]} forks
+ * @property {{step: number, reason: string, message: string, seq: number} | null} finished
+ * @property {number[]} tokenSteps
+ * @property {Segment[]} segments
+ */
+
+import { rowKind } from "./rows.js";
+
+/** Longer labels are cut in a name. */
+const NAME_LENGTH = 16;
+
+export class Lives {
+  constructor() {
+    /** @type {Life[]} */
+    this.list = [];
+    /** @type {Map<number, Life>} */
+    this.byId = new Map();
+    this.names = new Set();
+  }
+
+  /**
+   * Takes note of an event that is about to be applied to `state`.
+   *
+   * @param {any} event
+   * @param {number} step
+   * @param {import("./fold.js").State} state
+   */
+  note(event, step, state) {
+    const life = this.byId.get(event.request);
+    const seq = state.seq + 1;
+    switch (event.type) {
+      case "admitted": {
+        const found = event.blocks.length * state.blockSize;
+        life.admissions.push({ step, found, resumed: event.resumed, node: event.node, seq });
+        this.#endWait(life, step - 1);
+        const last = life.preemptions.at(-1);
+        if (event.resumed && last) last.resume = step;
+        break;
+      }
+      case "preempted": {
+        const { computed } = state.request(life.id);
+        life.preemptions.push({ step, by: event.needed_by, computed, resume: null, seq });
+        const { needed_by: by } = event;
+        life.segments.push({ kind: "preempted", from: step, to: null, by, resume: null });
+        break;
+      }
+      case "step_scheduled":
+        for (const row of event.rows) this.#row(row, step, state);
+        for (const [id, reason] of event.skipped) this.#skipped(id, reason, step, state);
+        break;
+      case "step_finished":
+        for (const [id, ids, , accepted = 0] of event.tokens) {
+          const gainer = this.byId.get(id);
+          for (let index = 0; index < ids.length; index++) gainer.tokenSteps.push(step);
+          const segment = gainer.segments.at(-1);
+          if (segment?.from === step && segment.drafts) segment.accepted = accepted;
+        }
+        break;
+      case "request_finished": {
+        const { reason, message = "" } = event;
+        life.finished = { step, reason, message, seq };
+        // What ends between two steps counts to the later one, in which it did not wait any more.
+        this.#endWait(life, step - 1);
+      }
+    }
+  }
+
+  /**
+   * Takes in the request that an arrival or a fork, just applied to `state`, brought into being.
+   *
+   * @param {any} event
+   * @param {number} step
+   * @param {import("./fold.js").State} state
+   */
+  meet(event, step, state) {
+    if (event.type === "request_arrived") {
+      const life = this.#add(state.request(event.request));
+      life.arrived = step;
+      life.arrivedAt = event.t?.at ?? null;
+      life.segments.push({ kind: "waiting", from: step, to: null });
+    } else {
+      const life = this.#add(state.request(event.request));
+      const parent = this.byId.get(event.parent);
+      life.arrived = parent.arrived;
+      life.arrivedAt = parent.arrivedAt;
+      life.n = parent.n;
+      life.forked = { step, parent: parent.id };
+      parent.forks.push({ step, request: life.id });
+    }
+  }
+
+  /**
+   * Takes in the requests of a keyframe: who lives is known, how it came to be is not.
+   *
+   * @param {number} step
+   * @param {import("./fold.js").State} state
+   */
+  rejoin(step, state) {
+    for (const request of state.requests.list()) {
+      const life = this.#add(request);
+      life.tokenSteps = new Array(request.length - request.promptLength).fill(0);
+      if (request.place === null) continue;
+      const again = request.preemptions ? { kind: "preempted", by: null, resume: null } : null;
+      life.segments.push({ ...(again ?? { kind: "waiting" }), from: step, to: null });
+    }
+  }
+
+  /** @param {import("./fold.js").RequestState} request @returns {Life} */
+  #add(request) {
+    const { id, root, sample, promptLength, maxTokens, priority, sampling, label } = request;
+    /** @type {Life} */
+    const life = {
+      id,
+      short: `r${id}`,
+      name: this.#name(label, `r${id}`),
+      label,
+      hueIndex: this.list.length,
+      root,
+      sample,
+      n: request.slots,
+      promptLength,
+      maxTokens,
+      priority,
+      sampling,
+      tokens: request.content.tokens,
+      texts: request.content.texts,
+      arrived: null,
+      arrivedAt: null,
+      admissions: [],
+      preemptions: [],
+      forked: null,
+      forks: [],
+      finished: null,
+      tokenSteps: [],
+      segments: [],
+    };
+    this.list.push(life);
+    this.byId.set(id, life);
+    return life;
+  }
+
+  #name(/** @type {string} */ label, /** @type {string} */ short) {
+    const one = label.replace(/[\s\p{C}]+/gu, " ").trim();
+    const letters = [...one];
+    const base =
+      letters.length > NAME_LENGTH ? letters.slice(0, NAME_LENGTH - 1).join("") + "…" : one || short;
+    let name = base;
+    for (let number = 2; this.names.has(name); number++) name = `${base} ${number}`;
+    this.names.add(name);
+    return name;
+  }
+
+  /** The wait or the preemption that lasts is over; one that took no step is forgotten. */
+  #endWait(/** @type {Life} */ life, /** @type {number} */ to) {
+    const open = openWait(life);
+    if (!open) return;
+    if (to < open.from) life.segments.pop();
+    else open.to = to;
+    if (open.kind === "preempted" && !life.finished) open.resume = to + 1;
+  }
+
+  #row(/** @type {any} */ row, /** @type {number} */ step, /** @type {any} */ state) {
+    const [id, start, count, drafts = []] = row;
+    const life = this.byId.get(id);
+    const last = life.segments.at(-1);
+    const kind = rowKind([id, start, count, drafts], state.request(id));
+    if (kind === "decode") {
+      const goesOn = last?.kind === "decode" && last.to === step - 1 && !last.drafts;
+      if (goesOn && !drafts.length) last.to = step;
+      else {
+        const { length } = drafts;
+        life.segments.push({ kind, from: step, to: step, drafts: length, accepted: 0 });
+      }
+      return;
+    }
+    const admission = life.admissions.at(-1);
+    const found = admission?.step === step ? admission.found : 0;
+    const once = life.preemptions.reduce((most, { computed }) => Math.max(most, computed), 0);
+    const recomputed = Math.max(0, Math.min(start + count - drafts.length, once) - start);
+    life.segments.push({ kind, from: step, to: step, start, count, found, recomputed });
+  }
+
+  #skipped(
+    /** @type {number} */ id,
+    /** @type {string} */ reason,
+    /** @type {number} */ step,
+    /** @type {any} */ state,
+  ) {
+    if (state.request(id).place !== null) return; // a waiting request that the policy put off
+    const { segments } = this.byId.get(id);
+    const last = segments.at(-1);
+    if (last?.kind === "stalled" && last.to === step - 1) last.to = step;
+    else segments.push({ kind: "stalled", from: step, to: step, reason });
+  }
+}
+
+/** The wait or preemption that has not ended. @param {Life} life @returns {Segment | null} */
+function openWait({ segments }) {
+  const last = segments.at(-1);
+  return last && last.to === null ? last : null;
+}

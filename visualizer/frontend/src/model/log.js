@@ -1,0 +1,128 @@
+/** From the text of a log to its events: JSON Lines, one event a line, checked for its fields. */
+
+export const SCHEMA = 1;
+
+/** What is wrong with a log, and where: `line` in a file (from 1), `seq` of the event once parsed. */
+export class LogError extends Error {
+  /** @param {string} reason @param {{line?: number, seq?: number}} where */
+  constructor(reason, { line, seq } = {}) {
+    const at = line !== undefined ? `line ${line}: ` : seq !== undefined ? `event ${seq}: ` : "";
+    super(at + reason);
+    this.name = "LogError";
+    this.reason = reason;
+    this.line = line;
+    this.seq = seq;
+  }
+}
+
+/**
+ * The fields an event must have; `?` marks one that is left out where it has its default.
+ * i: whole number, s: string, b: true or false, o: object, a: list, I: list of whole numbers,
+ * S: list of strings.
+ */
+const FIELDS = Object.fromEntries(
+  Object.entries({
+    run_started: "schema:i settings:o classes:o model:o tokenizer:o clock:s t:o?",
+    request_arrived:
+      "request:i prompt:I texts:S label:s max_tokens:i n:i priority:i sampling:o t:o?",
+    step_started: "step:i",
+    admitted: "request:i node:i blocks:I resumed:b key:a",
+    blocks_allocated: "request:i blocks:I",
+    block_copied: "request:i index:i source:i block:i",
+    preempted: "request:i needed_by:i refunded:i",
+    radix_evicted: "node:i needed_by:i reason:s",
+    step_scheduled: "rows:a skipped:a blocked:a?",
+    forked: "request:i parent:i sample:i",
+    step_finished: "tokens:a t:o?",
+    blocks_trimmed: "request:i keep:i",
+    radix_split: "node:i at:i upper:i",
+    radix_joined: "request:i node:i blocks:I",
+    radix_inserted: "request:i node:i parent:i blocks:I",
+    radix_extended: "request:i node:i blocks:I",
+    request_finished: "request:i reason:s message:s?",
+    keyframe: "seq:i state:o",
+  }).map(([type, fields]) => [
+    type,
+    fields.split(" ").map((field) => {
+      const [name, kind] = field.split(":");
+      return { name, kind: kind[0], optional: kind.endsWith("?") };
+    }),
+  ]),
+);
+
+/** @type {Record<string, [string, (value: any) => boolean]>} */
+const KINDS = {
+  i: ["a whole number", Number.isInteger],
+  s: ["a string", (value) => typeof value === "string"],
+  b: ["true or false", (value) => typeof value === "boolean"],
+  o: ["an object", (value) => typeof value === "object" && value !== null && !Array.isArray(value)],
+  a: ["a list", Array.isArray],
+  I: ["a list of whole numbers", (value) => Array.isArray(value) && value.every(Number.isInteger)],
+  S: [
+    "a list of strings",
+    (value) => Array.isArray(value) && value.every((item) => typeof item === "string"),
+  ],
+};
+
+/**
+ * Why this is not an event of ours, or null if it is one.
+ *
+ * @param {any} event
+ * @returns {string | null}
+ */
+function wrong(event) {
+  if (!KINDS.o[1](event)) return "an event is an object with a type";
+  if (!Object.hasOwn(FIELDS, event.type)) {
+    return `there is no event of the type ${JSON.stringify(event.type)}`;
+  }
+  for (const { name, kind, optional } of FIELDS[event.type]) {
+    const value = event[name];
+    if (value === undefined || value === null ? optional : KINDS[kind][1](value)) continue;
+    return `${event.type} needs ${name}, ${KINDS[kind][0]}`;
+  }
+  return null;
+}
+
+/**
+ * Reads a log. Text after the last newline that is not whole JSON is a line that was being written
+ * when the log was cut off: it is dropped. Anything else that is wrong is a `LogError`.
+ *
+ * @param {string} text
+ * @returns {{events: any[]}}
+ */
+export function parseLog(text) {
+  const events = [];
+  for (let start = 0, line = 1; start < text.length; line++) {
+    const newline = text.indexOf("\n", start);
+    const end = newline < 0 ? text.length : newline;
+    const row = text.slice(start, end);
+    start = end + 1;
+    if (!row.trim()) continue;
+    let event;
+    try {
+      event = JSON.parse(row);
+    } catch {
+      if (newline < 0) break;
+      throw new LogError("not valid JSON", { line });
+    }
+    if (!events.length) checkFirst(event, line);
+    const reason = wrong(event);
+    if (reason) throw new LogError(reason, { line });
+    events.push(event);
+  }
+  return { events };
+}
+
+/** @param {any} event @param {number} line */
+function checkFirst(event, line) {
+  if (event?.type !== "run_started" && event?.type !== "keyframe") {
+    throw new LogError("a log begins with run_started or keyframe: is this an event log?", { line });
+  }
+  if (event.type === "run_started" && event.schema !== SCHEMA) {
+    throw new LogError(
+      `this log has schema ${JSON.stringify(event.schema)}, and this viewer reads ${SCHEMA}: ` +
+        "open it with the Underglass that wrote it",
+      { line },
+    );
+  }
+}

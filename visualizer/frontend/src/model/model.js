@@ -1,0 +1,306 @@
+/**
+ * A log, ready to be looked at: any step at once, each request's life, a measure per step.
+ *
+ * One pass over the events cuts them into steps, keeps a copy of the folded state about every thousand
+ * events, and notes lives and measures. `frame(step)` then starts from the nearest copy. `append` goes on
+ * where the pass ended, so a live log is no different from a file.
+ *
+ * A step ends with its commit. What happens between two steps (an arrival, an abort, a cleared cache)
+ * belongs to the later one: it is what that step finds when it begins.
+ *
+ * @typedef {"pending" | "running" | "finished" | "joined"} Status
+ *
+ * @typedef {object} Span  a step's events
+ * @property {number} step
+ * @property {number} from   seq of the first
+ * @property {number} to     seq of the last; less than `from` if there is none
+ * @property {Status} status
+ * @property {number | null} scheduled  seq of its step_scheduled
+ * @property {number | null} done       seq of its step_finished
+ */
+
+import { State } from "./fold.js";
+import { Frame } from "./frame.js";
+import { Lives } from "./lives.js";
+import { LogError } from "./log.js";
+import { Measures } from "./measures.js";
+import { rowKind } from "./rows.js";
+import { waitAt, waitSegments, waitWords } from "./waits.js";
+
+/** Events between two kept copies of the state. */
+const KEYFRAME_EVERY = 1000;
+/** Frames kept, so that all panels may ask for the same one. */
+const FRAMES_KEPT = 4;
+
+export class Model {
+  #live = new State();
+  #lives = new Lives();
+  /** Copies of the state at the end of a step. @type {{step: number, state: State}[]} */
+  #copies = [];
+  /** Where the last question was, as the next is often one further. @type {{step: number, state: State}} */
+  #cursor = { step: -Infinity, state: new State() };
+  /** @type {Map<number, Frame>} */
+  #frames = new Map();
+  /** What the open step has added up to so far. @type {Record<string, number>} */
+  #sums = {};
+  /** @type {{request: number, count: number, kind: string}[]} */
+  #chunks = [];
+
+  /** @param {any[]} [events] */
+  constructor(events = []) {
+    /** @type {any[]} */
+    this.events = [];
+    /** @type {Span[]} */
+    this.spans = [];
+    this.measures = new Measures();
+    this.classes = {};
+    this.info = {};
+    this.append(events);
+  }
+
+  /** Goes on with more events of the same log. @param {any[]} events */
+  append(events) {
+    this.#frames.clear();
+    for (const event of events) this.#take(event);
+    this.#record();
+    this.measures.publish();
+  }
+
+  get settings() {
+    return this.#live.settings;
+  }
+
+  get firstSeq() {
+    return this.events[0]?.type === "keyframe" ? this.events[0].seq : 0;
+  }
+
+  get firstStep() {
+    return this.spans[0]?.step ?? 1;
+  }
+
+  get lastStep() {
+    return this.firstStep + this.stepCount - 1;
+  }
+
+  get stepCount() {
+    return this.spans.length;
+  }
+
+  /** Lives, in order of appearance. */
+  get requests() {
+    return this.#lives.list;
+  }
+
+  /** @param {number} id */
+  request(id) {
+    return this.#lives.byId.get(id);
+  }
+
+  /** A request's name as a span. @param {number} id @returns {import("./words.js").Span} */
+  tag(id) {
+    return { text: this.request(id)?.name ?? `r${id}`, request: id };
+  }
+
+  /** @param {number} step @returns {Span} */
+  span(step) {
+    const span = this.spans[step - this.firstStep];
+    if (!span) {
+      throw new RangeError(`there is no step ${step}: ${this.firstStep} to ${this.lastStep}`);
+    }
+    return span;
+  }
+
+  /** @param {number} seq */
+  event(seq) {
+    return this.events[seq - this.firstSeq];
+  }
+
+  /** The step an event belongs to. @param {number} seq */
+  stepOf(seq) {
+    return this.spans[lastAtMost(this.spans, seq, (span) => span.from)]?.step ?? this.firstStep;
+  }
+
+  /** Everything panels need for one step. @param {number} step @returns {Frame} */
+  frame(step) {
+    const kept = this.#frames.get(step);
+    if (kept) return kept;
+    const span = this.span(step);
+    const frame = new Frame(this, span, step > this.firstStep ? this.stateAt(step - 1) : this.#start());
+    this.#frames.set(step, frame);
+    if (this.#frames.size > FRAMES_KEPT) this.#frames.delete(this.#frames.keys().next().value);
+    return frame;
+  }
+
+  /** The state at the end of a step, a copy of its own. @param {number} step @returns {State} */
+  stateAt(step) {
+    const kept = this.#copies[lastAtMost(this.#copies, step, (copy) => copy.step)];
+    const near = this.#cursor.step <= step && this.#cursor.step >= (kept?.step ?? this.firstStep);
+    const state = near ? this.#cursor.state : (kept?.state.copy() ?? this.#start());
+    const { to } = this.span(step);
+    while (state.seq < to) state.apply(this.event(state.seq + 1));
+    this.#cursor = { step, state };
+    return state.copy();
+  }
+
+  /** Why a request waited, run by run. See `waits.js`. */
+  waits(/** @type {any} */ life, /** @type {any} */ segment) {
+    return waitSegments(this, life, segment);
+  }
+
+  waitWords(/** @type {any} */ life, /** @type {any} */ segment) {
+    return waitWords(this, life, segment);
+  }
+
+  /** Why one request waited in one step: `{reason, head}`. */
+  waitAt(/** @type {number} */ step, /** @type {number} */ id) {
+    return waitAt(this, step, id);
+  }
+
+  /** The state before the first step's events. */
+  #start() {
+    const state = new State();
+    for (const event of this.events.slice(0, this.spans[0].from - this.firstSeq)) state.apply(event);
+    return state;
+  }
+
+  // The pass over the events
+
+  /** @param {any} event */
+  #take(event) {
+    const { type } = event;
+    const seq = this.firstSeq + this.events.length;
+    try {
+      if (this.#beginsStep(event)) this.#open(event);
+      const span = this.spans.at(-1);
+      const step = span?.step ?? 0;
+      this.#lives.note(event, step, this.#live);
+      this.#sum(event);
+      this.#live.apply(event);
+      if (type === "run_started") {
+        this.classes = event.classes;
+        this.info = { model: event.model, tokenizer: event.tokenizer, clock: event.clock };
+      }
+      if (type === "keyframe") this.#join();
+      if (type === "request_arrived" || type === "forked") this.#lives.meet(event, step, this.#live);
+      this.events.push(event);
+      if (!span) return;
+      span.to = seq;
+      if (type === "step_started") span.status = "running";
+      if (type === "step_scheduled") span.scheduled = seq;
+      if (type === "step_finished") {
+        span.done = seq;
+        span.status = "finished";
+      }
+    } catch (error) {
+      const known = error instanceof LogError;
+      throw new LogError(known ? error.reason : `${type} does not fit what came before`, { seq });
+    }
+  }
+
+  /** @param {any} event */
+  #beginsStep(event) {
+    const { type, reason } = event;
+    const span = this.spans.at(-1);
+    if (type === "run_started" || type === "keyframe") {
+      if (this.events.length) throw new LogError(`${type} can only be the first event`);
+      return false;
+    }
+    if (type === "step_started") return span?.status !== "pending" || span.step !== event.step;
+    if (!span) return true;
+    const between =
+      type === "request_arrived" ||
+      (type === "request_finished" && reason === "abort") ||
+      (type === "radix_evicted" && reason === "cleared");
+    const over = span.status === "finished" || (span.status === "joined" && !this.#live.plan.length);
+    return between && over;
+  }
+
+  /** @param {any} event */
+  #open(event) {
+    const last = this.spans.at(-1);
+    const next = (last?.step ?? this.#live.step) + 1;
+    const step = event.type === "step_started" ? event.step : next;
+    if (last && step !== next) throw new LogError(`step ${step} follows step ${last.step}`);
+    this.#record();
+    const kept = this.#copies.at(-1)?.state.seq ?? this.firstSeq;
+    if (last && this.#live.seq - kept >= KEYFRAME_EVERY) {
+      this.#copies.push({ step: last.step, state: this.#live.copy() });
+    }
+    this.#addSpan(step, "pending");
+  }
+
+  /** A window or a live join: the keyframe's step is over, or half over. */
+  #join() {
+    const { step, requests } = this.#live;
+    if (step) this.#addSpan(step, "joined");
+    else if (requests.list().length) this.#addSpan(1, "pending");
+    this.#lives.rejoin(Math.max(1, step), this.#live);
+  }
+
+  #addSpan(/** @type {number} */ step, /** @type {Status} */ status) {
+    const { seq } = this.#live;
+    this.spans.push({ step, from: seq + 1, to: seq, status, scheduled: null, done: null });
+    this.measures.firstStep = this.firstStep;
+    this.#sums = {};
+    this.#chunks = [];
+  }
+
+  /** Adds an event that is about to be applied to the open step's measures. @param {any} event */
+  #sum(event) {
+    const add = (/** @type {string} */ name, /** @type {number} */ by) => {
+      this.#sums[name] = (this.#sums[name] ?? 0) + by;
+    };
+    switch (event.type) {
+      case "admitted":
+        add("found", event.blocks.length * this.#live.blockSize);
+        break;
+      case "preempted":
+        add("preempted", 1);
+        break;
+      case "radix_evicted":
+        add("evicted", this.#live.node(event.node).blocks.length);
+        break;
+      case "step_scheduled":
+        for (const [request, start, count, drafts = []] of event.rows) {
+          const kind = rowKind([request, start, count, drafts], this.#live.request(request));
+          add("rows", 1);
+          add("tokens", count);
+          add(kind, count);
+          if (kind !== "decode") this.#chunks.push({ request, count, kind });
+        }
+        break;
+      case "step_finished":
+        for (const [, ids] of event.tokens) add("output", ids.length);
+        Object.assign(this.#sums, event.t);
+    }
+  }
+
+  #record() {
+    const span = this.spans.at(-1);
+    if (!span) return;
+    const { counts, running, waitingCount } = this.#live;
+    const { unshared, shared, cached, free } = counts;
+    const now = { used: unshared + shared, shared, cached, free, waiting: waitingCount };
+    const values = { ...this.#sums, ...now, running: running.length };
+    this.measures.record(span.step, values, this.#chunks);
+  }
+}
+
+/**
+ * Index of the last item whose key is at most `limit`, -1 if there is none; keys ascend.
+ *
+ * @template T
+ * @param {T[]} items
+ * @param {number} limit
+ * @param {(item: T) => number} key
+ */
+function lastAtMost(items, limit, key) {
+  let low = 0;
+  let high = items.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (key(items[middle]) <= limit) low = middle + 1;
+    else high = middle;
+  }
+  return low - 1;
+}

@@ -1,0 +1,18 @@
+/** Where a board opens: where something happens, with the request it happens to. */
+
+/** The first preemption, else the first hit, else the fullest batch. @param {import("./model.js").Model} model */
+export function openingStep(model) {
+  const { preempted, found, rows } = model.measures;
+  const first = [preempted, found].map((values) => values.findIndex((value) => value > 0));
+  const index = first.find((at) => at >= 0) ?? rows.indexOf(rows.reduce((a, b) => Math.max(a, b), 0));
+  return model.firstStep + Math.max(0, index);
+}
+
+/** @param {import("./model.js").Model} model @returns {number | null} */
+export function openingRequest(model) {
+  if (!model.stepCount) return null;
+  const { story, running, waiting } = model.frame(openingStep(model));
+  const hit = story.admissions.find(({ found }) => found);
+  const chosen = story.preemptions[0] ?? hit ?? story.rows[0];
+  return chosen?.request ?? running[0] ?? waiting[0] ?? null;
+}

@@ -1,0 +1,213 @@
+/**
+ * One step, told in order: what was decided and done, each with the facts of that very moment. A reason like
+ * "none was free" is about an instant inside the step; the state at its end no longer shows it.
+ *
+ * @typedef {object} Admission
+ * @property {number} request
+ * @property {number[]} blocks    found in the cache
+ * @property {number} found       tokens of it
+ * @property {number} length      tokens it has
+ * @property {boolean} resumed
+ * @property {number} node
+ * @property {number[]} key
+ * @property {number} seq
+ *
+ * @typedef {object} Loss  of all blocks: a preemption or an end
+ * @property {number} request
+ * @property {number} computed
+ * @property {number[]} table
+ * @property {number} seq
+ *
+ * @typedef {object} Want  what the request that preempts others looks like at that moment
+ * @property {number} computed
+ * @property {number} uncomputed
+ * @property {number} blocks
+ * @property {boolean} writesShared  its next token goes into a block that others hold
+ *
+ * @typedef {Loss & {by: number, refunded: number, free: number, evictable: number, running: number[],
+ *   want: Want}} Preemption
+ * @typedef {Loss & {reason: string, message: string, waited: boolean}} Ending
+ * @typedef {{node: number, blocks: number[], texts: string[], neededBy: number, reason: string,
+ *   since: number | null, free: number, seq: number}} Eviction
+ * @typedef {{request: number, start: number, count: number, drafts: number[], kind: string,
+ *   prompt: number, length: number, seq: number}} Row
+ * @typedef {{request: number, source: number, block: number, index: number, sharers: number[],
+ *   seq: number}} Copy
+ */
+
+import { rowKind } from "./rows.js";
+
+export class Story {
+  /** @type {number[]} */
+  arrived = [];
+  /** @type {Admission[]} */
+  admissions = [];
+  /** Blocks taken off the free stack. @type {{request: number, block: number, seq: number}[]} */
+  taken = [];
+  /** @type {Copy[]} */
+  copies = [];
+  /** @type {Preemption[]} */
+  preemptions = [];
+  /** @type {Eviction[]} */
+  evictions = [];
+  /** @type {Row[]} */
+  rows = [];
+  /** Running requests that got nothing. @type {{request: number, reason: string, seq: number}[]} */
+  stalled = [];
+  /** @type {{request: number, reason: string, behind: number, need: number, have: number, free: number,
+   *   evictable: number, seq: number} | null} */
+  blocked = null;
+  /** Waiting requests when scheduling was done, front to back. @type {number[]} */
+  waiting = [];
+  /** Places in the batch that were taken then. */
+  places = 0;
+  /** The step_scheduled event. @type {any} */
+  scheduled = null;
+  /** @type {{request: number, parent: number, sample: number, blocks: number, seq: number}[]} */
+  forks = [];
+  /** @type {{request: number, ids: number[], accepted: number, forced: number, seq: number}[]} */
+  gains = [];
+  /** Blocks that turned out to be cached already. @type {{request: number, blocks: number[], seq: number}[]} */
+  joins = [];
+  /** @type {Ending[]} */
+  endings = [];
+  /** Running requests when the step began. @type {number[]} */
+  running = [];
+
+  /**
+   * Applies a step's events to `state` and tells them.
+   *
+   * @param {import("./fold.js").State} state  as it was before; afterwards as it is at the end
+   * @param {any[]} events
+   */
+  constructor(state, events) {
+    this.running = state.running;
+    for (const event of events) {
+      this.#tell(event, state, state.seq + 1);
+      state.apply(event);
+    }
+  }
+
+  /** Blocks that a request took in this step, copies included. @param {number} id */
+  takenBy(id) {
+    return this.taken.filter(({ request }) => request === id).map(({ block }) => block);
+  }
+
+  /** @param {any} event @param {import("./fold.js").State} state @param {number} seq */
+  #tell(event, state, seq) {
+    const { request } = event;
+    switch (event.type) {
+      case "request_arrived":
+        this.arrived.push(request);
+        break;
+      case "admitted": {
+        const { blocks, node, resumed, key } = event;
+        const found = blocks.length * state.blockSize;
+        const { length } = state.request(request);
+        this.admissions.push({ request, blocks, found, length, resumed, node, key, seq });
+        break;
+      }
+      case "blocks_allocated":
+        for (const block of event.blocks) this.taken.push({ request, block, seq });
+        break;
+      case "block_copied": {
+        const { index, source, block } = event;
+        const sharers = state.running.filter(
+          (id) => id !== request && state.request(id).table.includes(source),
+        );
+        this.copies.push({ request, source, block, index, sharers, seq });
+        this.taken.push({ request, block, seq });
+        break;
+      }
+      case "preempted": {
+        const { needed_by: by, refunded } = event;
+        const { free, cached } = state.counts;
+        this.preemptions.push({
+          ...loss(state, request, seq),
+          by,
+          refunded,
+          free,
+          evictable: cached,
+          running: state.running,
+          want: want(state, by),
+        });
+        break;
+      }
+      case "radix_evicted": {
+        const { needed_by: neededBy, reason } = event;
+        const node = state.node(event.node);
+        const texts = state.tokensOf(node, "texts");
+        const { blocks, used: since } = node;
+        const { free } = state.counts;
+        this.evictions.push({ node: node.id, blocks, texts, neededBy, reason, since, free, seq });
+        break;
+      }
+      case "step_scheduled":
+        this.#schedule(event, state, seq);
+        break;
+      case "forked": {
+        const blocks = state.request(event.parent).table.length;
+        this.forks.push({ request, parent: event.parent, sample: event.sample, blocks, seq });
+        break;
+      }
+      case "step_finished":
+        for (const [id, ids, , accepted = 0, forced = 0] of event.tokens) {
+          this.gains.push({ request: id, ids, accepted, forced, seq });
+        }
+        break;
+      case "radix_joined": {
+        const { table, lock } = state.request(request);
+        const start = state.depth(lock);
+        // A sample joins what its sibling just inserted, and that may be the very blocks it shares.
+        const blocks = event.blocks.filter(
+          (/** @type {number} */ block, /** @type {number} */ index) => block !== table[start + index],
+        );
+        if (blocks.length) this.joins.push({ request, blocks, seq });
+        break;
+      }
+      case "request_finished": {
+        const { reason, message = "" } = event;
+        const waited = state.request(request).place !== null;
+        this.endings.push({ ...loss(state, request, seq), reason, message, waited });
+      }
+    }
+  }
+
+  /** @param {any} event @param {import("./fold.js").State} state @param {number} seq */
+  #schedule(event, state, seq) {
+    this.scheduled = event;
+    for (const [id, start, count, drafts = []] of event.rows) {
+      const request = state.request(id);
+      const kind = rowKind([id, start, count, drafts], request);
+      const { promptLength: prompt, length } = request;
+      this.rows.push({ request: id, start, count, drafts, kind, prompt, length, seq });
+    }
+    for (const [id, reason] of event.skipped) {
+      if (state.request(id).place === null) this.stalled.push({ request: id, reason, seq });
+    }
+    this.waiting = state.waiting();
+    this.places = state.running.reduce((sum, id) => sum + state.request(id).slots, 0);
+    if (!event.blocked) return;
+    const [request, reason, behind, need, have] = event.blocked;
+    const { free, cached } = state.counts;
+    this.blocked = { request, reason, behind, need, have, free, evictable: cached, seq };
+  }
+}
+
+/** @returns {Loss} */
+function loss(
+  /** @type {import("./fold.js").State} */ state,
+  /** @type {number} */ id,
+  /** @type {number} */ seq,
+) {
+  const { computed, table } = state.request(id);
+  return { request: id, computed, table, seq };
+}
+
+/** @returns {Want} */
+function want(/** @type {import("./fold.js").State} */ state, /** @type {number} */ id) {
+  const { computed, length, table } = state.request(id);
+  const writesShared =
+    computed % state.blockSize !== 0 && state.refs(/** @type {number} */ (table.at(-1))) > 1;
+  return { computed, uncomputed: length - computed, blocks: table.length, writesShared };
+}

@@ -1,0 +1,117 @@
+/**
+ * Why requests wait. The log says it once a step, for the head of the queue: it was asked, it did not fit,
+ * and everybody else waits behind it. Two reasons hold for all alike: a step that preempts admits nobody,
+ * and a static batch lets nobody in.
+ *
+ * @typedef {{reason: string | null, head: number | null}} Wait
+ *   the reason of `head`; a request that is not the head waits behind it. null: nobody was asked yet.
+ */
+
+import { are, count, list, plain, reasonWords, say, some } from "./words.js";
+
+const FOR_ALL = new Set(["after_preemption", "static_batch"]);
+
+/**
+ * @param {import("./model.js").Model} model
+ * @param {number} step
+ * @param {number} id  a request that waits at the end of this step's scheduling
+ * @returns {Wait}
+ */
+export function waitAt(model, step, id) {
+  const { scheduled } = model.span(step);
+  const event = scheduled === null ? null : model.event(scheduled);
+  return event ? waitIn(event, id) : { reason: null, head: null };
+}
+
+/** The same from a step_scheduled event. @param {any} event @param {number} id @returns {Wait} */
+export function waitIn({ blocked, skipped }, id) {
+  const putOff = skipped.find(([skipped_]) => skipped_ === id);
+  if (putOff) return { reason: putOff[1], head: id };
+  if (!blocked) return { reason: null, head: null };
+  const [head, reason] = blocked;
+  return { reason, head: FOR_ALL.has(reason) ? id : head };
+}
+
+/**
+ * A wait or a preemption of the timeline, cut where its reason changes.
+ *
+ * @param {import("./model.js").Model} model
+ * @param {import("./lives.js").Life} life
+ * @param {import("./lives.js").Segment} segment
+ * @returns {(Wait & {from: number, to: number, spans: import("./words.js").Span[]})[]}
+ */
+export function waitSegments(model, life, segment) {
+  const runs = [];
+  for (let step = segment.from; step <= (segment.to ?? model.lastStep); step++) {
+    const { reason, head } = waitAt(model, step, life.id);
+    const last = runs.at(-1);
+    if (last && last.reason === reason && last.head === head) last.to = step;
+    else runs.push({ from: step, to: step, reason, head, spans: shortWords(model, life, reason, head) });
+  }
+  return runs;
+}
+
+/** The reasons of a segment in a few words: "batch full, then behind r9". */
+export function waitWords(
+  /** @type {import("./model.js").Model} */ model,
+  /** @type {import("./lives.js").Life} */ life,
+  /** @type {import("./lives.js").Segment} */ segment,
+) {
+  const runs = waitSegments(model, life, segment).filter(({ reason }) => reason);
+  const words = [];
+  for (const { spans } of runs) if (plain(spans) !== plain(words.at(-1) ?? [])) words.push(spans);
+  return words.flatMap((spans, index) => (index ? say`, then ${spans}` : spans));
+}
+
+function shortWords(
+  /** @type {import("./model.js").Model} */ model,
+  /** @type {import("./lives.js").Life} */ life,
+  /** @type {string | null} */ reason,
+  /** @type {number | null} */ head,
+) {
+  if (!reason) return say`not asked yet`;
+  return head === life.id ? say`${reasonWords[reason] ?? reason}` : say`behind ${model.tag(head)}`;
+}
+
+/**
+ * Why the head of the queue was not admitted, with what it needs and what there is.
+ *
+ * @param {{reason: string, need: number, have: number, free: number, evictable: number}} blocked
+ * @param {{token_budget: number, max_batch_size: number}} settings
+ * @returns {string}  "it needs 5 blocks, 2 are free and 1 can be evicted"
+ */
+export function whyBlocked({ reason, need, have, free, evictable }, settings) {
+  switch (reason) {
+    case "after_preemption":
+      return "a step that preempts admits nobody";
+    case "static_batch":
+      return "the batch is static";
+    case "policy":
+      return "the policy put it off";
+    case "batch_full":
+      if (have > 0) return `it needs ${count(need, "place")} and ${are(have)} empty`;
+      return settings.max_batch_size === 1
+        ? "the one place is taken"
+        : `all ${settings.max_batch_size} places are taken`;
+    case "token_budget":
+      return have > 0
+        ? `it needs ${count(need, "token")} in one step and ${have} of ${settings.token_budget} are left`
+        : `all ${count(settings.token_budget, "token")} of the step are given out`;
+    case "reserved_blocks":
+      return `it may come to need ${count(need, "block")} and ${are(Math.max(0, have))} unpromised`;
+    case "no_free_blocks": {
+      const own = free + evictable - have;
+      return `it needs ${some(need, "block")}, ${supply(free, evictable - own, own)}`;
+    }
+    default:
+      return reason.replaceAll("_", " ");
+  }
+}
+
+/** What can be had: free blocks, cached ones, and cached ones that evicting would gain nothing. */
+function supply(/** @type {number} */ free, /** @type {number} */ others, /** @type {number} */ own) {
+  const parts = [`${are(free)} free`];
+  if (others > 0) parts.push(`${others} can be evicted`);
+  if (own > 0) parts.push(`the ${own === 1 ? "" : `${own} `}cached ${own === 1 ? "one is" : "are"} its own`);
+  return plain(list(parts));
+}

@@ -1,0 +1,101 @@
+/** Small parts of speech. Words travel as spans, so that a request's name can carry its swatch. */
+
+/** @typedef {{text: string, bold?: boolean, request?: number}} Span */
+
+/** Why a request waits, in two or three words: what the timeline writes on a lane. */
+export const reasonWords = {
+  token_budget: "budget spent",
+  batch_full: "batch full",
+  no_free_blocks: "no free blocks",
+  reserved_blocks: "blocks reserved",
+  after_preemption: "after a preemption",
+  static_batch: "static batch",
+  policy: "put off by the policy",
+};
+
+/**
+ * Template tag that makes spans: `say`${tag} needs ${count(2, "block")}``. A value is a text, a number,
+ * a span or a list of spans.
+ *
+ * @param {TemplateStringsArray} strings
+ * @param {(string | number | Span | Span[])[]} values
+ * @returns {Span[]}
+ */
+export function say(strings, ...values) {
+  /** @type {Span[]} */
+  const spans = [];
+  const add = (/** @type {Span} */ span) => {
+    const last = spans[spans.length - 1];
+    const joins = last && last.request === undefined && span.request === undefined;
+    if (joins && !last.bold === !span.bold) last.text += span.text;
+    else if (span.text) spans.push({ ...span });
+  };
+  strings.forEach((text, index) => {
+    add({ text });
+    const value = values[index];
+    if (value === undefined) return;
+    if (typeof value === "object") [value].flat().forEach(add);
+    else add({ text: String(value) });
+  });
+  return spans;
+}
+
+/** @param {Span[]} spans */
+export function bold(spans) {
+  return spans.map((span) => ({ ...span, bold: true }));
+}
+
+/** The text of spans. @param {Span[]} spans */
+export function plain(spans) {
+  return spans.map((span) => span.text).join("");
+}
+
+/** Spans with an upper-case beginning, unless they begin with a name. @param {Span[]} spans */
+export function capital([first, ...rest]) {
+  if (first.request !== undefined) return [first, ...rest];
+  return [{ ...first, text: first.text[0].toUpperCase() + first.text.slice(1) }, ...rest];
+}
+
+/** "1 block", "2 blocks". @param {number} number @param {string} noun */
+export function count(number, noun) {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+
+/** "a block", "2 blocks". @param {number} number @param {string} noun */
+export function some(number, noun) {
+  return number === 1 ? `a ${noun}` : count(number, noun);
+}
+
+/** "none is", "1 is", "2 are". @param {number} number */
+export function are(number) {
+  return number === 0 ? "none is" : number === 1 ? "1 is" : `${number} are`;
+}
+
+const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
+
+/** "three"; from thirteen on "13". @param {number} number */
+export function inWords(number) {
+  return NUMBERS[number] ?? String(number);
+}
+
+/**
+ * "r1", "r1 and r2", "r1, r2 and r3"; of more than `most` the rest is a number: "r1, r2 and 5 more".
+ *
+ * @param {(string | Span | Span[])[]} items
+ * @param {number} [most]
+ * @returns {Span[]}
+ */
+export function list(items, most = 4) {
+  const shown = items.length > most ? items.slice(0, most - 1) : items;
+  const rest = items.length - shown.length;
+  const parts = rest ? [...shown, `${rest} more`] : shown;
+  return parts.flatMap((part, index) => {
+    const comma = index === 0 ? "" : index === parts.length - 1 ? " and " : ", ";
+    return say`${comma}${part}`;
+  });
+}
+
+/** "block 7", "blocks 7, 8 and 9". @param {number[]} blocks */
+export function blockList(blocks) {
+  return `block${blocks.length === 1 ? "" : "s"} ${plain(list(blocks.map(String)))}`;
+}
