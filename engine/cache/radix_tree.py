@@ -137,7 +137,7 @@ class RadixTree:
         node.blocks += blocks
 
     def _new_node(self, parent: RadixNode, tokens: list[int], blocks: list[int]) -> RadixNode:
-        node = RadixNode(self._next_id, parent, tokens, blocks)
+        node = RadixNode(self._next_id, parent, list(tokens), list(blocks))
         self._next_id += 1
         self.nodes[node.id] = node
         parent.children[self._key(tokens)] = node

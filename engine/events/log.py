@@ -44,7 +44,7 @@ class EventLog:
         """Add an event. When the window is full, its older half becomes a keyframe."""
         self._events.append(event)
         if self._window is not None and len(self._events) > self._window:
-            self._drop(len(self._events) // 2)
+            self._drop(len(self._events) // 2 + 1)
 
     @property
     def next_seq(self) -> int:

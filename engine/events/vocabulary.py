@@ -125,7 +125,7 @@ class Admitted(Event):
     node: int
     blocks: list[int]
     resumed: bool
-    key: list[float]
+    key: list[int | float]
 
 
 class BlocksAllocated(Event):
