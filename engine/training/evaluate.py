@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import re
 import sys
-import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
@@ -23,16 +22,16 @@ from torch import Tensor
 
 from engine.training import documents, numbers, serving, stories, words
 from engine.training.card import write_card
+from engine.training.data import load
 from engine.training.documents import SPECIAL_TOKENS, Turn
 from engine.training.generate import generate
 from engine.training.model import Model, ModelConfig
-from engine.training.stories import DATA
 from engine.training.tokenizer import encode_text
 
 SEED = 1
 ROWS = 40  # prompts generated side by side
 STORY_TEMPERATURE = 0.8
-UNSEEN = tomllib.loads((DATA / "unseen.toml").read_text())
+UNSEEN = load("unseen")
 
 
 class Writer:

@@ -7,17 +7,16 @@ operation, and to copy the calculator's output into a sentence.
 from __future__ import annotations
 
 import re
-import tomllib
 from itertools import pairwise
 from random import Random
 from zlib import crc32
 
 from engine.tools.calculator import evaluate
 from engine.training import words
+from engine.training.data import load
 from engine.training.documents import Turn
-from engine.training.stories import DATA
 
-_DATA = tomllib.loads((DATA / "numbers.toml").read_text())
+_DATA = load("numbers")
 SUMS, LETTERS = _DATA["sums"], _DATA["letters"]
 OPERATIONS = {"plus": "+", "minus": "-", "times": "*", "over": "/"}
 _NUMBER_WORDS = (

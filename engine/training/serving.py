@@ -6,14 +6,13 @@ recognise a concept in a sentence it has never read.
 
 from __future__ import annotations
 
-import tomllib
 from random import Random
 from typing import Any
 
+from engine.training.data import load
 from engine.training.documents import Turn
-from engine.training.stories import DATA
 
-_SERVING = tomllib.loads((DATA / "serving.toml").read_text())
+_SERVING = load("serving")
 CONCEPTS: list[dict[str, Any]] = _SERVING["concept"]
 COMPARISONS: list[dict[str, Any]] = _SERVING["comparison"]
 BY_NAME = {concept["names"][0]: concept for concept in CONCEPTS}

@@ -7,17 +7,15 @@ from a long list, so the only way to get them right is to look back.
 
 from __future__ import annotations
 
-import tomllib
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from engine.training import words
+from engine.training.data import load
 from engine.training.documents import Turn
 from engine.training.words import Character
 
-DATA = Path(__file__).parent / "data"
-_STORIES = tomllib.loads((DATA / "stories.toml").read_text())
+_STORIES = load("stories")
 
 # {k} is "fox", {ak} "a fox", {n} a name, {t} what a plot is about.
 REQUESTS = {

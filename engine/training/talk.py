@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 from engine.training import words
+from engine.training.data import load
 from engine.training.documents import Turn
-from engine.training.stories import DATA
 
-_CHAT = tomllib.loads((DATA / "chat.toml").read_text())
+_CHAT = load("chat")
 TALK: list[dict[str, Any]] = _CHAT["talk"]
 DECLINES: list[dict[str, Any]] = _CHAT["decline"]
 LISTS: dict[str, list[str]] = _CHAT["lists"]

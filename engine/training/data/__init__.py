@@ -1,0 +1,12 @@
+"""The sentences that the corpus is put together from, one TOML file for each subject."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+
+def load(subject: str) -> dict[str, Any]:
+    """The tables of ``<subject>.toml``."""
+    return tomllib.loads((Path(__file__).parent / f"{subject}.toml").read_text(encoding="utf-8"))
