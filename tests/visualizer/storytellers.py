@@ -1,0 +1,159 @@
+"""A small class at work, scripted: twelve requests on forty blocks, with everything worth a picture.
+
+Shared prefixes, a fork, a prompt in two chunks, a queue that grows, a preemption with its resume, an
+eviction. The engine is the real one; only the model is replaced by a script and the clock pretends.
+"""
+
+import math
+import random
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from engine.clock import VirtualClock
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events import EventLog
+from engine.runner import Row, Sampled
+from engine.scheduling.sampling_params import SamplingParams
+from engine.text.byte_tokenizer import ByteTokenizer
+
+_KIND = "You are a kind storyteller. Use short words. Keep it under ten lines.\n"
+_DRAGON = _KIND + "Tell me a story about a small dragon who lost her fire.\n"
+_BOAT = _KIND + "Tell me a story about a small boat that wanted to fly.\n"
+_FOX = "Once upon a time there was a fox who lived under a hill and counted the stars "
+
+# Step before which it arrives, prompt, and the output of each sample; "." at the very end: it stops.
+STORIES: list[tuple[int, str, list[str]]] = [
+    (1, _DRAGON, [
+        "Ember was a small red dragon. One cold morning she woke and her fire was gone. "
+        "She asked the owl, the frog and the wind. The wind said: look",
+    ]),
+    (1, _BOAT, [
+        "Pip the boat looked up at the gulls all day. One night a storm came, and lifted him over "
+        "the pier. He flew",
+    ]),
+    (2, _KIND + "Say this in French, please: the moon is a lamp.\n", ["La lune est une lampe."]),
+    (4, _FOX + "every night, and one night a star was gone, so he packed his bag", [
+        " and walked to the edge of the world, where the sea falls up into the sky and the lost "
+        "stars wash ashore like shells. He put one in his",
+    ]),
+    (6, _KIND + "Write a poem about the rain.\n", [
+        "Rain on the roof, rain on the hill, rain in the cup on the window sill. Rain on the road "
+        "and rain on the sea, and",
+        "Soft grey drum on a slate grey day, you wash the chalk of the sun away. You tap on the "
+        "glass and you ask to come in, and the",
+    ]),
+    (9, _KIND + "Make this short: the old clock in the town hall had stopped on the night of the "
+        "great snow, and nobody could say why, for the key was kept by the baker, who had lent it "
+        "to the smith, who had lost it in the river under the mill, where a pike had taken it for "
+        "a fish and kept it as her own.\n", [
+        "The town clock stopped because a pike ate the key. It had gone from baker to smith to "
+        "river, and no one dared to ask her for it. So the town keeps time by bread",
+    ]),
+    (14, _DRAGON + "Make it sad.\n", [
+        "Ember lost her fire in the first snow. She looked for it all winter long, in the well and",
+    ]),
+    (17, _KIND + "Say this in French, please: good night, little bear.\n",
+     ["Bonne nuit, petit ours."]),
+    (22, _KIND + "Tell me a story about a small cat who learned to read.\n",
+     ["Tom the cat read the word fish on a tin. Then he read it again"]),
+    (29, _BOAT + "Pip the boat looked up at the gulls all day.\nGo on.\n",
+     ["He asked them for a feather. They gave him three"]),
+    (45, _FOX + "that no one else could see.\n", ["He gave each one a name, and he"]),
+]  # fmt: skip
+
+_PIECE = re.compile(r" ?\w+|\n|[^\w\s]| ")
+
+
+class WordTokenizer(ByteTokenizer):
+    """One token a word, so that a block reads as a phrase. Id 0 ends an output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._words = [""]
+        self._ids: dict[str, int] = {}
+        self.eos_ids = frozenset({0})
+        self.vocab_size = 4096
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of the words, new ones for new words."""
+        pieces = _PIECE.findall(text)
+        for piece in pieces:
+            if piece not in self._ids:
+                self._ids[piece] = len(self._words)
+                self._words.append(piece)
+        return [self._ids[piece] for piece in pieces]
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """The words."""
+        return [self._words[id_] for id_ in ids]
+
+    def token_id(self, text: str) -> int | None:
+        """It has no special tokens."""
+        return None
+
+    def detokenizer(self, prompt_ids: Sequence[int]) -> "_Words":
+        """Hands out words one by one."""
+        return _Words(self)
+
+
+class _Words:
+    def __init__(self, tokenizer: WordTokenizer) -> None:
+        self._tokenizer = tokenizer
+
+    def push(self, token_id: int) -> str:
+        return self._tokenizer.pieces([token_id])[0]
+
+    def flush(self) -> str:
+        return ""
+
+
+class ScriptedRunner:
+    """Says what it was told to say; a step takes 6 ms and 0.25 ms for each token."""
+
+    max_context: int | None = None
+
+    def __init__(self, clock: VirtualClock, scripts: dict[int, list[int]]) -> None:
+        self.clock = clock
+        self.scripts = scripts
+        self._chance = random.Random(7)
+
+    def describe(self) -> dict[str, Any]:
+        """Says that there is no model."""
+        return {"name": "scripted", "parameters": 0}
+
+    def reserve(self, num_blocks: int, block_size: int) -> None:
+        """Nothing is stored."""
+
+    def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
+        """The next word of each script."""
+        self.clock.advance(6000 + 250 * sum(row.count for row in rows))
+        return [[self._next(row, sample) for sample in row.samples] for row in rows]
+
+    def _next(self, row: Row, sample: int) -> Sampled:
+        said = len(row.request.tokens) - row.request.prompt_length
+        script = self.scripts[row.request.root + sample]
+        probability = 1 - 0.9 * self._chance.random() ** 2
+        return Sampled([script[said] if said < len(script) else 0], [math.log(probability)])
+
+
+def storytellers(**settings: Any) -> EventLog:
+    """The log of the class. `settings` change the EngineConfig."""
+    clock, tokenizer = VirtualClock(), WordTokenizer()
+    scripts: dict[int, list[int]] = {}
+    runner = ScriptedRunner(clock, scripts)
+    defaults = dict(token_budget=64, max_batch_size=7, max_kv_tokens=320, block_size=8)
+    config = EngineConfig(**(defaults | settings))
+    engine = Engine(runner, config, tokenizer=tokenizer, clock=clock)
+    coming = list(STORIES)
+    while coming or engine.has_work():
+        while coming and coming[0][0] <= engine.step_count + 1:
+            _, prompt, outputs = coming.pop(0)
+            words = [tokenizer.encode(output) for output in outputs]
+            stops = outputs[0].endswith(".")
+            longest = max(len(ids) for ids in words) + stops
+            request = engine.submit(prompt, SamplingParams(max_tokens=longest, n=len(outputs)))
+            scripts |= {request.id + sample: ids for sample, ids in enumerate(words)}
+        engine.step()
+    return engine.log

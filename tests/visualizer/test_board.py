@@ -1,0 +1,124 @@
+"""The widget's Python side: reading logs, the opening step, the state, and what it says of itself."""
+
+import gzip
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.events import EventLog, LogError
+from engine.events.vocabulary import Preempted, RequestArrived, StepStarted
+from tests.visualizer.storytellers import storytellers
+from visualizer import Board, show
+from visualizer.logs import Steps, read_log, state_at
+
+
+@pytest.fixture(scope="module")
+def log() -> EventLog:
+    return storytellers()
+
+
+def test_a_log_is_taken_in_every_form(log: EventLog, tmp_path: Path) -> None:
+    log.save(tmp_path / "run.jsonl")
+    text = log.to_bytes()
+    for form in (log, text, text.decode(), tmp_path / "run.jsonl", str(tmp_path / "run.jsonl")):
+        assert read_log(form).to_bytes() == text
+
+
+def test_what_is_not_a_log_is_refused_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="EventLog, a path"):
+        show({"events": []})  # type: ignore[arg-type]
+    with pytest.raises(FileNotFoundError):
+        show(tmp_path / "nowhere.jsonl")
+    with pytest.raises(LogError, match="nothing was recorded"):
+        show("")
+    with pytest.raises(LogError, match="line 2"):
+        show(storytellers().to_bytes().split(b"\n")[0] + b'\n{"type": "surprise"}\n')
+
+
+def test_it_opens_at_the_first_preemption_with_the_victim_selected(log: EventLog) -> None:
+    board = show(log)
+    first = log.of(Preempted)[0]
+    before = [event for event in log[: list(log).index(first)] if isinstance(event, StepStarted)]
+    assert (board.step, board.selected) == (before[-1].step, first.request)
+
+
+def test_without_preemption_it_opens_at_the_first_hit_else_at_the_fullest_batch() -> None:
+    roomy = show(storytellers(max_kv_tokens=4096))
+    assert roomy._steps.hits[roomy.step] == roomy.selected
+    cold = show(storytellers(max_kv_tokens=4096, prefix_cache=False))
+    assert cold.selected == -1
+    assert len(state_at(cold._events, cold._steps, cold.step)["running"]) == 7
+
+
+def test_what_was_asked_for_wins(log: EventLog) -> None:
+    board = show(log, step=3, select=2)
+    assert (board.step, board.selected) == (3, 2)
+
+
+def test_the_repr_is_true_and_the_same_every_time(log: EventLog) -> None:
+    board = show(log, step=9)
+    assert repr(board) == "Board(12 requests, 53 steps, at step 9)"
+    board.step = 10
+    assert repr(board) == "Board(12 requests, 53 steps, at step 10)"
+    assert repr(show(log)) == repr(show(log))
+    assert board._repr_mimebundle_()[0]["text/plain"] == repr(board)
+
+
+def test_the_state_is_the_fold_up_to_the_end_of_the_step(log: EventLog) -> None:
+    board = show(log)
+    for step in (1, 17, 28, 53):
+        board.step = step
+        assert board.state()["step"] == step
+        # Nobody may be half-way: a finished step has no plan left.
+        assert board.state()["plan"] == []
+    assert board.state()["requests"] == []
+
+
+def test_arrivals_after_a_step_belong_to_the_next(log: EventLog) -> None:
+    steps = Steps(log)
+    for step, end in steps.ends.items():
+        if end < len(log):
+            following = log[end]
+            assert isinstance(following, RequestArrived | StepStarted)
+        assert state_at(log, steps, step)["step"] == step
+
+
+def test_a_step_outside_the_log_is_refused(log: EventLog) -> None:
+    with pytest.raises(ValueError, match="step must lie in 1 to 53, got 54"):
+        show(log, step=54)
+
+
+def test_an_empty_log_can_be_shown_but_has_no_state(log: EventLog) -> None:
+    board = show(log.to_bytes().split(b"\n")[0] + b"\n")
+    assert repr(board) == "Board(0 requests, no steps)"
+    with pytest.raises(ValueError, match="no step yet"):
+        board.state()
+
+
+def test_the_log_travels_packed(log: EventLog) -> None:
+    board = show(log)
+    assert gzip.decompress(board.log) == log.to_bytes()
+    assert len(board.log) < len(log.to_bytes()) / 4
+    assert show(log).log == board.log, "the same log gives the same bytes"
+
+
+def test_unknown_names_are_no_attributes() -> None:
+    module = importlib.import_module("visualizer")
+    assert module.Board is Board
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = module.nonsense
+
+
+def test_reading_and_exporting_need_neither_torch_nor_a_notebook() -> None:
+    code = (
+        "import sys, visualizer; visualizer.to_html; "
+        "print([name for name in ('torch', 'pandas', 'anywidget', 'ipywidgets') "
+        "if name in sys.modules])"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "[]"

@@ -1,0 +1,39 @@
+"""The exported page is one file that asks for nothing else, and no text in a log becomes markup."""
+
+import base64
+import gzip
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.visualizer.storytellers import storytellers
+from visualizer import to_html
+
+
+def test_the_page_holds_the_log_and_nothing_from_outside(tmp_path: Path) -> None:
+    log = storytellers()
+    page = to_html(log, tmp_path / "board.html", step=5, select=3, theme="dark")
+    assert (tmp_path / "board.html").read_text("utf-8") == page
+    packed = re.search(r'id="log">([^<]*)<', page)
+    assert packed is not None
+    assert gzip.decompress(base64.b64decode(packed[1])) == log.to_bytes()
+    assert not re.findall(r'(?:src|href)="', page)
+    assert "step: 5, selected: 3" in page
+    assert '<html lang="en" data-theme="dark">' in page
+
+
+def test_nothing_ends_a_script_early_and_titles_are_text() -> None:
+    page = to_html(storytellers(), title="<script>alert(1)</script>")
+    assert page.count("</script>") == page.count("<script") == 3
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_same_log_gives_the_same_page() -> None:
+    log = storytellers()
+    assert to_html(log) == to_html(log.to_bytes())
+
+
+def test_an_unknown_theme_is_refused() -> None:
+    with pytest.raises(ValueError, match='"light", "dark" or None'):
+        to_html(storytellers(), theme="blue")

@@ -1,0 +1,180 @@
+/**
+ * The block map: physical KV memory after the cursor's step.
+ *
+ *   one owner    solid; while it is not full, its slots
+ *   shared       pale, with the owners' hues as ticks and the reference count
+ *   cached       hatched; in the hue of the selected request if that one would find it
+ *   free         an outline
+ *   changed      a triangle: the block went from one owner to another in this step
+ *   selected     a ring; dashed if the request has just lost the block
+ *
+ * The selected request's blocks stand out, the others step back to 60%.
+ */
+
+const OTHERS = 0.6;
+const SHARED_TICKS = 0.42;
+
+/**
+ * What the selected request has to do with the blocks: `held` (its table), `lost` (the table it gave
+ * up in this step) and `wanted` (cached blocks it would find). Sets of block ids.
+ */
+export function claimOf(frame, model, selected) {
+  const claim = { held: new Set(), lost: new Set(), wanted: new Set(), table: null };
+  if (selected == null || !model.request(selected)) return claim;
+  const table = frame.table(selected);
+  claim.table = table;
+  for (const block of table.blocks) (table.lost ? claim.lost : claim.held).add(block);
+  for (const block of frame.path(selected)?.blocks ?? []) claim.wanted.add(block);
+  return claim;
+}
+
+/** Draws all blocks. `scene` has model, frame, grid, claim, selected, hovered. */
+export function drawBlocks(pencil, scene) {
+  const { frame, grid, claim } = scene;
+  const chosen = claim.held.size + claim.lost.size > 0;
+  for (const block of frame.blocks) {
+    const mine = claim.held.has(block.id) || claim.lost.has(block.id);
+    const alpha = chosen && !mine && !moved(block) ? OTHERS : 1;
+    pencil.faded(alpha, () => drawBody(pencil, scene, block, mine));
+    if (grid.label) drawHead(pencil, grid, block, mine);
+  }
+  if (!grid.label) drawRowNumbers(pencil, scene);
+  for (const block of frame.blocks) {
+    if (claim.held.has(block.id)) ring(pencil, scene, block.id, []);
+    else if (claim.lost.has(block.id)) ring(pencil, scene, block.id, [4, 3]);
+  }
+  for (const copy of frame.copies) drawCopy(pencil, grid, copy);
+}
+
+/** Did the block change hands in this step, so that it is worth a mark? */
+export const moved = ({ mark }) => mark === "handed" || mark === "evicted" || mark === "copy";
+
+function drawHead(pencil, grid, block, mine) {
+  const { theme } = pencil;
+  const x = grid.x(block.id);
+  const y = grid.y(block.id);
+  pencil.text(String(block.id), x, y + 9, { bold: mine, color: mine ? theme.ink : theme.muted });
+  if (block.owners.length > 1) {
+    pencil.text(`×${block.owners.length}`, x + grid.cellWidth, y + 9, { bold: true, align: "right" });
+  }
+  const middle = x + grid.cellWidth / 2;
+  if (moved(block)) pencil.tip(middle, y + 7, "down", theme.ink);
+  else if (block.mark === "hit" && grid.cellWidth >= 44) {
+    pencil.text("hit", middle + 2, y + 9, { size: 10.5, bold: true, align: "center" });
+  }
+}
+
+/** Below the smallest labelled size a row says which block it begins with. */
+function drawRowNumbers(pencil, { grid, frame }) {
+  const every = Math.max(1, Math.ceil(14 / (grid.body + grid.gapY)));
+  for (let row = 0; row * grid.columns < frame.blocks.length; row += every) {
+    const first = row * grid.columns;
+    pencil.text(String(first), grid.left - 6, grid.y(first) + grid.body / 2 + 4, {
+      align: "right",
+      color: pencil.theme.muted,
+    });
+  }
+}
+
+function drawBody(pencil, scene, block, mine) {
+  const { grid, model } = scene;
+  const { theme } = pencil;
+  const [x, y, width, height] = [grid.x(block.id), grid.y(block.id) + grid.label, grid.cellWidth, grid.body];
+  if (block.kind === "free") {
+    if (height >= 9) pencil.frame(x, y, width, height, theme.faint);
+    else pencil.fill(x, y, width, height, theme.rule);
+  } else if (block.kind === "cached") {
+    drawCached(pencil, scene, block, mine, [x, y, width, height]);
+  } else if (block.kind === "shared") {
+    drawShared(pencil, scene, block, [x, y, width, height]);
+  } else {
+    const paint = pencil.paint(model.request(block.owners[0]).hueIndex);
+    if (block.filled >= block.slots || height < 18) pencil.fill(x, y, width, height, paint);
+    else drawSlots(pencil, block, paint, [x, y, width, height]);
+  }
+}
+
+function drawCached(pencil, { claim, model, selected }, block, mine, [x, y, width, height]) {
+  const { theme } = pencil;
+  const wanted = mine || claim.wanted.has(block.id);
+  const color = wanted ? pencil.hue(model.request(selected).hueIndex) : theme.hatch;
+  pencil.fill(x, y, width, height, pencil.hatch(color, wanted ? 1.8 : 1.4));
+  if (height >= 9) pencil.frame(x, y, width, height, color);
+}
+
+function drawShared(pencil, { grid, model }, block, [x, y, width, height]) {
+  const { theme } = pencil;
+  pencil.fill(x, y, width, height, theme.shared);
+  if (height >= 9) pencil.frame(x, y, width, height, theme.sharedBorder);
+  else return;
+  const most = Math.max(1, Math.floor((width + 2) / 5));
+  const owners = block.owners.slice(0, most);
+  const tick = Math.round(height * SHARED_TICKS);
+  const gap = grid.label ? 2 : 1;
+  const each = (width - gap * (owners.length - 1)) / owners.length;
+  owners.forEach((owner, i) => {
+    pencil.fill(x + i * (each + gap), y + height - tick, each, tick, pencil.paint(model.request(owner).hueIndex));
+  });
+}
+
+/** A block that is not full: one bar per slot, an outline for each that is empty. */
+function drawSlots(pencil, { filled, slots }, paint, [x, y, width, height]) {
+  const { theme } = pencil;
+  const gap = slots > 8 && width < 60 ? 0 : 1;
+  const each = (width - gap * (slots - 1)) / slots;
+  if (each < 3) {
+    pencil.frame(x, y, width, height, theme.faint, 0.8);
+    pencil.fill(x, y, (width * filled) / slots, height, paint);
+    return;
+  }
+  for (let slot = 0; slot < slots; slot += 1) {
+    const left = x + slot * (each + gap);
+    if (slot < filled) pencil.fill(left, y, each, height, paint);
+    else pencil.frame(left, y, each, height, theme.faint, 0.8);
+  }
+}
+
+function ring(pencil, { grid, model, selected }, id, dash) {
+  const roomy = grid.label > 0;
+  const around = roomy ? 3 : Math.min(2, grid.gapX);
+  const line = roomy ? 2 : Math.min(2, grid.gapX + 0.5);
+  const color = pencil.hue(model.request(selected).hueIndex);
+  const x = grid.x(id) - around;
+  const y = grid.y(id) - (roomy ? 2.5 : around);
+  pencil.frame(x, y, grid.cellWidth + 2 * around, grid.cellHeight + (roomy ? 5.5 : 2 * around), roomy ? color : pencil.theme.ink, line, dash);
+}
+
+/** Copy on write: from the shared block to the copy, for the one step in which it happens. */
+function drawCopy(pencil, grid, { source, block }) {
+  const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
+  const { context, theme } = pencil;
+  pencil.line([centre(source), centre(block)], theme.ink, 1.6);
+  const dot = ([x, y], radius) => {
+    context.beginPath();
+    context.arc(x, y, radius, 0, 7);
+  };
+  dot(centre(source), 3);
+  context.fillStyle = theme.ink;
+  context.fill();
+  dot(centre(block), 4.5);
+  context.fillStyle = theme.ground;
+  context.fill();
+  context.strokeStyle = theme.ink;
+  context.lineWidth = 1.6;
+  context.stroke();
+}
+
+/** The glyph of a header's count, in the form of the thing it counts. 12 x 10. */
+export function drawSwatch(pencil, form) {
+  const { theme } = pencil;
+  if (form === "unshared") pencil.fill(0, 1, 12, 9, theme.muted);
+  else if (form === "shared") {
+    pencil.fill(0, 0, 12, 10, theme.shared);
+    pencil.frame(0, 0, 12, 10, theme.sharedBorder);
+    pencil.fill(0, 5.5, 5.5, 4.5, pencil.hue(0));
+    pencil.fill(6.5, 5.5, 5.5, 4.5, pencil.hue(5));
+  } else if (form === "cached") {
+    pencil.fill(0, 1, 12, 9, pencil.hatch(theme.hatch));
+    pencil.frame(0, 1, 12, 9, theme.hatch);
+  } else pencil.frame(0, 1, 12, 9, theme.faint);
+}

@@ -1,0 +1,52 @@
+/** Play, step and speed, as small buttons in the corner beside the cursor's flag. */
+
+import { h } from "./html.js";
+
+export const SPEEDS = [1, 2, 5, 10, 25, 60];
+
+const ICONS = {
+  back: "M11 2v10L4 7zM2 2h2v10H2z",
+  play: "M3 1.5v11l9-5.5z",
+  pause: "M3 2h3v10H3zM8 2h3v10H8z",
+  forward: "M3 2v10l7-5zM10 2h2v10h-2z",
+};
+
+/** Builds the controls. `act` has `step(delta)`, `toggle()`, `faster()` and `help()`. */
+export function buildControls(act) {
+  const back = button("Step back ( , )", icon("back"), () => act.step(-1));
+  const play = button("Play (space)", icon("play"), act.toggle);
+  const forward = button("Step forward ( . )", icon("forward"), () => act.step(1));
+  const speed = button("Speed, in steps per second", "", act.faster);
+  const help = button("Keys and mouse ( ? )", "?", act.help);
+  const left = h("div", { class: "controls", role: "toolbar", "aria-label": "Playback" }, back, play, forward, speed);
+  const right = h("div", { class: "controls right" }, help);
+  return {
+    elements: [left, right],
+    show({ step, steps, playing, speed: perSecond }) {
+      back.disabled = step <= 1;
+      forward.disabled = step >= steps;
+      play.replaceChildren(icon(playing ? "pause" : "play"));
+      play.title = playing ? "Pause (space)" : "Play (space)";
+      play.setAttribute("aria-label", play.title);
+      play.dataset.playing = String(playing);
+      speed.textContent = `${perSecond}/s`;
+      speed.setAttribute("aria-label", `Speed: ${perSecond} steps per second. Press to change`);
+    },
+  };
+}
+
+function button(title, content, onClick) {
+  const element = h("button", { type: "button", title, "aria-label": title }, content);
+  element.addEventListener("click", onClick);
+  return element;
+}
+
+function icon(name) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 14 14");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(svg.namespaceURI, "path");
+  path.setAttribute("d", ICONS[name]);
+  svg.append(path);
+  return svg;
+}

@@ -1,0 +1,35 @@
+/** The scheduler panel: the decisions of a step in order, with tokens, budget left and reasons. */
+
+import { h, plural } from "./html.js";
+import { chip, wordNodes } from "./words_html.js";
+
+/** Nodes of the panel. `context` has model, frame, theme, selected. */
+export function decisionNodes(context) {
+  const { model, frame } = context;
+  const { max_batch_size: places } = model.settings;
+  const counts = `running ${frame.running.length} of ${places}, waiting ${frame.waiting.length}`;
+  const rows = [...frame.decisions, ...frame.outcomes].map((decision) => row(decision, context));
+  const table = h("table", {}, h("tbody", {}, ...rows));
+  if (!rows.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
+  return [
+    h("h3", {}, "Decisions, in order", h("span", { class: "count" }, counts)),
+    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
+  ];
+}
+
+function row(decision, context) {
+  const attributes = {
+    class: decision.hot ? "moment" : null,
+    "data-kind": decision.kind,
+    "data-request": decision.request ?? null,
+  };
+  const words = wordNodes(decision.spans, context);
+  if (decision.requests || decision.request == null) {
+    const who = (decision.requests ?? []).map((id) => chip(id, context));
+    return h("tr", attributes, h("td", { class: "wide", colspan: 3 }, ...who, " ", ...words));
+  }
+  const who = h("td", { class: "who" }, chip(decision.request, context));
+  if (decision.tokens == null) return h("tr", attributes, who, h("td", { class: "what", colspan: 2 }, ...words));
+  const budget = `${plural(decision.tokens, "token")}, ${decision.left} left`;
+  return h("tr", attributes, who, h("td", { class: "what" }, ...words), h("td", { class: "budget" }, budget));
+}

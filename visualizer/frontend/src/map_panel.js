@@ -1,0 +1,104 @@
+/** The block map as a panel: header, canvas, what changed hands, and the selected block table. */
+
+import { blockGrid } from "./block_grid.js";
+import { blockTableNodes } from "./block_table.js";
+import { claimOf, drawBlocks, drawSwatch } from "./blocks.js";
+import { h } from "./html.js";
+import { Pencil } from "./pencil.js";
+import { tellBlock } from "./tell.js";
+import { wordNodes } from "./words_html.js";
+
+const FORMS = ["unshared", "shared", "cached", "free"];
+const BLEED = 6;
+
+export class MapPanel {
+  constructor(board) {
+    this.board = board;
+    this.canvas = h("canvas", { role: "img" });
+    this.counts = FORMS.map((form) => {
+      const glyph = new Pencil(h("canvas", { "aria-hidden": "true" }));
+      const text = document.createTextNode("");
+      return { form, glyph, text, element: h("span", {}, glyph.canvas, text) };
+    });
+    this.header = h("div", { class: "swatches" }, h("h3", {}, "KV blocks"), ...this.counts.map(({ element }) => element));
+    this.note = h("p", { class: "note" });
+    this.table = h("div", {});
+    this.alternative = h("ul", { class: "for-screen-readers" });
+    this.element = h("section", { class: "map", "aria-label": "KV blocks" }, this.header, this.canvas, this.note, this.table, this.alternative);
+    this.pencil = new Pencil(this.canvas);
+    this.listen();
+  }
+
+  setModel(model) {
+    this.model = model;
+  }
+
+  layout() {
+    const { unit } = this.board;
+    this.width = this.element.clientWidth / unit;
+    this.grid = blockGrid(this.model.settings.num_blocks, this.width, BLEED);
+    this.canvas.style.margin = `0 ${-BLEED * unit}px`;
+  }
+
+  draw() {
+    const { board, model, grid, pencil } = this;
+    const { frame, theme, unit, store } = board;
+    const claim = claimOf(frame, model, store.selected);
+    for (const { form, glyph, text } of this.counts) {
+      glyph.begin(12, 10, unit, theme);
+      drawSwatch(glyph, form);
+      text.data = `${frame.counts[form]} ${form}`;
+    }
+    pencil.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
+    pencil.context.translate(BLEED, 0);
+    drawBlocks(pencil, { model, frame, grid, claim, selected: store.selected });
+    const context = { model, frame, theme, selected: store.selected, claim };
+    this.note.replaceChildren(...changeNodes(frame, context));
+    this.table.replaceChildren(...blockTableNodes(context));
+    this.describe(frame, model);
+  }
+
+  describe(frame, model) {
+    const { unshared, shared, cached, free } = frame.counts;
+    this.canvas.setAttribute(
+      "aria-label",
+      `${frame.blocks.length} KV blocks: ${unshared} unshared, ${shared} shared, ${cached} cached, ${free} free`,
+    );
+    const holders = [...new Set(frame.blocks.flatMap(({ owners }) => owners))];
+    this.alternative.replaceChildren(
+      ...holders.map((id) => h("li", {}, `${model.request(id).name} holds blocks ${frame.table(id).blocks.join(", ")}`)),
+    );
+  }
+
+  listen() {
+    const { tip, store, signal } = this.board;
+    const blockAt = (event) => {
+      const box = this.canvas.getBoundingClientRect();
+      const { unit } = this.board;
+      return this.grid.at((event.clientX - box.left) / unit - BLEED, (event.clientY - box.top) / unit);
+    };
+    const on = (name, handler) => this.canvas.addEventListener(name, handler, { signal });
+    on("pointermove", (event) => {
+      if (!this.grid) return;
+      const id = blockAt(event);
+      this.canvas.style.cursor = this.board.frame.blocks[id]?.owners.length ? "pointer" : "";
+      tip.show(event, id < 0 ? null : tellBlock(this.model, this.board.frame, id));
+    });
+    on("pointerleave", () => tip.hide());
+    on("click", (event) => {
+      const owners = this.board.frame.blocks[blockAt(event)]?.owners ?? [];
+      // A shared block has several owners: clicking again selects the next one.
+      if (owners.length) this.board.select(owners[(owners.indexOf(store.selected) + 1) % owners.length]);
+    });
+  }
+}
+
+/** One line that says what the triangles mean: at most two changes in words, else a count. */
+function changeNodes(frame, context) {
+  const { changes } = frame;
+  if (!changes.length) return ["\u00a0"];
+  const shown = changes.length > 3 ? changes.slice(0, 2) : changes;
+  const nodes = shown.flatMap((spans, i) => [i ? "; " : "", ...wordNodes(spans, { ...context, quiet: true })]);
+  if (shown.length < changes.length) nodes.push(`; and ${changes.length - shown.length} more`);
+  return [h("span", { "aria-hidden": "true" }, "▼ "), ...nodes];
+}

@@ -1,0 +1,57 @@
+/**
+ * Colours. Colour says who: each request has one hue, everywhere, and its label beside it. What happens
+ * to a request is form, never colour.
+ *
+ * The ten hues of a theme are at least 11 apart (CIEDE2000, all pairs) for normal, protan, deutan and
+ * tritan eyes and have at least 3:1 contrast on the ground. From the eleventh request on the hues come
+ * again, with dots in the ground's colour. Stripes are never used for this: hatching means "cached".
+ */
+
+export const THEMES = {
+  light: {
+    ground: "#ffffff",
+    ink: "#16181d",
+    muted: "#5a606b",
+    faint: "#8a909c",
+    rule: "#d9dce2",
+    band: "#f5f6f8",
+    shared: "#dde0e6",
+    sharedBorder: "#7d8490",
+    used: "#969ca8",
+    hatch: "#7d8490",
+    hues: [
+      "#293ec1", "#cf7f22", "#006942", "#8b1868", "#836900",
+      "#0ea493", "#9b79fd", "#de3460", "#1f78b2", "#92081a",
+    ],
+  },
+  dark: {
+    ground: "#14161a",
+    ink: "#eceef2",
+    muted: "#a5abb6",
+    faint: "#7b828e",
+    rule: "#33373f",
+    band: "#1f2228",
+    shared: "#3b4049",
+    sharedBorder: "#8d94a0",
+    used: "#6b727e",
+    hatch: "#8d94a0",
+    hues: [
+      "#6374ff", "#ef9206", "#87bd7e", "#c65b93", "#f0e175",
+      "#30f6e8", "#d4a7ff", "#e64031", "#3ca0bd", "#feaec6",
+    ],
+  },
+};
+
+/** How the `index`-th request (from 0) looks: its hue, and whether it carries dots. */
+export function lookOf(theme, index) {
+  const { hues } = theme;
+  return { hue: hues[index % hues.length], dotted: index % (2 * hues.length) >= hues.length };
+}
+
+/** CSS background for a swatch of that look, for HTML. Dots have a pitch of 4 px, as on the canvas. */
+export function swatchBackground(theme, index) {
+  const { hue, dotted } = lookOf(theme, index);
+  return dotted
+    ? `radial-gradient(circle at 2px 2px, ${theme.ground} 1px, ${hue} 1.2px) 0 0 / 4px 4px`
+    : hue;
+}

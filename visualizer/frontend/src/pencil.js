@@ -1,0 +1,181 @@
+/**
+ * A canvas that is crisp on any screen, and the few marks the board is drawn with.
+ *
+ * Everything is measured in the board's own pixels: `scale` is the projector's factor, the device's
+ * pixel ratio comes on top, and neither is seen by the drawing code.
+ */
+
+import { lookOf } from "./palette.js";
+
+const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace';
+
+export class Pencil {
+  constructor(canvas) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d");
+    this.patterns = new Map();
+  }
+
+  /** Sizes the canvas, clears it and takes over the theme. Call before each drawing. */
+  begin(width, height, scale, theme) {
+    const { canvas, context } = this;
+    const ratio = (globalThis.devicePixelRatio || 1) * scale;
+    const pixels = [Math.round(width * ratio), Math.round(height * ratio)];
+    if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) {
+      [canvas.width, canvas.height] = pixels;
+      canvas.style.width = `${width * scale}px`;
+      canvas.style.height = `${height * scale}px`;
+    }
+    if (this.theme !== theme || this.ratio !== ratio) this.patterns.clear();
+    Object.assign(this, { theme, ratio, width, height });
+    this.family = getComputedStyle(canvas).fontFamily;
+    context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    context.clearRect(0, 0, width, height);
+    context.globalAlpha = 1;
+    return this;
+  }
+
+  /** Runs `draw` at a fraction of the present opacity. */
+  faded(alpha, draw) {
+    const { context } = this;
+    const before = context.globalAlpha;
+    context.globalAlpha = before * alpha;
+    draw();
+    context.globalAlpha = before;
+  }
+
+  /** Runs `draw` where only the given rectangle can be painted. */
+  clipped(x, y, width, height, draw) {
+    const { context } = this;
+    context.save();
+    context.beginPath();
+    context.rect(x, y, width, height);
+    context.clip();
+    draw();
+    context.restore();
+  }
+
+  fill(x, y, width, height, paint) {
+    this.context.fillStyle = paint;
+    this.context.fillRect(x, y, width, height);
+  }
+
+  /** An outline that lies inside the rectangle. */
+  frame(x, y, width, height, color, line = 1, dash = []) {
+    const { context } = this;
+    context.strokeStyle = color;
+    context.lineWidth = line;
+    context.setLineDash(dash);
+    context.strokeRect(x + line / 2, y + line / 2, width - line, height - line);
+    context.setLineDash([]);
+  }
+
+  /** A path through `points` ([x, y] pairs). */
+  line(points, color, width = 1, dash = []) {
+    const { context } = this;
+    context.strokeStyle = color;
+    context.lineWidth = width;
+    context.setLineDash(dash);
+    context.beginPath();
+    points.forEach(([x, y], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
+    context.stroke();
+    context.setLineDash([]);
+  }
+
+  /** A filled triangle with its tip at (x, y), pointing "up", "down" or "right". */
+  tip(x, y, direction, color, size = 6) {
+    const { context } = this;
+    const half = size * 0.6;
+    const [dx, dy] = { up: [0, size], down: [0, -size], right: [-size, 0] }[direction];
+    context.fillStyle = color;
+    context.beginPath();
+    context.moveTo(x, y);
+    context.lineTo(x + dx + (dy ? -half : 0), y + dy + (dx ? -half : 0));
+    context.lineTo(x + dx + (dy ? half : 0), y + dy + (dx ? half : 0));
+    context.fill();
+  }
+
+  font(size, bold, mono) {
+    return `${bold ? "600 " : ""}${size}px ${mono ? MONO : this.family}`;
+  }
+
+  /** Text on its baseline. `halo` clears the ground behind it. Returns nothing. */
+  text(string, x, y, { size = 11, bold = false, mono = false, color, align = "left", halo } = {}) {
+    const { context } = this;
+    context.font = this.font(size, bold, mono);
+    context.textAlign = align;
+    if (halo) {
+      context.strokeStyle = halo;
+      context.lineWidth = 3;
+      context.lineJoin = "round";
+      context.strokeText(string, x, y);
+    }
+    context.fillStyle = color ?? this.theme.ink;
+    context.fillText(string, x, y);
+  }
+
+  /** Width of a string in the board's pixels. */
+  measure(string, { size = 11, bold = false, mono = false } = {}) {
+    this.context.font = this.font(size, bold, mono);
+    return this.context.measureText(string).width;
+  }
+
+  /** The string, cut with an ellipsis so that it fits into `room`. */
+  cut(string, room, style) {
+    if (this.measure(string, style) <= room) return string;
+    let length = string.length;
+    while (length > 0 && this.measure(`${string.slice(0, length)}…`, style) > room) length -= 1;
+    return length ? `${string.slice(0, length)}…` : "";
+  }
+
+  /** The paint of the `index`-th request: its hue, with dots from the eleventh on. */
+  paint(index) {
+    const { hue, dotted } = lookOf(this.theme, index);
+    return dotted ? this.tile(`dots ${hue}`, 4, (tile) => dots(tile, hue, this.theme.ground)) : hue;
+  }
+
+  /** The request's hue alone, for lines. */
+  hue(index) {
+    return lookOf(this.theme, index).hue;
+  }
+
+  /** 45 degree hatching: "cached". */
+  hatch(color, thickness = 1.4) {
+    return this.tile(`hatch ${color} ${thickness}`, 7, (tile) => hatch(tile, color, thickness));
+  }
+
+  /** A repeating tile of `size` board pixels, drawn once at the device's resolution. */
+  tile(key, size, draw) {
+    if (!this.patterns.has(key)) {
+      const canvas = document.createElement("canvas");
+      canvas.width = canvas.height = Math.max(1, Math.round(size * this.ratio));
+      const context = canvas.getContext("2d");
+      context.scale(canvas.width / size, canvas.width / size);
+      draw(context);
+      const pattern = this.context.createPattern(canvas, "repeat");
+      pattern.setTransform(new DOMMatrix().scale(size / canvas.width));
+      this.patterns.set(key, pattern);
+    }
+    return this.patterns.get(key);
+  }
+}
+
+function dots(context, hue, ground) {
+  context.fillStyle = hue;
+  context.fillRect(0, 0, 4, 4);
+  context.fillStyle = ground;
+  context.beginPath();
+  context.arc(2, 2, 1.05, 0, 7);
+  context.fill();
+}
+
+function hatch(context, color, thickness) {
+  context.strokeStyle = color;
+  context.lineWidth = thickness;
+  context.beginPath();
+  for (const offset of [-7, 0, 7]) {
+    context.moveTo(offset - 2, 9);
+    context.lineTo(offset + 9, -2);
+  }
+  context.stroke();
+}

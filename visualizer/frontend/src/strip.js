@@ -1,0 +1,217 @@
+/**
+ * The strip: memory, tokens per step and queue over all steps. It is also the scrubber.
+ *
+ * While steps are wide enough it shares its axis with the lanes below and one cursor crosses both.
+ * Beyond that it is an overview of the whole log, with a window that marks what the lanes show.
+ */
+
+export const STRIP_HEIGHT = 141;
+
+const FLAG = 24;
+const GAP = 9;
+const ROWS = { memory: 30, tokens: 38, queue: 18 };
+const TOP = { memory: FLAG, tokens: FLAG + 30 + GAP, queue: FLAG + 30 + GAP + 38 + GAP };
+const BOTTOM = TOP.queue + ROWS.queue;
+const AFTER = 0.42;
+
+/** Draws the strip. `scene` has model, frame, scale, step, narrow, width and window (or null). */
+export function drawStrip(pencil, scene) {
+  const { model, scale, step } = scene;
+  const columns = columnsOf(model, scale);
+  cursorBand(pencil, scene, FLAG - 6, STRIP_HEIGHT);
+  drawMemory(pencil, scene, columns);
+  drawTokens(pencil, scene, columns);
+  drawQueue(pencil, scene, columns);
+  veil(pencil, scale, step, FLAG - 3, BOTTOM - FLAG + 3, pencil.theme.ground);
+  drawLimits(pencil, scene);
+  drawWords(pencil, scene);
+  if (scene.window) drawWindow(pencil, scene);
+  cursorLines(pencil, scene, 12, STRIP_HEIGHT);
+  drawFlag(pencil, scene);
+}
+
+/** The pale band of the cursor's step, below everything else. */
+export function cursorBand(pencil, { scale, step }, top, bottom) {
+  pencil.fill(scale.x(step) - 0.5, top, Math.max(1, scale.width) + 1, bottom - top, pencil.theme.band);
+}
+
+/** The two edges of the cursor's step; one line where a step is too thin for two. */
+export function cursorLines(pencil, { scale, step }, top, bottom) {
+  pencil.faded(0.55, () => {
+    const edges = scale.width < 3 ? [step + 0.5] : [step, step + 1];
+    for (const edge of edges) {
+      const x = scale.x(edge) + (edges.length > 1 ? (edge === step ? -0.5 : 0.5) : 0);
+      if (x >= scale.left - 1 && x <= scale.right + 1) pencil.line([[x, top], [x, bottom]], pencil.theme.ink);
+    }
+  });
+}
+
+/** Leaves 42% of whatever was drawn after the cursor. */
+export function veil(pencil, scale, step, top, height, ground, right = scale.right) {
+  const x = Math.max(scale.left, scale.x(step + 1));
+  if (x >= right) return;
+  pencil.faded(1 - AFTER, () => pencil.fill(x, top, right - x, height, ground));
+}
+
+/**
+ * What is drawn as one column: a step, or as many steps as fall on one pixel. `from` and `to` are
+ * indexes into the measures.
+ */
+function columnsOf(model, scale) {
+  const columns = [];
+  const first = Math.max(model.firstStep, scale.first);
+  const last = Math.min(model.lastStep, scale.last);
+  const perColumn = Math.max(1, Math.ceil(1 / scale.width));
+  for (let step = first; step <= last; step += perColumn) {
+    const end = Math.min(last, step + perColumn - 1);
+    columns.push({
+      step,
+      x: scale.x(step),
+      width: (end + 1 - step) * scale.width,
+      from: step - model.firstStep,
+      to: end - model.firstStep,
+    });
+  }
+  return columns;
+}
+
+function most(values, { from, to }) {
+  let found = 0;
+  for (let i = from; i <= to; i += 1) if (values[i] > found) found = values[i];
+  return found;
+}
+
+function drawMemory(pencil, { model }, columns) {
+  const { used, cached } = model.measures;
+  const unit = ROWS.memory / model.settings.num_blocks;
+  const bottom = TOP.memory + ROWS.memory;
+  const { theme } = pencil;
+  for (const column of columns) {
+    const held = used[column.to] * unit;
+    const idle = cached[column.to] * unit;
+    if (idle) pencil.fill(column.x, bottom - held - idle, column.width, idle, pencil.hatch(theme.hatch));
+    // A hair wider than a column, so that no seam shows between two of them.
+    if (held) pencil.fill(column.x, bottom - held, column.width + 0.3, held, theme.used);
+  }
+}
+
+function drawTokens(pencil, { model, scale }, columns) {
+  const { decode, prefill, catchup } = model.measures;
+  const unit = ROWS.tokens / model.settings.token_budget;
+  const bottom = TOP.tokens + ROWS.tokens;
+  const { theme } = pencil;
+  const inHues = scale.width >= 4;
+  const slit = scale.width >= 4 ? 0.5 : 0;
+  for (const column of columns) {
+    const width = Math.max(column.width - 2 * slit, 0.5);
+    let y = bottom;
+    const stack = (tokens, paint, gap = 0) => {
+      y -= tokens * unit;
+      pencil.fill(column.x + slit, y, width, Math.max(0.6, tokens * unit - gap), paint);
+    };
+    const decodes = most(decode, column);
+    if (decodes) stack(decodes, theme.muted);
+    if (inHues) {
+      for (const chunk of model.measures.chunks(column.step)) {
+        stack(chunk.count, pencil.paint(model.request(chunk.request).hueIndex), 0.7);
+      }
+    } else {
+      const rest = Math.max(most(prefill, column), most(catchup, column));
+      if (rest) stack(rest, theme.used);
+    }
+  }
+}
+
+function drawQueue(pencil, { model }, columns) {
+  const { waiting } = model.measures;
+  const bottom = TOP.queue + ROWS.queue;
+  const highest = longestQueue(model);
+  const { theme } = pencil;
+  for (const column of columns) {
+    const count = most(waiting, column);
+    const slit = column.width >= 4 ? 0.5 : 0;
+    if (highest <= 4) {
+      for (let i = 0; i < count; i += 1) {
+        pencil.fill(column.x + slit, bottom - (i + 1) * 4, column.width - 2 * slit, 3, theme.faint);
+      }
+    } else if (count) {
+      const height = Math.max(1, (count / highest) * ROWS.queue);
+      pencil.fill(column.x + slit, bottom - height, column.width - 2 * slit, height, theme.faint);
+    }
+  }
+  pencil.line([[columns[0]?.x ?? 0, bottom + 0.5], [columns.length ? columns.at(-1).x + columns.at(-1).width : 0, bottom + 0.5]], theme.rule);
+}
+
+const longest = new WeakMap();
+
+function longestQueue(model) {
+  const { waiting, length } = model.measures;
+  const known = longest.get(model);
+  if (known?.length === length) return known.highest;
+  const highest = most(waiting, { from: 0, to: length - 1 });
+  longest.set(model, { length, highest });
+  return highest;
+}
+
+function drawLimits(pencil, { model, scale, narrow, frame }) {
+  const { theme } = pencil;
+  const limits = [
+    [TOP.memory, `of ${model.settings.num_blocks}`],
+    [TOP.tokens, `of ${frame.budget.budget}`],
+  ];
+  for (const [y, words] of limits) {
+    pencil.line([[scale.left, y + 0.5], [scale.right, y + 0.5]], theme.faint, 1, [2, 2]);
+    if (!narrow) pencil.text(words, scale.right + 4, y + 4, { color: theme.muted });
+  }
+  if (longestQueue(model) > 4 && !narrow) {
+    pencil.text(`of ${longestQueue(model)}`, scale.right + 4, TOP.queue + 5, { color: theme.muted });
+  }
+  if (!narrow) drawFullest(pencil, model, scale);
+}
+
+/** Says "full: 64" beside the first step that used the whole budget, where there is room for it. */
+function drawFullest(pencil, model, scale) {
+  const { tokens, length } = model.measures;
+  const { token_budget: budget } = model.settings;
+  const words = `full: ${budget}`;
+  const needed = pencil.measure(words, { size: 10.5 }) + 6;
+  for (let i = 0; i < length; i += 1) {
+    if (tokens[i] < budget) continue;
+    const x = scale.x(model.firstStep + i + 1);
+    const covered = Math.ceil(needed / scale.width);
+    let room = x >= scale.left && x + needed < scale.right;
+    for (let k = i + 1; room && k <= i + covered && k < length; k += 1) room = tokens[k] < 0.68 * budget;
+    if (room) pencil.text(words, x + 3, TOP.tokens + 10, { size: 10.5, color: pencil.theme.muted });
+    return;
+  }
+}
+
+function drawWords(pencil, { model, frame, narrow }) {
+  const { theme } = pencil;
+  const { unshared, shared, cached } = frame.counts;
+  const used = unshared + shared;
+  const rows = [
+    [TOP.memory + 11, "memory", narrow ? `${used} + ${cached} cached` : `${used} used, ${cached} cached`],
+    [TOP.tokens + 13, narrow ? "tokens" : "tokens per step", `${frame.budget.tokens} of ${frame.budget.budget}`],
+    [TOP.queue + 5, "queue", `${frame.waiting.length} waiting`],
+  ];
+  for (const [y, name, value] of rows) {
+    pencil.text(name, 0, y, { bold: true });
+    pencil.text(value, 0, y + 13, { color: theme.muted });
+  }
+}
+
+function drawWindow(pencil, { scale, window }) {
+  const left = scale.x(window.from);
+  const width = Math.max(6, scale.x(window.to) - left);
+  pencil.frame(left, FLAG - 4, width, BOTTOM - FLAG + 8, pencil.theme.ink, 1.5);
+}
+
+function drawFlag(pencil, { scale, step, width }) {
+  const words = `step ${step}`;
+  const box = pencil.measure(words, { bold: true }) + 10;
+  const centre = scale.x(step) + scale.width / 2;
+  const left = Math.min(Math.max(centre - box / 2, scale.left - 18), width - box);
+  pencil.fill(left, 2, box, 15, pencil.theme.ink);
+  pencil.text(words, left + box / 2, 13.5, { bold: true, align: "center", color: pencil.theme.ground });
+}

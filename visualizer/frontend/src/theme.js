@@ -1,0 +1,41 @@
+/**
+ * Light or dark, as the host says, and told again when the host changes its mind.
+ *
+ * JupyterLab sets `data-jp-theme-light` on the body, VS Code a class on the body, Colab an attribute on
+ * the root element, marimo and most pages a class or `data-theme`. Where nobody says anything, the
+ * reader's system decides. The board paints its own ground, so the palette's contrast holds everywhere.
+ */
+
+/** "light" or "dark" for this document at this moment. */
+export function themeName(doc = document) {
+  const { body, documentElement: html } = doc;
+  const jupyter = body.dataset.jpThemeLight;
+  if (jupyter) return jupyter === "true" ? "light" : "dark";
+  const kind = body.dataset.vscodeThemeKind;
+  if (kind) return kind.endsWith("light") ? "light" : "dark";
+  for (const element of [html, body]) {
+    const named = element.dataset.theme || element.getAttribute("theme");
+    if (named === "light" || named === "dark") return named;
+    if (element.classList.contains("dark")) return "dark";
+    if (element.classList.contains("light")) return "light";
+  }
+  return doc.defaultView.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+}
+
+/** Calls `changed(name)` whenever the answer changes, until `signal` aborts. */
+export function watchTheme(changed, signal, doc = document) {
+  let last = themeName(doc);
+  const check = () => {
+    const name = themeName(doc);
+    if (name !== last) changed((last = name));
+  };
+  const observer = new MutationObserver(check);
+  const attributeFilter = ["class", "theme", "data-theme", "data-jp-theme-light", "data-vscode-theme-kind"];
+  for (const element of [doc.documentElement, doc.body]) {
+    observer.observe(element, { attributes: true, attributeFilter });
+  }
+  doc.defaultView
+    .matchMedia("(prefers-color-scheme: dark)")
+    .addEventListener("change", check, { signal });
+  signal.addEventListener("abort", () => observer.disconnect());
+}

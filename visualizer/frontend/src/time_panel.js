@@ -1,0 +1,240 @@
+/** Strip, lanes and axis as one panel: three canvases on one time axis, and the pointer over them. */
+
+import { h } from "./html.js";
+import { occupant, packLanes } from "./lane_packing.js";
+import { Pencil } from "./pencil.js";
+import { drawStrip, STRIP_HEIGHT } from "./strip.js";
+import { tellLane } from "./tell.js";
+import { panView, revealStep, timeScale, wholeView, zoomView } from "./time_axis.js";
+import { BLEED, drawAxis, drawTimeline, laneHeight } from "./timeline.js";
+
+const AXIS_HEIGHT = 22;
+const COMFORTABLE = 12; // px a step gets when the log is too long to be shown whole
+const TIGHTEST = { wide: 8, narrow: 5 }; // below this the strip becomes an overview
+
+export class TimePanel {
+  constructor(board) {
+    this.board = board;
+    this.strip = h("canvas", { role: "img", class: "strip" });
+    this.lanes = h("canvas", { role: "img" });
+    this.axis = h("canvas", { "aria-hidden": "true" });
+    this.spacer = h("div", {}, this.lanes);
+    this.scroller = h("div", { class: "lanes" }, this.spacer);
+    this.alternative = h("table", { class: "for-screen-readers" });
+    this.element = h("section", { class: "time", "aria-label": "Timeline" }, this.strip, this.scroller, this.axis, this.alternative);
+    this.pencils = [this.strip, this.lanes, this.axis].map((canvas) => new Pencil(canvas));
+    this.listen();
+  }
+
+  /** Takes over a model (again, when a live log has grown). */
+  setModel(model) {
+    this.model = model;
+    this.log = { first: model.firstStep, last: model.lastStep };
+    this.spans = model.requests.map((life) => ({
+      from: life.arrived ?? model.firstStep,
+      to: life.finished?.step ?? model.lastStep,
+    }));
+    this.packing = packLanes(this.spans);
+  }
+
+  /** Measures: where the axis begins, how high the lanes are, whether the strip is an overview. */
+  layout() {
+    const { unit, narrow } = this.board;
+    this.width = this.element.clientWidth / unit;
+    const [pencil] = this.pencils;
+    pencil.family = getComputedStyle(this.strip).fontFamily;
+    const longestName = Math.max(
+      ...this.model.requests.slice(0, 400).map(({ name }) => pencil.measure(name, { bold: true })),
+      17,
+    );
+    const stateAt = 13 + Math.min(longestName, narrow ? 44 : 96) + (narrow ? 6 : 8);
+    const gutter = stateAt + (narrow ? 60 : 68);
+    this.columns = { stateAt, end: gutter - 4 };
+    this.left = gutter;
+    this.right = this.width - (narrow ? 8 : 34);
+    this.laneHeight = laneHeight(narrow);
+    const steps = this.log.last + 1 - this.log.first;
+    const perStep = (this.right - this.left) / Math.max(1, steps);
+    this.long = perStep < (narrow ? TIGHTEST.narrow : TIGHTEST.wide);
+    this.full = this.packing.lanes.length * this.laneHeight;
+    this.viewHeight = Math.max(this.laneHeight, Math.min(this.full, this.laneHeight * (narrow ? 14 : 18)));
+    this.spacer.style.height = `${this.full * unit}px`;
+    this.scroller.style.height = `${this.viewHeight * unit}px`;
+    for (const element of [this.strip, this.scroller, this.axis]) element.style.marginLeft = `${-BLEED * unit}px`;
+    this.scroller.style.marginRight = `${-BLEED * unit}px`;
+    if (!this.view || !this.long) this.view = this.openingView();
+  }
+
+  openingView() {
+    if (!this.long) return wholeView(this.log);
+    const width = (this.right - this.left) / COMFORTABLE;
+    const { step } = this.board.store;
+    return revealStep(panView({ from: this.log.first, to: this.log.first + width }, step - this.log.first - width / 2, this.log), step, this.log);
+  }
+
+  get scale() {
+    return timeScale(this.view, this.left, this.right);
+  }
+
+  /** The cursor must stay in sight; so must the selected lane. */
+  revealCursor() {
+    this.view = revealStep(this.view, this.board.store.step, this.log);
+  }
+
+  revealSelected() {
+    const lane = this.packing.laneOf[this.model.request(this.board.store.selected)?.hueIndex];
+    if (lane == null) return;
+    const top = lane * this.laneHeight;
+    const seen = this.scroller.scrollTop / this.board.unit;
+    const hidden = top < seen || top + this.laneHeight > seen + this.viewHeight;
+    if (hidden) this.scroller.scrollTop = (top - this.viewHeight / 2) * this.board.unit;
+  }
+
+  zoom(factor, anchor = this.board.store.step + 0.5) {
+    if (!this.long) return;
+    this.view = zoomView(this.view, factor, anchor, this.log);
+    this.draw();
+  }
+
+  pan(share) {
+    this.view = panView(this.view, (this.view.to - this.view.from) * share, this.log);
+    this.draw();
+  }
+
+  /** All steps; where they are all in sight already, the selected request's life; else back again. */
+  fit() {
+    if (!this.long) return;
+    const whole = wholeView(this.log);
+    const life = this.model.request(this.board.store.selected);
+    const isWhole = this.view.from === whole.from && this.view.to === whole.to;
+    if (!isWhole) this.view = whole;
+    else if (life) {
+      const { from, to } = this.spans[life.hueIndex];
+      this.view = zoomView({ from: from - 1, to: to + 3 }, 1, from, this.log);
+    } else this.view = this.openingView();
+    this.draw();
+  }
+
+  draw() {
+    const { board, model, width, scale, long } = this;
+    const { unit, theme, narrow, frame, store } = board;
+    const common = { model, frame, narrow, width, step: store.step, selected: store.selected };
+    const [strip, lanes, axis] = this.pencils;
+    const whole = wholeView(this.log);
+    const bleed = (pencil, height, draw) => {
+      pencil.begin(width + 2 * BLEED, height, unit, theme);
+      pencil.context.translate(BLEED, 0);
+      draw();
+    };
+    bleed(strip, STRIP_HEIGHT, () =>
+      drawStrip(strip, {
+        ...common,
+        scale: long ? timeScale(whole, this.left, this.right) : scale,
+        window: long && this.view.to - this.view.from < whole.to - whole.from ? this.view : null,
+      }),
+    );
+    this.scene = {
+      ...common,
+      scale,
+      packing: this.packing,
+      spans: this.spans,
+      laneHeight: this.laneHeight,
+      scroll: this.scroller.scrollTop / unit,
+      viewHeight: this.viewHeight,
+      columns: this.columns,
+      told: new Set(),
+    };
+    bleed(lanes, this.viewHeight, () => drawTimeline(lanes, this.scene));
+    bleed(axis, AXIS_HEIGHT, () => drawAxis(axis, this.scene));
+    this.describe(frame);
+  }
+
+  describe(frame) {
+    const { model, board } = this;
+    const { used, cached, free } = Object.fromEntries(
+      ["used", "cached", "free"].map((name) => [name, model.measures[name][frame.step - model.firstStep]]),
+    );
+    this.strip.setAttribute(
+      "aria-label",
+      `Step ${frame.step} of ${model.lastStep}: ${used} blocks used, ${cached} cached, ${free} free; ` +
+        `${frame.budget.tokens} of ${frame.budget.budget} tokens; ${frame.waiting.length} waiting`,
+    );
+    this.lanes.setAttribute("aria-label", `Timeline of ${model.requests.length} requests; a table follows`);
+    const near = [...new Set([...frame.running, ...frame.waiting.slice(0, 50), board.store.selected])];
+    const rows = near
+      .filter((id) => id != null && model.request(id))
+      .map((id) => h("tr", {}, h("th", { scope: "row" }, model.request(id).name), h("td", {}, frame.phase(id).words)));
+    this.alternative.replaceChildren(h("caption", {}, `Requests at step ${frame.step}`), h("tbody", {}, ...rows));
+  }
+
+  // The pointer
+
+  /** The pointer in board pixels, its step, and the request in whose lane it is. */
+  locate(event, canvas) {
+    const box = canvas.getBoundingClientRect();
+    const x = (event.clientX - box.left) / this.board.unit - BLEED;
+    const y = (event.clientY - box.top) / this.board.unit;
+    const onStrip = canvas === this.strip;
+    const scale = onStrip && this.long ? timeScale(wholeView(this.log), this.left, this.right) : this.scale;
+    const step = Math.min(Math.max(scale.stepAt(x), this.log.first), this.log.last);
+    const place = { x, y, step, inPlot: x >= this.left - 2 && x <= this.right + 6, life: null };
+    if (canvas === this.lanes) {
+      const lane = this.packing.lanes[Math.floor((y + this.scene.scroll) / this.laneHeight)];
+      if (lane) place.life = this.model.requests[occupant(lane, this.spans, place.inPlot ? step : this.board.store.step)];
+    }
+    return place;
+  }
+
+  listen() {
+    const { board } = this;
+    const { store, tip, signal } = board;
+    for (const canvas of [this.strip, this.lanes, this.axis]) {
+      let drag = null;
+      const on = (name, handler, options) => canvas.addEventListener(name, handler, { signal, ...options });
+      on("pointerdown", (event) => {
+        if (event.button !== 0 || !this.model) return;
+        const place = this.locate(event, canvas);
+        drag = { x: event.clientX, scrubbing: canvas !== this.lanes && place.inPlot, from: place };
+        if (!place.inPlot) return;
+        canvas.setPointerCapture(event.pointerId);
+        if (drag.scrubbing) board.goTo(place.step);
+      });
+      on("pointermove", (event) => {
+        if (!this.model) return;
+        const place = this.locate(event, canvas);
+        if (drag && drag.from.inPlot && Math.abs(event.clientX - drag.x) > 4) drag.scrubbing = true;
+        if (drag?.scrubbing) board.goTo(place.step);
+        canvas.style.cursor = canvas === this.lanes ? (place.life ? "pointer" : "") : place.inPlot ? "ew-resize" : "";
+        tip.show(event, drag?.scrubbing ? null : tellLane(this.model, this.board.store.step, place, canvas === this.lanes));
+      });
+      on("pointerup", () => {
+        if (drag && !drag.scrubbing && drag.from.life) board.select(drag.from.life.id);
+        drag = null;
+      });
+      on("pointercancel", () => (drag = null));
+      on("dblclick", (event) => {
+        const place = this.locate(event, canvas);
+        if (place.inPlot) board.goTo(place.step);
+      });
+      on("pointerleave", () => tip.hide());
+      on("wheel", (event) => this.wheel(event, canvas), { passive: false });
+    }
+    this.scroller.addEventListener("scroll", () => this.model && store.set({ scrolled: this.scroller.scrollTop }), { signal });
+  }
+
+  /** Ctrl + wheel or a pinch zooms, a sideways wheel moves; a plain wheel scrolls the page, as ever. */
+  wheel(event, canvas) {
+    if (!this.long) return;
+    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+    if (event.ctrlKey || event.metaKey) {
+      event.preventDefault();
+      const { x } = this.locate(event, canvas);
+      const anchor = this.view.from + (x - this.left) / this.scale.width;
+      this.zoom(Math.exp(event.deltaY * 0.004), anchor);
+    } else if (sideways) {
+      event.preventDefault();
+      this.view = panView(this.view, (event.deltaX || event.deltaY) / this.scale.width, this.log);
+      this.draw();
+    }
+  }
+}

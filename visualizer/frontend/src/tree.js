@@ -1,0 +1,184 @@
+/**
+ * The prefix tree: text above a chain of squares, one per block, in the block map's glyphs.
+ *
+ * The selected request's path is drawn heavy in its hue. A half-filled square after a leaf is a block
+ * that is not in the tree yet, because it is not full.
+ */
+
+import { plural, visible } from "./html.js";
+
+const SQUARE = 11;
+const PITCH = SQUARE + 1.5;
+const MONO = { size: 11, mono: true };
+const CHARACTER = 6.6;
+
+/** Row heights, in px. */
+export const treeRow = (narrow, projector) => (narrow ? 34 : projector ? 32 : 36);
+
+/** The x of each level and what a chain may take, for a width. */
+export function treeColumns(layout, width, narrow) {
+  const inner = (level) => layout.items.filter((item) => item.level === level && item.children.length);
+  const starts = [10];
+  for (let level = 0; level + 1 < layout.levels; level += 1) {
+    const even = Math.min(222, Math.max(64, (width - 300) / Math.max(1, layout.levels - 1)));
+    const chain = Math.max(0, ...inner(level).map(({ node }) => node.blocks.length * PITCH + 40));
+    starts.push(starts[level] + (narrow ? 22 : Math.max(even, Math.min(chain, even * 1.5))));
+  }
+  return starts;
+}
+
+/** Draws the tree. `scene` has model, frame, layout, columns, path, width, rowHeight, narrow, selected, lost. */
+export function drawTree(pencil, scene) {
+  const { layout } = scene;
+  const y = yOf(scene);
+  if (layout.rows) {
+    pencil.context.beginPath();
+    pencil.context.arc(4, y(0), 3, 0, 7);
+    pencil.context.fillStyle = pencil.theme.ink;
+    pencil.context.fill();
+  }
+  for (const hot of [false, true]) {
+    for (const item of layout.items) if (onPath(scene, item) === hot) drawBranch(pencil, scene, item, hot);
+  }
+  for (const item of layout.items) drawItem(pencil, scene, item);
+}
+
+const yOf = ({ rowHeight }) => (row) => row * rowHeight + 22;
+
+function onPath({ path, selected, waiting }, item) {
+  if (item.kind === "request") return item.request === selected && !waiting;
+  return item.kind === "node" && path.has(item.node.id);
+}
+
+/** From the parent's line down to this row, and along to its chain. */
+function drawBranch(pencil, scene, item, hot) {
+  const { columns, narrow, model, selected } = scene;
+  const y = yOf(scene);
+  const { context, theme } = pencil;
+  const to = [columns[item.level], y(item.row)];
+  const parent = item.parentItem;
+  const fromX = parent ? (narrow ? columns[parent.level] + 5 : columns[item.level] - 12) : 4;
+  const fromY = y(parent ? parent.row : 0);
+  context.strokeStyle = hot ? pencil.hue(model.request(selected).hueIndex) : theme.faint;
+  context.lineWidth = hot ? 2.5 : 1.2;
+  context.beginPath();
+  if (parent && !narrow) {
+    context.moveTo(columns[parent.level], fromY);
+    context.lineTo(fromX, fromY);
+  } else context.moveTo(fromX, fromY);
+  if (fromY !== to[1]) {
+    context.lineTo(fromX, to[1] - 6);
+    context.quadraticCurveTo(fromX, to[1], fromX + 6, to[1]);
+  }
+  context.lineTo(...to);
+  context.stroke();
+}
+
+function drawItem(pencil, scene, item) {
+  const { columns, width, narrow } = scene;
+  const x = columns[item.level];
+  const y = yOf(scene)(item.row);
+  const end = item.children.length && !narrow ? columns[item.level + 1] - 14 : width;
+  if (item.kind === "rest") {
+    const { nodes, blocks } = item.folded;
+    pencil.text(`${item.subtrees} more: ${plural(blocks, "block")} in ${plural(nodes, "node")}`, x + 4, y + 4, { color: pencil.theme.muted, halo: pencil.theme.ground });
+    return;
+  }
+  if (item.kind === "request") {
+    drawTail(pencil, scene, item.request, x + 2, y, end);
+    return;
+  }
+  const { node } = item;
+  const reserve = item.children.length ? 34 : 150;
+  const most = Math.max(1, Math.floor((end - x - reserve) / PITCH));
+  const chain = node.blocks.length > most ? Math.max(1, most - 3) : node.blocks.length;
+  for (let i = 0; i < chain; i += 1) drawSquare(pencil, scene, node, x + i * PITCH, y);
+  let next = x + chain * PITCH + 2;
+  if (node.owners.length > 1) drawOwnerTicks(pencil, scene, node.owners, x, y, chain * PITCH - 1.5);
+  const note = (text, style) => {
+    pencil.text(text, next, y + 4, { halo: pencil.theme.ground, ...style });
+    next += pencil.measure(text, style) + 6;
+  };
+  if (chain < node.blocks.length) note(`… ${node.blocks.length}`, { color: pencil.theme.muted });
+  if (node.owners.length > 1) note(`×${node.owners.length}`, { bold: true });
+  if (item.folded) note(`+ ${plural(item.folded.blocks - node.blocks.length, "block")} in ${plural(item.folded.nodes - 1, "node")}`, { color: pencil.theme.muted });
+  else if (!item.children.length) drawLeafWords(pencil, scene, node, next, y, end);
+  const room = Math.floor((end - x) / CHARACTER);
+  const text = visible(node.text.slice(0, room + 1)).slice(0, room + 1);
+  const hot = scene.path.has(node.id);
+  pencil.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, x, y - 9, {
+    ...MONO,
+    color: node.idle && !hot ? pencil.theme.muted : pencil.theme.ink,
+  });
+}
+
+function drawLeafWords(pencil, scene, node, x, y, end) {
+  const { theme } = pencil;
+  if (node.owners.length) {
+    let next = x;
+    for (const owner of node.owners.slice(0, 4)) next = drawTail(pencil, scene, owner, next, y, end);
+    return;
+  }
+  const { frame, model, selected } = scene;
+  const mine = scene.path.has(node.id);
+  const name = mine ? model.request(selected).name : "";
+  const words = mine
+    ? [`cached, lock 0: ${name} finds it again unless it is evicted first`, `cached: ${name} can find it again`, "cached, lock 0"]
+    : [`cached, lock 0, idle ${plural(frame.step - node.since, "step")}`, "cached"];
+  const text = words.find((candidate) => pencil.measure(candidate) <= end - x - 6) ?? "";
+  pencil.text(text, x + 4, y + 4, { color: mine ? theme.ink : theme.muted, halo: theme.ground });
+}
+
+/** A request's blocks beyond the tree, its name, and how many tokens those hold. Returns the next x. */
+function drawTail(pencil, { frame, model }, request, x, y, end) {
+  const { theme } = pencil;
+  const life = model.request(request);
+  const tail = frame.tails.find((candidate) => candidate.request === request);
+  let next = x;
+  for (const id of (tail?.blocks ?? []).slice(0, 12)) {
+    const { filled, slots } = frame.blocks[id];
+    pencil.fill(next, y - SQUARE / 2, SQUARE, SQUARE, theme.ground);
+    pencil.fill(next, y - SQUARE / 2, (SQUARE * filled) / slots, SQUARE, pencil.paint(life.hueIndex));
+    pencil.frame(next, y - SQUARE / 2, SQUARE, SQUARE, pencil.hue(life.hueIndex));
+    next += SQUARE + 4;
+  }
+  pencil.text(life.name, next + 2, y + 4, { bold: true, halo: theme.ground });
+  next += pencil.measure(life.name, { bold: true }) + 8;
+  if (tail?.tokens) {
+    const words = `+${plural(tail.tokens, "token")}`;
+    if (next + pencil.measure(words) < end) pencil.text(words, next, y + 4, { color: theme.muted, halo: theme.ground });
+    next += pencil.measure(words) + 10;
+  }
+  return next;
+}
+
+function drawSquare(pencil, { model, path, selected }, node, x, y) {
+  const { theme } = pencil;
+  const top = y - SQUARE / 2;
+  pencil.fill(x, top, SQUARE, SQUARE, theme.ground);
+  if (!node.owners.length) {
+    const mine = path.has(node.id);
+    const color = mine ? pencil.hue(model.request(selected).hueIndex) : theme.hatch;
+    pencil.fill(x, top, SQUARE, SQUARE, pencil.hatch(color, mine ? 1.8 : 1.4));
+    pencil.frame(x, top, SQUARE, SQUARE, color);
+  } else if (node.owners.length > 1) {
+    pencil.fill(x, top, SQUARE, SQUARE, theme.shared);
+    pencil.frame(x, top, SQUARE, SQUARE, theme.sharedBorder);
+  } else pencil.fill(x, top, SQUARE, SQUARE, pencil.paint(model.request(node.owners[0]).hueIndex));
+}
+
+function drawOwnerTicks(pencil, { model }, owners, x, y, width) {
+  const shown = owners.slice(0, Math.max(1, Math.floor(width / 5)));
+  const each = width / shown.length;
+  shown.forEach((owner, i) => {
+    pencil.fill(x + i * each, y + SQUARE / 2, Math.max(3, each - 1), 4, pencil.paint(model.request(owner).hueIndex));
+  });
+}
+
+/** The item under a point, or undefined. */
+export function treeItemAt(scene, x, y) {
+  const row = Math.floor((y - 22 + scene.rowHeight * 0.6) / scene.rowHeight);
+  return scene.layout.items
+    .filter((item) => item.row === row && x >= scene.columns[item.level] - 4)
+    .at(-1);
+}

@@ -1,0 +1,72 @@
+"""A log as one HTML file that works from disk: no kernel, no server, no network.
+
+The module that draws and the log are inlined. A module script cannot be loaded from `file://`, but one
+made of a Blob can, so the page builds it from its own text.
+"""
+
+import base64
+import gzip
+import html
+from pathlib import Path
+
+from visualizer.logs import LogLike, read_log
+
+MODULE = Path(__file__).parent / "static" / "board.js"
+
+_PAGE = """\
+<!doctype html>
+<html lang="en"{theme}>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+  html {{ color-scheme: light dark; }}
+  body {{ margin: 0; }}
+</style>
+<main id="board"></main>
+<script type="application/octet-stream" id="log">{log}</script>
+<script type="text/plain" id="module">{module}</script>
+<script type="module">
+  const text = (id) => document.getElementById(id).textContent;
+  const url = URL.createObjectURL(new Blob([text("module")], {{ type: "text/javascript" }}));
+  const {{ mount }} = await import(url);
+  const log = Uint8Array.from(atob(text("log")), (character) => character.charCodeAt(0));
+  await mount(document.getElementById("board"), {{ log{options} }});
+</script>
+</html>
+"""
+
+
+def to_html(
+    log: LogLike,
+    path: str | Path | None = None,
+    *,
+    step: int | None = None,
+    select: int | None = None,
+    theme: str | None = None,
+    title: str = "Underglass",
+) -> str:
+    """The whole board as one self-contained page; written to `path`, too, if one is given.
+
+    `step` and `select` (a request's id) say where it opens; left out, where something happens.
+    `theme` is "light" or "dark"; left out, the reader's system decides.
+    """
+    if theme not in (None, "light", "dark"):
+        raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
+    packed = gzip.compress(read_log(log).to_bytes(), mtime=0)
+    options = "".join(
+        f", {name}: {value}"
+        for name, value in (("step", step), ("selected", select))
+        if value is not None
+    )
+    page = _PAGE.format(
+        theme=f' data-theme="{theme}"' if theme else "",
+        title=html.escape(title),
+        log=base64.b64encode(packed).decode(),
+        # An HTML parser ends a script at the first "</script", in a string of the module as well.
+        module=MODULE.read_text("utf-8").replace("</script", "<\\/script"),
+        options=options,
+    )
+    if path is not None:
+        Path(path).write_text(page, "utf-8")
+    return page

@@ -1,0 +1,104 @@
+"""A log from whatever a caller has, and the step that is worth opening it at.
+
+`visualizer/frontend/src/model/opening.js` chooses the same step in the browser; Python chooses it,
+too, so that a board can say truthfully where it stands before any browser has seen it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from engine.events import Event, EventLog, State
+from engine.events.vocabulary import (
+    Admitted,
+    Keyframe,
+    Preempted,
+    RadixEvicted,
+    RequestArrived,
+    RequestFinished,
+    StepFinished,
+    StepScheduled,
+    StepStarted,
+)
+
+LogLike = EventLog | str | bytes | Path
+
+
+def read_log(log: LogLike) -> EventLog:
+    """The log itself, or one read from a `.jsonl` file or from JSON Lines as text or bytes.
+
+    Raises LogError for what is not a log, FileNotFoundError for a path without a file, TypeError for
+    anything else.
+    """
+    if isinstance(log, EventLog):
+        return log
+    if isinstance(log, bytes):
+        return EventLog.from_bytes(log)
+    if isinstance(log, str) and (log.lstrip().startswith("{") or not log.strip()):
+        return EventLog.from_bytes(log.encode())
+    if isinstance(log, str | Path):
+        return EventLog.load(log)
+    kind = type(log).__name__
+    raise TypeError(f"log: got {kind}; give an EventLog, a path to a .jsonl file, or JSON Lines")
+
+
+class Steps:
+    """Which events belong to which step, and what each step is like.
+
+    A step ends with the last event of its commit. Arrivals, aborts and cleared caches between two
+    steps belong to the later one, even if it has not begun.
+    """
+
+    def __init__(self, log: EventLog) -> None:
+        self.ends: dict[int, int] = {}  # step -> index just behind its last event
+        self.preempted: dict[int, int] = {}  # step -> first victim
+        self.hits: dict[int, int] = {}  # step -> first request that found something in the cache
+        self._fullest: tuple[int, int, int] | None = None  # rows, tokens, -step
+        step = log[0].state["step"] if isinstance(log[0], Keyframe) else 0
+        over = True
+        for index, event in enumerate(log):
+            if isinstance(event, StepStarted):
+                step, over = event.step, False
+            elif over and _between_steps(event):
+                step, over = step + 1, False
+            elif isinstance(event, StepFinished):
+                over = True
+            if step:
+                self.ends[step] = index + 1
+            self._note(event, step)
+
+    def _note(self, event: Event, step: int) -> None:
+        if isinstance(event, Preempted):
+            self.preempted.setdefault(step, event.request)
+        elif isinstance(event, Admitted) and event.blocks:
+            self.hits.setdefault(step, event.request)
+        elif isinstance(event, StepScheduled):
+            fullness = len(event.rows), sum(row.count for row in event.rows), -step
+            self._fullest = max(self._fullest or fullness, fullness)
+
+    @property
+    def opening(self) -> int:
+        """The first preemption, else the first hit, else the fullest batch; 0 without any step."""
+        for moments in (self.preempted, self.hits):
+            if moments:
+                return next(iter(moments))
+        return -self._fullest[2] if self._fullest else 0
+
+    def whose(self, step: int) -> int | None:
+        """The request that a step is about: preempted in it, else found in the cache in it."""
+        return self.preempted.get(step, self.hits.get(step))
+
+
+def state_at(log: EventLog, steps: Steps, step: int) -> dict[str, Any]:
+    """The folded state after `step`, as plain values; see `State.core`."""
+    state = State()
+    for event in log[: steps.ends[step]]:
+        state.apply(event)
+    return state.core()
+
+
+def _between_steps(event: Event) -> bool:
+    return (
+        isinstance(event, RequestArrived)
+        or (isinstance(event, RequestFinished) and event.reason == "abort")
+        or (isinstance(event, RadixEvicted) and event.reason == "cleared")
+    )
