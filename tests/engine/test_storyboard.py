@@ -139,7 +139,7 @@ DOCUMENTS = [
 
 def test_07_the_least_recently_used_document_goes() -> None:
     config = EngineConfig(token_budget=64, max_kv_tokens=12 * 8, block_size=8)
-    engine, requests = simulate(config, DOCUMENTS)
+    engine, _ = simulate(config, DOCUMENTS)
     steps = engine.log.steps
     assert steps.index[steps.evicted_blocks > 0].tolist() == [13, 19]
     assert engine.log.requests.cached_tokens.sum() == 48

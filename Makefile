@@ -1,0 +1,72 @@
+# `make lab` and `make test` set up everything they need. `make help` lists the rest.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+FRONTEND := visualizer/frontend
+NODE_MODULES := $(FRONTEND)/node_modules/.installed
+
+# Jupyter will not run as root unless told to; a container or a fresh machine often is root.
+AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
+
+.PHONY: help setup lab test test-fast test-notebooks test-browser test-frontend soak check serve bench bundle clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+setup: $(INSTALLED) ## make .venv and install everything into it
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Underglass needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	@echo "Setting up .venv: a few minutes the first time, most of them PyTorch."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	@touch $@
+
+lab: setup ## open the first lesson in JupyterLab
+	$(BIN)/jupyter lab $(AS_ROOT) --notebook-dir=. \
+	  --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
+	  --LabApp.extension_manager=readonly --LabApp.default_url=/lab/tree/notebooks/00_first_look.ipynb \
+	  $(LAB_ARGS)
+
+test: test-fast test-frontend test-notebooks test-browser ## run all tests
+
+test-fast: setup ## engine, server and visualizer
+	$(BIN)/pytest tests -m "not browser" -n 2 --dist loadfile -q $(PYTEST_ARGS)
+
+test-frontend: setup ## the ES module's own tests
+	$(BIN)/node --test --test-reporter=dot "$(FRONTEND)/test/**/*.test.js"
+
+test-notebooks: setup ## run every lesson from top to bottom
+	$(BIN)/pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=60 -n 2 --dist loadscope -q notebooks
+
+test-browser: setup ## pages, widgets and lessons in Chromium, one at a time
+	$(BIN)/pytest tests -m browser -q -rs $(PYTEST_ARGS)
+
+soak: setup ## the same properties on many more cases
+	$(BIN)/pytest tests/engine -m "not browser" --soak -q -s -k "random_workloads" --timeout=3600 $(PYTEST_ARGS)
+
+check: setup $(NODE_MODULES) ## format, lint, types, imports, bundle freshness
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/node $(FRONTEND)/build.mjs --check
+
+bundle: setup $(NODE_MODULES) ## build visualizer/static from visualizer/frontend
+	$(BIN)/node $(FRONTEND)/build.mjs
+
+$(NODE_MODULES): $(FRONTEND)/package-lock.json | setup
+	cd $(FRONTEND) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --silent
+	@touch $@
+
+serve: setup ## serve the bundled model on port 8000
+	$(BIN)/underglass serve $(SERVE_ARGS)
+
+bench: setup ## measure the figures that the README states
+	$(BIN)/python -m benchmarks
+
+clean: ## remove what setup made
+	rm -rf $(VENV) $(FRONTEND)/node_modules
