@@ -1,0 +1,185 @@
+"""A small client for notebooks: the teaching stream, the teacher's controls, the trace.
+
+    client = Client(server.url)
+    client.pause()                                          # hold the engine
+    streams = await client.queue([{"prompt": "Once", "label": "Ada"}, {"prompt": "Hi", "label": "Bo"}])
+    client.resume()
+    async for event in client.read(streams):                # as the tokens come in
+        print(event.label, event.token)
+    log = client.trace()
+
+Requests that are queued while the engine is held arrive in the order of the list, so the log is the
+same every time.
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+
+from engine.events.log import EventLog
+
+
+class RequestFailedError(RuntimeError):
+    """The server refused a request or ended it with an error. The message is the server's."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One event of a teaching stream.
+
+    label, request  whose it is: the label it was sent with, its id in the event log
+    at              when it was received, in seconds; only differences mean something
+    token           its text; empty in the last event, and where a character is not complete yet
+    token_id        None in the last event
+    ttft_ms         time to first token, with the first token only
+    full_text       the whole text, with the last event only
+    """
+
+    label: str
+    request: int
+    at: float
+    token: str = ""
+    token_id: int | None = None
+    ttft_ms: float | None = None
+    full_text: str | None = None
+
+
+class Stream:
+    """A request the engine has in its queue. Iterate to receive its events."""
+
+    def __init__(self, label: str, response: httpx.Response) -> None:
+        self.label = label
+        self.request = int(response.headers["x-underglass-request"])
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[StreamEvent]:
+        """Its events. Leaving early closes the connection, and the engine ends the request."""
+        try:
+            async for line in self._response.aiter_lines():
+                if not line.startswith("data: "):
+                    continue
+                data = json.loads(line.removeprefix("data: "))
+                if "error" in data:
+                    raise RequestFailedError(data["error"]["message"])
+                yield StreamEvent(
+                    self.label,
+                    self.request,
+                    time.perf_counter(),
+                    data.get("token", ""),
+                    data.get("token_id"),
+                    data.get("ttft_ms"),
+                    data.get("full_text"),
+                )
+        finally:
+            await self._response.aclose()
+
+
+class Client:
+    """Talks to one server. Streams are asynchronous; everything else answers at once."""
+
+    def __init__(self, url: str, api_key: str | None = None) -> None:
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        # No proxies: the server is next door. No timeout: a held engine may wait for a class.
+        self._options: dict[str, Any] = {"base_url": url, "headers": headers, "trust_env": False}
+        self._http = httpx.Client(**self._options, timeout=60)
+
+    def pause(self) -> int:
+        """Hold the engine; returns the number of the last step."""
+        return int(self._json("POST", "/engine/pause")["step"])
+
+    def resume(self) -> int:
+        """Let it go on; returns the number of the last step."""
+        return int(self._json("POST", "/engine/resume")["step"])
+
+    def step(self, steps: int = 1) -> int:
+        """Run some steps of a held engine; returns the last one's number once it has run."""
+        return int(self._json("POST", "/engine/step", {"steps": steps})["step"])
+
+    def health(self) -> dict[str, Any]:
+        """What the engine is doing."""
+        return self._json("GET", "/health")
+
+    def trace(self) -> EventLog:
+        """The event log so far."""
+        response = self._http.get("/trace")
+        _check(response)
+        return EventLog.from_bytes(response.content)
+
+    async def submit(
+        self, prompt: str, *, max_tokens: int = 50, label: str = "", **fields: object
+    ) -> Stream:
+        """Send one request; returns when the engine has it in its queue."""
+        client = httpx.AsyncClient(**self._options, timeout=None)
+        body = {"prompt": prompt, "max_tokens": max_tokens} | fields
+        request = client.build_request(
+            "POST", "/v1/completions", json=body, headers={"X-Client": label} if label else {}
+        )
+        response = await client.send(request, stream=True)
+        if response.is_error:
+            await response.aread()
+        _check(response)
+        return Stream(label, response)
+
+    async def queue(self, requests: Sequence[Mapping[str, Any]]) -> list[Stream]:
+        """Send requests one after the other, each as soon as the one before is in the queue.
+
+        Each is a mapping with the arguments of `submit`.
+        """
+        return [await self.submit(**request) for request in requests]
+
+    async def read(self, streams: Sequence[Stream]) -> AsyncIterator[StreamEvent]:
+        """The events of all streams as they are received. Raises RequestFailedError if one fails."""
+        received: asyncio.Queue[StreamEvent | BaseException | None] = asyncio.Queue()
+
+        async def pump(stream: Stream) -> None:
+            try:
+                async for event in stream:
+                    received.put_nowait(event)
+                received.put_nowait(None)
+            except (httpx.HTTPError, RequestFailedError) as error:
+                received.put_nowait(error)
+
+        tasks = [asyncio.create_task(pump(stream)) for stream in streams]
+        try:
+            open_streams = len(tasks)
+            while open_streams:
+                event = await received.get()
+                if isinstance(event, BaseException):
+                    raise event
+                if event is None:
+                    open_streams -= 1
+                else:
+                    yield event
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    async def fire(self, requests: Sequence[Mapping[str, Any]]) -> list[StreamEvent]:
+        """All at once: hold the engine, queue all, let go, and return everything received, in order."""
+        self.pause()
+        streams = await self.queue(requests)
+        self.resume()
+        return [event async for event in self.read(streams)]
+
+    async def stream(
+        self, prompt: str, *, max_tokens: int = 50, label: str = "", **fields: object
+    ) -> AsyncIterator[StreamEvent]:
+        """Send one request and receive its events."""
+        async for event in await self.submit(prompt, max_tokens=max_tokens, label=label, **fields):
+            yield event
+
+    def _json(self, method: str, path: str, body: object = None) -> dict[str, Any]:
+        response = self._http.request(method, path, json=body)
+        _check(response)
+        answer: dict[str, Any] = response.json()
+        return answer
+
+
+def _check(response: httpx.Response) -> None:
+    if response.is_error:
+        raise RequestFailedError(response.json()["error"]["message"])

@@ -1,0 +1,136 @@
+"""Errors as clients see them: OpenAI's error object, whatever went wrong and wherever.
+
+Every error body is `{"error": {"message", "type", "param", "code"}}`, with all four keys there, because
+that is what OpenAI's SDKs read. `param` names the field that is wrong, so that a client can point
+at it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+
+class ApiError(Exception):
+    """Something a client is told. `status` is HTTP's; the rest is OpenAI's error object."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        type: str = "invalid_request_error",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.error = {"message": message, "type": type, "param": param, "code": code}
+        self.headers = dict(headers or {})
+
+    def body(self) -> bytes:
+        """The error object as JSON."""
+        return msgspec.json.encode({"error": self.error})
+
+    def response(self) -> Response:
+        """The error as a whole HTTP response."""
+        return Response(self.body(), self.status, self.headers, media_type="application/json")
+
+
+class ClientLeft(Exception):  # noqa: N818 (not an error: people close laptops)
+    """The client closed its connection: nobody is left to answer."""
+
+
+def bad_request(param: str | None, message: str, code: str | None = None) -> ApiError:
+    """400: the request itself is wrong."""
+    return ApiError(400, message, param=param, code=code)
+
+
+def unavailable(message: str, code: str) -> ApiError:
+    """503: the server cannot take requests now; try another, or later."""
+    return ApiError(503, message, code=code, type="server_error", headers={"Retry-After": "1"})
+
+
+def install(app: FastAPI) -> None:
+    """Let every error of the app leave as an error object."""
+    app.add_exception_handler(ApiError, _api_error)
+    app.add_exception_handler(RequestValidationError, _validation_error)
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _unexpected_error)
+
+
+async def _api_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return error.response()
+
+
+async def _validation_error(request: Request, error: Exception) -> Response:
+    """Pydantic's list of complaints becomes the first of them, in words."""
+    assert isinstance(error, RequestValidationError)
+    content_type = request.headers.get("content-type", "")
+    if not content_type.startswith("application/json"):
+        return bad_request(
+            None,
+            f"the body must be JSON, Content-Type says {content_type or 'nothing'!r}: "
+            "send the header Content-Type: application/json",
+        ).response()
+    first = error.errors()[0]
+    param = _field(first["loc"])
+    return bad_request(param, _in_words(param, first)).response()
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Starlette's own: no such path, method not allowed, body too large."""
+    assert isinstance(error, HTTPException)
+    path = request.url.path
+    message, code = {
+        404: (f"there is no route {path}; /docs lists those there are", "not_found"),
+        405: (f"{request.method} is not allowed on {path}", "method_not_allowed"),
+    }.get(error.status_code, (str(error.detail), None))
+    return ApiError(error.status_code, message, code=code, headers=error.headers).response()
+
+
+async def _unexpected_error(_request: Request, error: Exception) -> Response:
+    return ApiError(
+        500,
+        f"the server failed: {type(error).__name__}",
+        type="server_error",
+        code="internal_error",
+    ).response()
+
+
+def _field(location: tuple[int | str, ...]) -> str | None:
+    """`("body", "messages", 0, "role")` becomes `messages[0].role`.
+
+    Inside a union pydantic appends the name of the type it tried; such a name ends the path.
+    """
+    path = ""
+    for part in location[1:]:
+        if isinstance(part, int):
+            path += f"[{part}]" if path else ""
+        elif part.isidentifier() and part not in ("str", "int"):
+            path += f".{part}" if path else part
+        else:
+            break
+    return path or None
+
+
+def _in_words(param: str | None, complaint: Mapping[str, Any]) -> str:
+    kind, got = complaint["type"], complaint.get("input")
+    if kind == "json_invalid":
+        return f"the body is not valid JSON: {complaint['ctx']['error']}"
+    if kind == "missing":
+        return "the body is empty: send a JSON object" if param is None else f"{param} is missing"
+    if kind == "extra_forbidden":
+        return f"{param} is not a field of this request; /docs lists its fields"
+    if kind == "value_error":
+        return f"{param}: {complaint['ctx']['error']}"
+    shown = repr(got) if len(repr(got)) <= 80 else f"{repr(got)[:77]}..."
+    message = complaint["msg"].removeprefix("Input ").replace("valid ", "")
+    return f"{param or 'the body'} {message}, got {shown}"

@@ -1,0 +1,89 @@
+"""The event log over HTTP: live as server-sent events, and as a file.
+
+A live viewer joins with a keyframe, the whole folded state, and then gets every event with its number
+as the SSE id. Reconnecting browsers send the last one back (`Last-Event-ID`) and go on from there.
+Viewers have no queue of their own: each has a place in the window that all share. One that falls
+behind the window is told how many events it missed and starts over with a keyframe.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from engine.events.vocabulary import Event
+from server.bridge import Bridge
+from server.errors import ClientLeft
+from server.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection
+from server.window import Window, encode_event
+
+
+class Feed(Response):
+    """GET /events. `last_seen` is the number of the last event the viewer has, if it has any."""
+
+    def __init__(self, bridge: Bridge, last_seen: int | None) -> None:
+        super().__init__()
+        self._bridge = bridge
+        self._last_seen = last_seen
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send events until the viewer leaves or the server stops."""
+        connection = Connection(send, self._bridge.settings.stall_seconds)
+        sending = asyncio.create_task(self._send(connection))
+        leaving = asyncio.create_task(_left(receive))
+        stopping = asyncio.create_task(self._bridge.stopped.wait())
+        tasks = {sending, leaving, stopping}
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+        if stopping.done() and not leaving.done():
+            await connection.body(b"", more=False)
+
+    async def _send(self, connection: Connection) -> None:
+        window, patience = self._bridge.window, self._bridge.settings.keep_alive
+        await connection.start(200, EVENT_STREAM_HEADERS)
+        next_seq = -1 if self._last_seen is None else self._last_seen + 1
+        data = b""
+        try:
+            while True:
+                if not window.first_seq <= next_seq <= window.next_seq:
+                    data, next_seq = _join(window, next_seq), window.next_seq
+                new = window.since(next_seq)
+                data += _numbered(new, next_seq)
+                next_seq += len(new)
+                if data:
+                    await connection.body(data)
+                elif not await window.changed(patience):
+                    await connection.body(KEEP_ALIVE)
+                data = b""
+        except ClientLeft:
+            return
+
+
+def trace(events: Iterable[Event]) -> bytes:
+    """GET /trace: JSON Lines."""
+    return b"".join(encode_event(event) + b"\n" for event in events)
+
+
+def _join(window: Window, next_seq: int) -> bytes:
+    """Where a viewer starts, or starts over: what it missed, then the state as of now."""
+    data = b""
+    if 0 <= next_seq < window.first_seq:
+        missed = window.next_seq - next_seq
+        data = b'event: dropped\ndata: {"dropped": %d}\n\n' % missed
+    return data + _numbered([window.state.keyframe()], window.next_seq - 1)
+
+
+def _numbered(events: list[Event], first: int) -> bytes:
+    return b"".join(
+        b"id: %d\ndata: %b\n\n" % (seq, encode_event(event))
+        for seq, event in enumerate(events, start=first)
+    )
+
+
+async def _left(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

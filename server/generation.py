@@ -1,0 +1,145 @@
+"""What a handler holds while the engine writes its answer, and the bounded buffer in between.
+
+The engine hands over once per step, for all requests together. Each request keeps what its client
+has not been sent yet; when the client reads slowly, several steps wait here and leave as one
+chunk. A client that does not read at all fills its own buffer, is cut off, and stalls nobody.
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from engine.scheduling.sampling_params import SamplingParams
+from server.errors import ApiError
+
+# What a token costs in a buffer beside its text: about the size of its event on the wire.
+TOKEN_BYTES = 80
+
+
+@dataclass(slots=True)
+class Prompt:
+    """One prompt of an HTTP request, as token ids, and how it wants its samples."""
+
+    tokens: list[int]
+    params: SamplingParams
+
+
+@dataclass(slots=True)
+class Gain:
+    """What one choice (a sample of a prompt) gained: ids, a piece of text for each, perhaps its end.
+
+    `at` is the engine clock's time, in microseconds, at the end of the step that brought the first
+    of them.
+    """
+
+    choice: int
+    at: int
+    ids: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    finish_reason: str | None = None
+    error: str = ""
+
+    def extend(self, later: "Gain") -> None:
+        """Take in what the same choice gained later."""
+        self.ids += later.ids
+        self.texts += later.texts
+        self.finish_reason = later.finish_reason
+
+
+class Generation:
+    """All choices of one HTTP request. Lives on the event loop; nothing here is locked.
+
+    prompts        in the order of the request; choice i is sample i % n of prompt i // n
+    request_ids    the engine's id of each prompt's first sample, once it is queued
+    cached_tokens  per prompt, how many tokens were found in the prefix cache
+    submitted_at   the engine clock's time when the client asked, in microseconds
+    finished       every choice has ended and its last gain has been taken
+    closed         nobody waits for it any more; the engine thread reads this, too
+    """
+
+    def __init__(self, submitted_at: int, buffer_bytes: int) -> None:
+        self.submitted_at = submitted_at
+        self.prompts: list[Prompt] = []
+        self.request_ids: list[int] = []
+        self.cached_tokens: list[int] = []
+        self.closed = False
+        self._buffer_bytes = buffer_bytes
+        self._gains: list[Gain] = []
+        self._bytes = 0
+        self._unfinished = 0
+        self._failure: Exception | None = None
+        self._wakeup: asyncio.Future[None] | None = None
+
+    def queued(self, prompts: list[Prompt], request_ids: list[int]) -> None:
+        """The engine has taken the request into its queue."""
+        self.prompts, self.request_ids = prompts, request_ids
+        self.cached_tokens = [0] * len(prompts)
+        self._unfinished = sum(prompt.params.n for prompt in prompts)
+
+    @property
+    def finished(self) -> bool:
+        """See the class."""
+        return self._unfinished == 0 and not self._gains and self._failure is None
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Tokens of all prompts together."""
+        return sum(len(prompt.tokens) for prompt in self.prompts)
+
+    def put(self, gain: Gain) -> None:
+        """Add what a step brought. Beyond the buffer's limit, the reader is cut off."""
+        if self._failure is not None:
+            return
+        if gain.finish_reason is not None:
+            self._unfinished -= 1
+        if gain.finish_reason == "error":
+            message = f"the forward pass failed and ended this request: {gain.error}"
+            self.fail(ApiError(500, message, type="server_error", code="forward_pass_failed"))
+            return
+        self._gains.append(gain)
+        self._bytes += sum(map(len, gain.texts)) + TOKEN_BYTES * len(gain.ids)
+        if self._bytes > self._buffer_bytes:
+            self._gains.clear()
+            message = f"the reader is more than {self._buffer_bytes} bytes behind and was cut off"
+            self.fail(ApiError(500, message, type="server_error", code="slow_reader"))
+        else:
+            self._wake()
+
+    def fail(self, error: Exception) -> None:
+        """End it: `gains` raises `error` after what has been put so far."""
+        if self._failure is None:
+            self._failure = error
+            self._wake()
+
+    async def gains(self, patience: float) -> list[Gain]:
+        """What came since the last call, at most one Gain per choice; waits until there is some.
+
+        Returns nothing when `patience` seconds have passed without any. Raises ApiError when the
+        request failed, ClientLeft when its client is gone.
+        """
+        if not self._gains and self._failure is None:
+            self._wakeup = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(patience):
+                    await self._wakeup
+            except TimeoutError:
+                return []
+            finally:
+                self._wakeup = None
+        if not self._gains and self._failure is not None:
+            raise self._failure
+        gains, self._gains, self._bytes = self._gains, [], 0
+        return _merged(gains) if len(gains) > 1 else gains
+
+    def _wake(self) -> None:
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)
+
+
+def _merged(gains: list[Gain]) -> list[Gain]:
+    """One Gain per choice, in the order in which the choices first appear."""
+    merged: dict[int, Gain] = {}
+    for gain in gains:
+        first = merged.setdefault(gain.choice, gain)
+        if first is not gain:
+            first.extend(gain)
+    return list(merged.values())

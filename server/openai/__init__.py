@@ -1,0 +1,1 @@
+"""OpenAI's API: completions and chat completions, streamed and whole."""

@@ -1,0 +1,131 @@
+"""/v1/chat/completions: a conversation becomes a prompt, the answer comes back as a message.
+
+A stream's chunks, per choice: the role with empty content, content as it comes, an empty delta with
+the finish_reason; with `include_usage` a chunk without choices; then `[DONE]`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from engine.scheduling.sampling_params import SamplingParams
+from engine.text.tokenizer import Tokenizer
+from server.generation import Gain, Generation, Prompt
+from server.openai.wire import DONE, Envelope, count, usage
+from server.streaming import sse
+
+
+def encode_conversation(messages: Sequence[dict[str, Any]], tokenizer: Tokenizer) -> list[int]:
+    """The conversation's prompt as token ids, safe from special tokens in what people wrote.
+
+    A message that says "<|user_end|>" means these characters; as a control token it would end the
+    user's turn and let the rest speak for somebody else. Such content is kept out of the template
+    and put in afterwards as ordinary text. What the assistant wrote keeps its special tokens: the
+    model wrote them itself, and a second turn finds them in the prefix cache.
+    """
+    apart: dict[str, str] = {}  # placeholder -> content
+    safe = []
+    everything = repr(messages)
+    for message in messages:
+        content = message["content"]
+        if message["role"] != "assistant" and _has_special(content, tokenizer):
+            placeholder = f"[content {len(apart)}]"
+            while placeholder in everything:
+                placeholder = f"[{placeholder}]"
+            apart[placeholder] = content
+            message = message | {"content": placeholder}  # noqa: PLW2901
+        safe.append(message)
+    text = tokenizer.chat_template.render(safe)
+    tokens: list[int] = []
+    for placeholder, content in apart.items():
+        before, _, text = text.partition(placeholder)
+        tokens += _encode_part(before, tokenizer, first=not tokens)
+        tokens += tokenizer.encode_ordinary(content)
+    return tokens + _encode_part(text, tokenizer, first=not tokens)
+
+
+def _has_special(text: str, tokenizer: Tokenizer) -> bool:
+    """Whether `encode` would make a special token of something in this text."""
+    return _encode_part(text, tokenizer, first=False) != tokenizer.encode_ordinary(text)
+
+
+def _encode_part(text: str, tokenizer: Tokenizer, *, first: bool) -> list[int]:
+    """`encode`, without the BOS that it puts in front of what is not the beginning."""
+    tokens = tokenizer.encode(text)
+    bos = tokenizer.bos_id
+    if not first and bos is not None and tokens[:1] == [bos]:
+        if not text.startswith(tokenizer.decode([bos])):
+            return tokens[1:]
+    return tokens
+
+
+def chat_prompts(
+    messages: Sequence[dict[str, Any]],
+    params: SamplingParams,
+    tokenizer: Tokenizer,
+    *,
+    room: int | None,
+) -> list[Prompt]:
+    """The one prompt of a chat. With `room`, prompt and answer are made to fit into it."""
+    tokens = encode_conversation(messages, tokenizer)
+    if room is not None:
+        fitting = max(1, min(params.max_tokens, room - len(tokens)))
+        params = msgspec.structs.replace(params, max_tokens=fitting)
+    return [Prompt(tokens, params)]
+
+
+class ChatForm:
+    """The Form of a chat stream; `render` is the same answer whole."""
+
+    done = DONE
+
+    def __init__(self, model: str, *, include_usage: bool) -> None:
+        self._chunks = Envelope("chatcmpl", "chat.completion.chunk", model)
+        self._model = model
+        self._include_usage = include_usage
+        self._tokens = 0
+
+    def opening(self, generation: Generation) -> bytes:
+        """Who speaks, for each choice."""
+        choices = sum(prompt.params.n for prompt in generation.prompts)
+        role = {"role": "assistant", "content": ""}
+        return b"".join(self._chunk(index, role) for index in range(choices))
+
+    def chunk(self, generation: Generation, gain: Gain) -> bytes:
+        """The text so far unsent, then the end if this is it."""
+        self._tokens += len(gain.ids)
+        text, data = "".join(gain.texts), b""
+        if text:
+            data += self._chunk(gain.choice, {"content": text})
+        if gain.finish_reason:
+            data += self._chunk(gain.choice, {}, gain.finish_reason)
+        return data
+
+    def closing(self, generation: Generation) -> bytes:
+        """Token counts, if asked for."""
+        if not self._include_usage:
+            return b""
+        return sse(self._chunks.wrap([], usage=usage(generation, self._tokens)))
+
+    def render(self, generation: Generation, choices: list[Gain]) -> dict[str, Any]:
+        """The whole response."""
+        messages = [
+            {
+                "index": choice.choice,
+                "message": {
+                    "role": "assistant",
+                    "content": "".join(choice.texts),
+                    "refusal": None,
+                },
+                "logprobs": None,
+                "finish_reason": choice.finish_reason,
+            }
+            for choice in choices
+        ]
+        counts = usage(generation, count(choices))
+        return Envelope("chatcmpl", "chat.completion", self._model).wrap(messages, usage=counts)
+
+    def _chunk(self, index: int, delta: dict[str, str], finish_reason: str | None = None) -> bytes:
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
+        return sse(self._chunks.wrap([choice]))

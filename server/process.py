@@ -1,0 +1,104 @@
+"""A server for a notebook: started in the background, gone when the notebook is.
+
+    with serve_in_background(token_budget=32) as server:
+        Client(server.url).health()
+
+The server is a process of its own, so that a busy cell does not hold it up and an interrupted one
+does not stop it. It watches its stdin: when the notebook's kernel ends, in whatever way, the pipe
+closes and the server follows.
+"""
+
+import atexit
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+
+START_SECONDS = 120.0
+STOP_SECONDS = 40.0
+
+
+class ServerError(RuntimeError):
+    """The server did not start. The message is what it said."""
+
+
+class BackgroundServer:
+    """A running server process. `url` is where it answers."""
+
+    def __init__(self, command: Sequence[str]) -> None:
+        """Run `command` and wait until it announces its URL. Raises ServerError if it does not."""
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (lives as long as the process)
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,  # an interrupt of the notebook is none of the server's business
+        )
+        atexit.register(self.stop)
+        self.url = self._wait_for_url()
+
+    def stop(self) -> int:
+        """Let running requests finish, end the server and return its exit code. Twice is harmless."""
+        atexit.unregister(self.stop)
+        self.process.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                pipe.close()
+        return self.process.returncode
+
+    def output(self) -> str:
+        """What the server wrote to its standard error so far."""
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace")
+
+    def __enter__(self) -> "BackgroundServer":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _wait_for_url(self) -> str:
+        assert self.process.stdout is not None
+        impatience = threading.Timer(START_SECONDS, self.process.kill)
+        impatience.start()
+        try:
+            for line in self.process.stdout:  # ends when the process does
+                head, found, address = line.decode().strip().partition(" at http://")
+                if found and head.startswith("Underglass serves"):
+                    return f"http://{address}"
+        finally:
+            impatience.cancel()
+        self.stop()
+        raise ServerError(self.output().strip() or "the server ended without a word")
+
+
+def serve_in_background(model: str = "bundled", **options: object) -> BackgroundServer:
+    """Start `underglass serve` on a free port; returns when it answers requests.
+
+    `options` are the command's own: `token_budget=32`, `policy="sjf"`, `chunked_prefill=False`.
+    Raises ServerError with the command's message for a wrong one.
+    """
+    command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--until-stdin-closes"]
+    command += ["--model", model]
+    for name, value in options.items():
+        flag = name.replace("_", "-")
+        if value is True:
+            command.append(f"--{flag}")
+        elif value is False:
+            command.append(f"--no-{flag}")
+        else:
+            command += [f"--{flag}", str(value)]
+    return BackgroundServer(command)

@@ -1,0 +1,123 @@
+"""From an engine to a running server, and its orderly end.
+
+The first SIGTERM or Ctrl-C stops admission and lets running requests finish within the limit; `/ready`
+says 503 meanwhile. The second one ends the process at once.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import nullcontext
+
+import uvicorn
+
+from engine.engine import Engine
+from server.app import create_app
+from server.bridge import Bridge
+from server.settings import ServerSettings
+from server.trace_file import TraceFile
+from server.window import Outbox
+
+# What the kernel buffers for one client. Left alone it grows to some 4 MB on loopback: that much
+# would be on its way to a reader who has stopped reading before the server noticed.
+SEND_BUFFER_BYTES = 128 << 10
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes any free one. Raises OSError if there is none to have."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.create_server((host, port), family=family, backlog=1024)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+    return listener
+
+
+def url_of(listener: socket.socket) -> str:
+    """Where to reach a listening socket from this machine."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def run_server(
+    engine: Engine,
+    outbox: Outbox,
+    settings: ServerSettings,
+    listener: socket.socket,
+    *,
+    trace_file: TraceFile | None = None,
+    ready: Callable[[], None] = lambda: None,
+    until_stdin_closes: bool = False,
+) -> None:
+    """Serve until a signal says stop; returns after the drain.
+
+    engine              made with `outbox` as its log
+    ready               called once requests are answered
+    until_stdin_closes  stop, too, when whoever started the server closes its stdin or dies
+    """
+    bridge = Bridge(engine, outbox, settings, trace_file.write if trace_file else _nothing)
+    config = uvicorn.Config(
+        create_app(bridge),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        timeout_graceful_shutdown=5,
+    )
+    with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+        runner.run(_serve(bridge, _Server(config, ready), listener, until_stdin_closes))
+
+
+class _Server(uvicorn.Server):
+    """uvicorn, without its signal handlers, and saying when it is ready."""
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+async def _serve(
+    bridge: Bridge, server: _Server, listener: socket.socket, until_stdin_closes: bool
+) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)  # asked twice: at once, whatever is still going on
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    if until_stdin_closes:
+        threading.Thread(target=_await_eof, args=(loop, stop), daemon=True).start()
+    bridge.start()
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not serving.done():
+        await bridge.drain()
+    bridge.stop()
+    server.should_exit = True
+    await serving
+
+
+def _await_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    while os.read(sys.stdin.fileno(), 4096):  # not sys.stdin: its lock would outlive the loop
+        pass
+    loop.call_soon_threadsafe(stop.set)
+
+
+def _nothing(_events: object) -> None:
+    """Record nowhere."""

@@ -1,0 +1,36 @@
+"""The server's own settings; the engine's are in `engine/config.py`."""
+
+from pathlib import Path
+
+import msgspec
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How the server listens, whom it lets in and how much it holds.
+
+    model_name       what `/v1/models` calls the model
+    api_key          where set, every route but /health and /ready asks for it
+    max_waiting      requests in the queue beyond which new ones get 429
+    chat_max_tokens  cap on a chat answer for which the client names none
+    log_window       events that /trace returns and a feed can catch up on
+    trace_file       where the whole log is written as it happens
+    buffer_bytes     unsent output of one stream beyond which its reader is cut off
+    stall_seconds    seconds a client may accept nothing at all before it is cut off
+    keep_alive       seconds of silence in a stream after which a comment is sent
+    drain_seconds    seconds that running requests get to finish once the server is told to stop
+    stuck_seconds    seconds in one step after which /ready says that the engine hangs
+    max_body_bytes   size of a request body beyond which it is refused
+    """
+
+    model_name: str = "bundled"
+    api_key: str | None = None
+    max_waiting: int = 256
+    chat_max_tokens: int = 256
+    log_window: int = 50_000
+    trace_file: Path | None = None
+    buffer_bytes: int = 1 << 20
+    stall_seconds: float = 60.0
+    keep_alive: float = 15.0
+    drain_seconds: float = 30.0
+    stuck_seconds: float = 60.0
+    max_body_bytes: int = 8 << 20

@@ -1,0 +1,180 @@
+"""Answering over HTTP while the engine writes: raw ASGI, because it is twice as fast as Starlette's
+StreamingResponse and because a client that leaves must be noticed at once, also while nothing is
+being sent to it.
+
+What the bytes look like is a Form's business: OpenAI completions, chat and the teaching stream are
+three of them. A Form sees gains merged per choice, so a client that reads slowly gets fewer, longer
+chunks instead of a growing queue.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from server.bridge import Bridge
+from server.errors import ApiError, ClientLeft
+from server.generation import Gain, Generation, Prompt
+
+KEEP_ALIVE = b": keep-alive\n\n"
+EVENT_STREAM_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+]
+
+_encode = msgspec.json.Encoder().encode
+
+
+def sse(data: object) -> bytes:
+    """One server-sent event with a JSON body."""
+    return b"data: " + _encode(data) + b"\n\n"
+
+
+class Form(Protocol):
+    """How a stream is written. One per request; it may keep what it has written."""
+
+    done: bytes  # ends every stream, after an error too
+
+    def opening(self, generation: Generation) -> bytes:
+        """Before the first token; the request is in the engine's queue."""
+        ...
+
+    def chunk(self, generation: Generation, gain: Gain) -> bytes:
+        """What one choice gained."""
+        ...
+
+    def closing(self, generation: Generation) -> bytes:
+        """After the last token."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A request for tokens. `prepare` makes token ids of it, see `Bridge.generate`."""
+
+    prepare: Callable[[], list[Prompt]]
+    label: str = ""
+    priority: int = 0
+
+
+class Answer(Response):
+    """The response to a request for tokens: queue it, answer, give everything back in any case."""
+
+    def __init__(self, bridge: Bridge, order: Order) -> None:
+        super().__init__()
+        self._bridge = bridge
+        self._order = order
+        self._patience = bridge.settings.keep_alive
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer; returns when the client has everything or has left."""
+        order = self._order
+        async with self._bridge.generate(
+            order.prepare, label=order.label, priority=order.priority
+        ) as generation:
+            watch = asyncio.create_task(_watch(receive, generation))
+            try:
+                await self._answer(
+                    generation, Connection(send, self._bridge.settings.stall_seconds)
+                )
+            except ClientLeft:
+                pass
+            finally:
+                watch.cancel()
+
+    async def _answer(self, generation: Generation, connection: "Connection") -> None:
+        raise NotImplementedError
+
+
+class StreamedAnswer(Answer):
+    """Tokens as they come, written by a Form."""
+
+    def __init__(self, bridge: Bridge, order: Order, form: Form) -> None:
+        super().__init__(bridge, order)
+        self._form = form
+
+    async def _answer(self, generation: Generation, connection: "Connection") -> None:
+        form = self._form
+        # The headers go out now: a client that sees them knows that it is in the queue.
+        await connection.start(200, [*EVENT_STREAM_HEADERS, request_header(generation)])
+        await connection.body(form.opening(generation))
+        try:
+            while not generation.finished:
+                gains = await generation.gains(self._patience)
+                data = b"".join(form.chunk(generation, gain) for gain in gains)
+                await connection.body(data if gains else KEEP_ALIVE)
+            last = form.closing(generation)
+        except ApiError as error:
+            last = sse({"error": error.error})
+        await connection.body(last + form.done, more=False)
+
+
+class WholeAnswer(Answer):
+    """One JSON object when everything is there; `render` gets one Gain per choice, in order."""
+
+    def __init__(
+        self, bridge: Bridge, order: Order, render: Callable[[Generation, list[Gain]], object]
+    ) -> None:
+        super().__init__(bridge, order)
+        self._render = render
+
+    async def _answer(self, generation: Generation, connection: "Connection") -> None:
+        choices: dict[int, Gain] = {}
+        while not generation.finished:
+            for gain in await generation.gains(self._patience):
+                first = choices.setdefault(gain.choice, gain)
+                if first is not gain:
+                    first.extend(gain)
+        body = _encode(self._render(generation, [gain for _, gain in sorted(choices.items())]))
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            request_header(generation),
+        ]
+        await connection.start(200, headers)
+        await connection.body(body, more=False)
+
+
+def request_header(generation: Generation) -> tuple[bytes, bytes]:
+    """Which request of the event log this response is."""
+    return b"x-underglass-request", str(generation.request_ids[0]).encode()
+
+
+class Connection:
+    """The way to one client. Raises ClientLeft where it accepts nothing for `stall_seconds`.
+
+    uvicorn's `send` waits while the connection's write buffer is over its high-water mark; a laptop
+    that was closed would make it wait for ever.
+    """
+
+    def __init__(self, send: Send, stall_seconds: float) -> None:
+        self._send = send
+        self._stall_seconds = stall_seconds
+
+    async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
+        """Status and headers; they leave at once."""
+        await self._message({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def body(self, data: bytes, *, more: bool = True) -> None:
+        """A piece of the body."""
+        if data or not more:
+            await self._message({"type": "http.response.body", "body": data, "more_body": more})
+
+    async def _message(self, message: dict[str, Any]) -> None:
+        try:
+            async with asyncio.timeout(self._stall_seconds):
+                await self._send(message)
+        except TimeoutError:
+            raise ClientLeft from None
+
+
+async def _watch(receive: Receive, generation: Generation) -> None:
+    """Tell the handler when its client leaves, whatever the handler is waiting for."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    generation.fail(ClientLeft())

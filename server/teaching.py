@@ -1,0 +1,47 @@
+"""The teaching stream: one event per token, nothing else to understand.
+
+    POST /v1/completions {"prompt": "Once upon a time", "max_tokens": 50}
+
+    data: {"token": " there", "token_id": 311, "is_first": true, "ttft_ms": 12.4}
+    data: {"token": " was", "token_id": 285, "is_first": false}
+    ...
+    data: {"done": true, "full_text": " there was ..."}
+
+`token` may be empty: a token can end inside a character, and the next one carries it. Joined they
+are `full_text`. `ttft_ms` runs from the moment the server read the request to the end of the step
+that brought its first token, exactly as the event log has it.
+"""
+
+from typing import Any
+
+from server.generation import Gain, Generation
+from server.streaming import sse
+
+
+class TeachingStream:
+    """The teaching stream's Form."""
+
+    done = b""
+
+    def __init__(self) -> None:
+        self._pieces: list[str] = []
+
+    def opening(self, generation: Generation) -> bytes:
+        """Nothing: the headers already say that the request is queued."""
+        return b""
+
+    def chunk(self, generation: Generation, gain: Gain) -> bytes:
+        """One event per token."""
+        events = []
+        for token_id, text in zip(gain.ids, gain.texts, strict=True):
+            event: dict[str, Any] = {"token": text, "token_id": token_id}
+            event["is_first"] = not self._pieces
+            if not self._pieces:
+                event["ttft_ms"] = (gain.at - generation.submitted_at) / 1000
+            self._pieces.append(text)
+            events.append(sse(event))
+        return b"".join(events)
+
+    def closing(self, generation: Generation) -> bytes:
+        """The whole text."""
+        return sse({"done": True, "full_text": "".join(self._pieces)})

@@ -1,0 +1,33 @@
+"""The whole log on disk, written as it happens."""
+
+import logging
+from pathlib import Path
+
+from engine.events.vocabulary import Event
+from server.window import encode_event
+
+logger = logging.getLogger("underglass")
+
+
+class TraceFile:
+    """Appends every step's events as JSON Lines. Used by the engine thread alone.
+
+    What is written has left the process when `write` returns, so a killed server leaves a log that
+    loads up to its last whole line. A disk that fills up ends the recording, not the serving.
+    Opening raises OSError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("wb", buffering=0)
+        self._broken = False
+
+    def write(self, events: list[Event]) -> None:
+        """Append the events of one step, in one write."""
+        if self._broken:
+            return
+        try:
+            self._file.write(b"".join(encode_event(event) + b"\n" for event in events))
+        except OSError as error:
+            self._broken = True
+            logger.error("%s: %s. The log on disk ends here; serving goes on.", self._path, error)
