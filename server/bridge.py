@@ -44,7 +44,7 @@ class Bridge:
         engine: Engine,
         outbox: Outbox,
         settings: ServerSettings,
-        record: Callable[[list[Event]], None] = lambda events: None,
+        record: Callable[[list[Event]], None] | None = None,
     ) -> None:
         self.tokenizer = engine.tokenizer
         self.config = engine.config
@@ -56,11 +56,12 @@ class Bridge:
         self.failure = ""
         self.pending_submit = 0
         self._engine = engine
+        self._record = record or (lambda _events: None)
         self._thread = EngineThread(
             engine,
             outbox,
             deliver=lambda report: self._on_loop(self._receive, report),
-            record=record,
+            record=self._record,
             failed=lambda error: self._on_loop(self._fail, error),
         )
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
@@ -70,7 +71,7 @@ class Bridge:
         self._idle.set()
         self.stopped = asyncio.Event()
         started = outbox.take()
-        record(started)
+        self._record(started)
         self.window.extend(started)
 
     # Life

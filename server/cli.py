@@ -47,7 +47,7 @@ def _environment(name: str) -> str:
 
 
 @app.command()
-def serve(
+def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     model: Annotated[
         str,
         typer.Option(

@@ -52,9 +52,10 @@ class StreamEvent:
 class Stream:
     """A request the engine has in its queue. Iterate to receive its events."""
 
-    def __init__(self, label: str, response: httpx.Response) -> None:
+    def __init__(self, label: str, connection: httpx.AsyncClient, response: httpx.Response) -> None:
         self.label = label
         self.request = int(response.headers["x-underglass-request"])
+        self._connection = connection
         self._response = response
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
@@ -76,7 +77,12 @@ class Stream:
                     data.get("full_text"),
                 )
         finally:
-            await self._response.aclose()
+            await self.close()
+
+    async def close(self) -> None:
+        """Leave; the engine ends the request if it has not finished."""
+        await self._response.aclose()
+        await self._connection.aclose()
 
 
 class Client:
@@ -114,16 +120,18 @@ class Client:
         self, prompt: str, *, max_tokens: int = 50, label: str = "", **fields: object
     ) -> Stream:
         """Send one request; returns when the engine has it in its queue."""
-        client = httpx.AsyncClient(**self._options, timeout=None)
+        # Each stream has a connection of its own, so that none waits for another's.
+        connection = httpx.AsyncClient(**self._options, timeout=None)
         body = {"prompt": prompt, "max_tokens": max_tokens} | fields
-        request = client.build_request(
+        request = connection.build_request(
             "POST", "/v1/completions", json=body, headers={"X-Client": label} if label else {}
         )
-        response = await client.send(request, stream=True)
+        response = await connection.send(request, stream=True)
         if response.is_error:
             await response.aread()
+            await connection.aclose()
         _check(response)
-        return Stream(label, response)
+        return Stream(label, connection, response)
 
     async def queue(self, requests: Sequence[Mapping[str, Any]]) -> list[Stream]:
         """Send requests one after the other, each as soon as the one before is in the queue.

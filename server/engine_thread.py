@@ -127,7 +127,7 @@ class EngineThread:
         priority: int,
         reply: asyncio.Future[Any],
     ) -> None:
-        """Queue all prompts of a request, next to each other; answers with how many live requests there are."""
+        """Queue all prompts of a request, next to each other, and say so."""
         if generation.closed:  # the client left while its prompt was tokenized
             return
         ids: list[int] = []
@@ -146,7 +146,7 @@ class EngineThread:
                 choice += 1
         self._ids[generation] = list(range(ids[0], ids[-1] + prompts[-1].params.n))
         self._report.queued.append((generation, prompts, ids))
-        self._report.replies.append((reply, len(self._engine.requests)))
+        self._report.replies.append((reply, None))
 
     def release(self, generation: Generation) -> None:
         """Nobody waits for this request any more: end what is left of it, in whatever state it is.

@@ -43,7 +43,7 @@ class ApiError(Exception):
         return Response(self.body(), self.status, self.headers, media_type="application/json")
 
 
-class ClientLeft(Exception):  # noqa: N818 (not an error: people close laptops)
+class ClientLeft(Exception):
     """The client closed its connection: nobody is left to answer."""
 
 

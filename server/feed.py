@@ -8,7 +8,9 @@ behind the window is told how many events it missed and starts over with a keyfr
 
 import asyncio
 from collections.abc import Iterable
+from typing import Annotated
 
+from fastapi import APIRouter, Header
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -19,15 +21,36 @@ from server.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection
 from server.window import Window, encode_event
 
 
+def routes(bridge: Bridge) -> APIRouter:
+    """/events and /trace over a bridge."""
+    router = APIRouter(tags=["Event log"])
+
+    @router.get("/trace")
+    async def get_trace() -> Response:
+        """The last part of the event log as JSON Lines; `EventLog.load` reads it."""
+        body = await asyncio.to_thread(_json_lines, bridge.window.trace())
+        return Response(body, media_type="application/jsonl")
+
+    @router.get("/events")
+    async def events(
+        last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+    ) -> Response:
+        """The event log as it happens (server-sent events); the first event is a keyframe."""
+        known = (last_event_id or "").isdecimal()
+        return Feed(bridge, int(last_event_id) if known and last_event_id else None)
+
+    return router
+
+
 class Feed(Response):
-    """GET /events. `last_seen` is the number of the last event the viewer has, if it has any."""
+    """Live events. `last_seen` is the number of the last event the viewer has, if it has any."""
 
     def __init__(self, bridge: Bridge, last_seen: int | None) -> None:
         super().__init__()
         self._bridge = bridge
         self._last_seen = last_seen
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the viewer leaves or the server stops."""
         connection = Connection(send, self._bridge.settings.stall_seconds)
         sending = asyncio.create_task(self._send(connection))
@@ -63,8 +86,8 @@ class Feed(Response):
             return
 
 
-def trace(events: Iterable[Event]) -> bytes:
-    """GET /trace: JSON Lines."""
+def _json_lines(events: Iterable[Event]) -> bytes:
+    """A log as a file."""
     return b"".join(encode_event(event) + b"\n" for event in events)
 
 

@@ -58,7 +58,7 @@ def run_server(
     ready               called once requests are answered
     until_stdin_closes  stop, too, when whoever started the server closes its stdin or dies
     """
-    bridge = Bridge(engine, outbox, settings, trace_file.write if trace_file else _nothing)
+    bridge = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
     config = uvicorn.Config(
         create_app(bridge),
         log_level="warning",
@@ -117,7 +117,3 @@ def _await_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
     while os.read(sys.stdin.fileno(), 4096):  # not sys.stdin: its lock would outlive the loop
         pass
     loop.call_soon_threadsafe(stop.set)
-
-
-def _nothing(_events: object) -> None:
-    """Record nowhere."""

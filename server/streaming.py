@@ -41,14 +41,14 @@ class Form(Protocol):
     done: bytes  # ends every stream, after an error too
 
     def opening(self, generation: Generation) -> bytes:
-        """Before the first token; the request is in the engine's queue."""
+        """Called once, first: the request is in the engine's queue."""
         ...
 
-    def chunk(self, generation: Generation, gain: Gain) -> bytes:
+    def chunk(self, gain: Gain) -> bytes:
         """What one choice gained."""
         ...
 
-    def closing(self, generation: Generation) -> bytes:
+    def closing(self) -> bytes:
         """After the last token."""
         ...
 
@@ -71,7 +71,7 @@ class Answer(Response):
         self._order = order
         self._patience = bridge.settings.keep_alive
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Answer; returns when the client has everything or has left."""
         order = self._order
         async with self._bridge.generate(
@@ -106,9 +106,9 @@ class StreamedAnswer(Answer):
         try:
             while not generation.finished:
                 gains = await generation.gains(self._patience)
-                data = b"".join(form.chunk(generation, gain) for gain in gains)
+                data = b"".join(form.chunk(gain) for gain in gains)
                 await connection.body(data if gains else KEEP_ALIVE)
-            last = form.closing(generation)
+            last = form.closing()
         except ApiError as error:
             last = sse({"error": error.error})
         await connection.body(last + form.done, more=False)

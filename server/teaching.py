@@ -25,23 +25,25 @@ class TeachingStream:
 
     def __init__(self) -> None:
         self._pieces: list[str] = []
+        self._submitted_at = 0
 
     def opening(self, generation: Generation) -> bytes:
         """Nothing: the headers already say that the request is queued."""
+        self._submitted_at = generation.submitted_at
         return b""
 
-    def chunk(self, generation: Generation, gain: Gain) -> bytes:
+    def chunk(self, gain: Gain) -> bytes:
         """One event per token."""
         events = []
         for token_id, text in zip(gain.ids, gain.texts, strict=True):
             event: dict[str, Any] = {"token": text, "token_id": token_id}
             event["is_first"] = not self._pieces
             if not self._pieces:
-                event["ttft_ms"] = (gain.at - generation.submitted_at) / 1000
+                event["ttft_ms"] = (gain.at - self._submitted_at) / 1000
             self._pieces.append(text)
             events.append(sse(event))
         return b"".join(events)
 
-    def closing(self, generation: Generation) -> bytes:
+    def closing(self) -> bytes:
         """The whole text."""
         return sse({"done": True, "full_text": "".join(self._pieces)})

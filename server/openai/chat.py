@@ -54,10 +54,9 @@ def _encode_part(text: str, tokenizer: Tokenizer, *, first: bool) -> list[int]:
     """`encode`, without the BOS that it puts in front of what is not the beginning."""
     tokens = tokenizer.encode(text)
     bos = tokenizer.bos_id
-    if not first and bos is not None and tokens[:1] == [bos]:
-        if not text.startswith(tokenizer.decode([bos])):
-            return tokens[1:]
-    return tokens
+    if first or bos is None or tokens[:1] != [bos] or text.startswith(tokenizer.decode([bos])):
+        return tokens
+    return tokens[1:]
 
 
 def chat_prompts(
@@ -88,11 +87,12 @@ class ChatForm:
 
     def opening(self, generation: Generation) -> bytes:
         """Who speaks, for each choice."""
+        self._generation = generation
         choices = sum(prompt.params.n for prompt in generation.prompts)
         role = {"role": "assistant", "content": ""}
         return b"".join(self._chunk(index, role) for index in range(choices))
 
-    def chunk(self, generation: Generation, gain: Gain) -> bytes:
+    def chunk(self, gain: Gain) -> bytes:
         """The text so far unsent, then the end if this is it."""
         self._tokens += len(gain.ids)
         text, data = "".join(gain.texts), b""
@@ -102,11 +102,11 @@ class ChatForm:
             data += self._chunk(gain.choice, {}, gain.finish_reason)
         return data
 
-    def closing(self, generation: Generation) -> bytes:
+    def closing(self) -> bytes:
         """Token counts, if asked for."""
         if not self._include_usage:
             return b""
-        return sse(self._chunks.wrap([], usage=usage(generation, self._tokens)))
+        return sse(self._chunks.wrap([], usage=usage(self._generation, self._tokens)))
 
     def render(self, generation: Generation, choices: list[Gain]) -> dict[str, Any]:
         """The whole response."""

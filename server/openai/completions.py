@@ -35,20 +35,21 @@ class CompletionForm:
 
     def opening(self, generation: Generation) -> bytes:
         """Nothing comes before the first text."""
+        self._generation = generation
         return b""
 
-    def chunk(self, generation: Generation, gain: Gain) -> bytes:
+    def chunk(self, gain: Gain) -> bytes:
         """The text so far unsent, and the end if this is it."""
         self._tokens += len(gain.ids)
         if not gain.finish_reason and not any(gain.texts):
             return b""
         return sse(self._envelope.wrap([_choice(gain)]))
 
-    def closing(self, generation: Generation) -> bytes:
+    def closing(self) -> bytes:
         """Token counts, if asked for."""
         if not self._include_usage:
             return b""
-        return sse(self._envelope.wrap([], usage=usage(generation, self._tokens)))
+        return sse(self._envelope.wrap([], usage=usage(self._generation, self._tokens)))
 
     def render(self, generation: Generation, choices: list[Gain]) -> dict[str, Any]:
         """The whole response."""

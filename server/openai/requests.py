@@ -122,8 +122,8 @@ class CompletionRequest(SamplingRequest):
         if not prompt:
             raise bad_request("prompt", "prompt is an empty list: give at least one prompt")
         if isinstance(prompt[0], int):
-            return [[int(token) for token in prompt]]  # type: ignore[arg-type]
-        return list(prompt)  # type: ignore[arg-type]
+            return [[int(token) for token in prompt]]
+        return list(prompt)
 
 
 class TextPart(BaseModel):

@@ -15,7 +15,7 @@ class Envelope:
     """What all chunks of one response have in common: one id and one time for all of them."""
 
     prefix: str
-    object: str
+    kind: str
     model: str
     id: str = field(init=False)
     created: int = field(init=False)
@@ -26,7 +26,7 @@ class Envelope:
 
     def wrap(self, choices: list[dict[str, Any]], **more: object) -> dict[str, Any]:
         """A response or chunk with these choices."""
-        head = {"id": self.id, "object": self.object, "created": self.created, "model": self.model}
+        head = {"id": self.id, "object": self.kind, "created": self.created, "model": self.model}
         return head | {"choices": choices} | more
 
 

@@ -1,0 +1,96 @@
+"""The routes that watch over a server and hold its engine."""
+
+import ipaddress
+from typing import Any
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, ConfigDict, Field
+
+from server.bridge import Bridge
+from server.errors import ApiError, unavailable
+
+
+class StepRequest(BaseModel):
+    """A body for /engine/step."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    steps: int = Field(1, ge=1, le=100_000, description="Steps to run.")
+
+
+def routes(bridge: Bridge) -> APIRouter:
+    """/health, /ready and /engine/... over a bridge."""
+    router = APIRouter()
+    key = bridge.settings.api_key
+
+    @router.get("/health", tags=["Operation"])
+    async def health() -> dict[str, Any]:
+        """What the engine is doing, as of its last step."""
+        return _health(bridge)
+
+    @router.get("/ready", tags=["Operation"])
+    async def ready() -> dict[str, str]:
+        """200 if requests are welcome; 503 while the server drains, hangs or has failed."""
+        if bridge.not_ready:
+            raise unavailable(bridge.not_ready, "not_ready")
+        return {"status": "ready"}
+
+    @router.post("/engine/pause", tags=["Teacher's controls"])
+    async def pause(request: Request) -> dict[str, Any]:
+        """Hold the engine: requests still queue up, no step runs."""
+        _only_here(request, key)
+        return {"step": await bridge.pause(), "paused": True}
+
+    @router.post("/engine/resume", tags=["Teacher's controls"])
+    async def resume(request: Request) -> dict[str, Any]:
+        """Let the engine go on."""
+        _only_here(request, key)
+        return {"step": await bridge.resume(), "paused": False}
+
+    @router.post("/engine/step", tags=["Teacher's controls"])
+    async def step(request: Request, body: StepRequest | None = None) -> dict[str, Any]:
+        """Run some steps of a held engine; answers with the last one's number when it has run."""
+        _only_here(request, key)
+        return {"step": await bridge.step(body.steps if body else 1), "paused": True}
+
+    return router
+
+
+def _health(bridge: Bridge) -> dict[str, Any]:
+    state = bridge.window.state
+    running = [state.requests[id_] for id_ in state.running]
+    prefilling = sum(request.computed < request.prompt_length for request in running)
+    status = "failed" if bridge.failure else "draining" if bridge.draining else "ok"
+    return {
+        "status": status,
+        "step": state.step,
+        "waiting": len(state.waiting),
+        "prefilling": prefilling,
+        "active": len(running) - prefilling,
+        "pending_submit": bridge.pending_submit,
+        "paused": bridge.paused,
+        "blocks": {
+            "total": len(state.refs),
+            "free": len(state.free),
+            "cached": sum(len(node.blocks) for node in state.nodes.values() if node.lock == 0),
+        },
+    }
+
+
+def _only_here(request: Request, key: str | None) -> None:
+    """Without a key, only this machine may hold the engine."""
+    if key is None and not _is_loopback(request.client.host if request.client else ""):
+        raise ApiError(
+            403,
+            "without a key the engine can be held from this machine only: start the server with "
+            "--api-key to do it from others",
+            type="permission_error",
+            code="loopback_only",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
