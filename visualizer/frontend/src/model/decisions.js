@@ -18,7 +18,7 @@
  * @property {boolean} hot          the event of the moment
  */
 
-import { blockList, bold, count, list, say } from "./words.js";
+import { blockList, bold, count, its, list, say } from "./words.js";
 
 /** What a learner should look at first, if a step has it. */
 const HOT = ["preempted", "evicting", "hit", "admitted", "copying", "stalled", "waits"];
@@ -220,7 +220,7 @@ export function outcomes(frame) {
   const forked = story.forks.map(({ request, parent, blocks, seq }) => ({
     kind: "forked",
     request,
-    spans: say`is another sample of ${model.tag(parent)}'s prompt and shares its ${count(blocks, "block")}`,
+    spans: say`is another sample of ${model.tag(parent)}'s prompt and shares ${its(blocks, "block")}`,
     seq,
     hot: false,
   }));
@@ -249,13 +249,14 @@ function endingWords(frame, { request, reason, message, table, seq }) {
   const output = frame.model.request(request).tokenSteps.filter((at) => at <= frame.step).length;
   const verb =
     reason === "abort"
-      ? "is aborted"
+      ? "was aborted"
       : reason === "error"
         ? `ends: ${message}`
         : reason === "length"
           ? `reaches its limit of ${count(maxTokens, "token")}`
           : `stops after ${count(output, "token")}`;
   const cached = table.filter((block) => frame.fate(block, seq).fate === "cached").length;
-  const kept = cached ? `; the cache keeps ${cached} of its ${count(table.length, "block")}` : "";
+  const all = its(table.length, "block");
+  const kept = cached ? `; the cache keeps ${cached === table.length ? "" : `${cached} of `}${all}` : "";
   return say`${verb}${kept}`;
 }

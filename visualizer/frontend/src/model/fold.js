@@ -535,6 +535,7 @@ function kindOf(word) {
 
 /** @type {Record<string, (this: State, event: any) => void>} */
 const FOLD = {
+  __proto__: null,
   run_started: State.prototype.runStarted,
   request_arrived: State.prototype.requestArrived,
   step_started: State.prototype.stepStarted,

@@ -224,18 +224,16 @@ export class Frame {
   #evictionWords() {
     return this.evictions.map(({ blocks, since }) => {
       const idle = since === null || since >= this.step ? "" : ` (idle ${count(this.step - since, "step")})`;
+      /** @type {Map<number | null, number[]>} */
       const takers = new Map();
       for (const block of blocks) {
-        const to = this.blocks[block].to;
-        if (to !== null) takers.set(to, (takers.get(to) ?? 0) + 1);
+        const { to } = this.blocks[block];
+        takers.set(to, [...(takers.get(to) ?? []), block]);
       }
-      const kept = [...takers].reduce((sum, [, number]) => sum + number, 0);
-      const parts = [...takers].map(([to, number]) =>
-        number === blocks.length
-          ? say`now ${this.model.tag(to)}'s`
-          : say`${number} now ${this.model.tag(to)}'s`,
-      );
-      if (kept < blocks.length) parts.push(say`${kept ? `${blocks.length - kept} ` : ""}now free`);
+      const parts = [...takers].map(([to, some]) => {
+        const number = some.length === blocks.length ? "" : `${some.length} `;
+        return say`${number}${to === null ? say`now free` : this.#hand(to, some)}`;
+      });
       return say`${blockList(blocks)} evicted${idle}, ${list(parts)}`;
     });
   }
@@ -249,15 +247,21 @@ export class Frame {
       groups.set(`${from} ${to}`, group);
       group.blocks.push(id);
     }
-    const { tag } = this.model;
-    const name = tag.bind(this.model);
     const hands = [...groups.values()].map(
-      ({ from, to, blocks }) => say`${blockList(blocks)}: ${name(from)}'s, now ${name(to)}'s`,
+      ({ from, to, blocks }) =>
+        say`${blockList(blocks)}: ${this.model.tag(from)}'s, ${this.#hand(to, blocks)}`,
     );
     const copies = this.copies.map(
-      ({ request, source, block }) => say`block ${source} copied to ${block} for ${name(request)}`,
+      ({ request, source, block }) =>
+        say`block ${source} copied to ${block} for ${this.model.tag(request)}`,
     );
     return [...hands, ...copies];
+  }
+
+  /** "now r5's", unless r5 has let go again. @param {number} to @param {number[]} blocks */
+  #hand(to, blocks) {
+    const holds = blocks.every((block) => this.blocks[block].owners.includes(to));
+    return holds ? say`now ${this.model.tag(to)}'s` : say`taken by ${this.model.tag(to)}`;
   }
 
   /**

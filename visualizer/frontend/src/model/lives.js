@@ -189,20 +189,19 @@ export class Lives {
     const life = this.byId.get(id);
     const last = life.segments.at(-1);
     const kind = rowKind([id, start, count, drafts], state.request(id));
+    const segment = { kind, from: step, to: step, drafts: drafts.length, accepted: 0 };
     if (kind === "decode") {
-      const goesOn = last?.kind === "decode" && last.to === step - 1 && !last.drafts;
+      const goesOn = last?.kind === kind && last.to === step - 1 && !last.drafts;
       if (goesOn && !drafts.length) last.to = step;
-      else {
-        const { length } = drafts;
-        life.segments.push({ kind, from: step, to: step, drafts: length, accepted: 0 });
-      }
+      else life.segments.push(segment);
       return;
     }
+    const tokens = count - drafts.length;
     const admission = life.admissions.at(-1);
     const found = admission?.step === step ? admission.found : 0;
     const once = life.preemptions.reduce((most, { computed }) => Math.max(most, computed), 0);
-    const recomputed = Math.max(0, Math.min(start + count - drafts.length, once) - start);
-    life.segments.push({ kind, from: step, to: step, start, count, found, recomputed });
+    const recomputed = Math.max(0, Math.min(start + tokens, once) - start);
+    life.segments.push({ ...segment, start, count: tokens, found, recomputed });
   }
 
   #skipped(

@@ -8,7 +8,7 @@
  */
 
 import { needOf, waitOf } from "./decisions.js";
-import { are, bold, capital, count, inWords, list, plain, say, some } from "./words.js";
+import { are, bold, capital, count, inWords, its, list, plain, say, some } from "./words.js";
 
 /** Letters that fit into two lines at 1280 px; a name's swatch counts as two. */
 const ROOM = 240;
@@ -109,15 +109,15 @@ const CLAUSES = [
   cut,
   evicted,
   copied,
+  stalled,
+  waiting,
+  emptyPlaces,
   drafted,
   failed,
   forked,
   forced,
   joined,
   finished,
-  stalled,
-  waiting,
-  emptyPlaces,
   firstTokens,
   routine,
 ];
@@ -134,7 +134,7 @@ function names({ model }, ids, most = 4) {
 function aborted(frame) {
   const ids = frame.story.endings.filter(({ reason }) => reason === "abort").map((one) => one.request);
   if (!ids.length) return [];
-  return [{ rank: 4, spans: say`${names(frame, ids)} ${ids.length === 1 ? "is" : "are"} aborted.` }];
+  return [{ rank: 4, spans: say`${names(frame, ids)} ${ids.length === 1 ? "was" : "were"} aborted.` }];
 }
 
 /** @param {Frame} frame */
@@ -160,11 +160,14 @@ function preempted(frame) {
     const are_ = others.length === 1 ? "is" : "are";
     const self = others.length < victims.length;
     const gone = others.length
-      ? say`${names(frame, others)} ${are_} preempted${self ? ", and then it is itself" : ""}`
+      ? say`${names(frame, others)} ${are_} preempted${self ? say`, and then ${model.tag(by)} itself` : ""}`
       : say`it is preempted itself`;
     if (index) return { rank: 2, spans: say`${model.tag(by)} needs ${some(need, "block")}, too, so ${gone}.` };
     const lack = say`${model.tag(by)} needs ${some(need, "block")} and ${supply(first)}, so ${gone}`;
-    return { rank: 1, spans: say`${lack}: ${fates(frame, losses)}.` };
+    // When a sharer leaves, the copy that was needed before is needed no more.
+    const spared = !self && first.want.writesShared && story.takenBy(by).length < need;
+    const end = spared ? say`, and ${model.tag(by)} need not copy any more` : "";
+    return { rank: 1, spans: say`${lack}: ${fates(frame, losses)}${end}.` };
   });
 }
 
@@ -187,17 +190,27 @@ export function fates(frame, losses) {
   const { model } = frame;
   const lost = new Map(losses.flatMap(({ table, seq }) => table.map((block) => [block, seq])));
   const fates_ = [...lost].map(([block, seq]) => frame.fate(block, seq));
-  const number = (/** @type {string} */ fate) => fates_.filter((one) => one.fate === fate).length;
-  const takers = [...new Set(fates_.flatMap(({ to }) => to ?? []))];
-  const parts = [];
-  if (number("others")) parts.push(say`others keep ${number("others")}`);
-  if (number("cached")) parts.push(say`the cache keeps ${number("cached")}`);
-  for (const to of takers) {
-    parts.push(say`${model.tag(to)} takes ${fates_.filter((one) => one.to === to).length}`);
-  }
-  if (number("free")) parts.push(say`${are(number("free"))} free`);
   const whose = losses.length === 1 ? "its" : "their";
-  return say`of ${whose} ${count(lost.size, "block")} ${list(parts)}`;
+  const one = lost.size === 1;
+  const takers = [...new Set(fates_.flatMap(({ to }) => to ?? []))];
+  /** @type {[number, (blocks: string) => Span[]][]} */
+  const parts = [
+    [fates_.filter(({ fate }) => fate === "others").length, (blocks) => say`others keep ${blocks}`],
+    [fates_.filter(({ fate }) => fate === "cached").length, (blocks) => say`the cache keeps ${blocks}`],
+    ...takers.map((taker) => [
+      fates_.filter(({ to }) => to === taker).length,
+      (/** @type {string} */ blocks) => say`${model.tag(taker)} takes ${blocks}`,
+    ]),
+    [
+      fates_.filter(({ fate }) => fate === "free").length,
+      (blocks) => say`${blocks} ${blocks === "1" || one ? "is" : "are"} free`,
+    ],
+  ];
+  const told = parts.filter(([number]) => number);
+  if (one) return told[0][1](`${whose} one block`);
+  const words = told.map(([number, tell]) => tell(number === lost.size ? "all" : String(number)));
+  const joined_ = words.flatMap((part, index) => (index ? say`, ${part}` : part));
+  return say`of ${whose} ${count(lost.size, "block")} ${joined_}`;
 }
 
 /** @param {Frame} frame @returns {Clause[]} */
@@ -208,12 +221,16 @@ function resumed({ model, story, step }) {
       const life = model.request(request);
       const waited = waitOf(life, step);
       const after = waited ? ` after ${inWords(waited)} step${waited === 1 ? "" : "s"}` : "";
-      const lost = (life.preemptions.findLast((one) => one.step < step)?.computed ?? 0) - found;
+      // Tokens that had been computed before any of its preemptions.
+      const once = life.preemptions.filter((one) => one.step < step).map((one) => one.computed);
+      const again = Math.max(0, Math.min(length, Math.max(0, ...once)) - found);
+      const have = `${again === 1 ? "has" : "have"} to be computed again`;
       const hit = found
-        ? say`${found} of its ${count(length, "token")} are still in the cache`
-        : say`nothing of it is in the cache any more`;
-      const again = lost > 0 ? say`, ${lost} ${lost === 1 ? "has" : "have"} to be computed again` : "";
-      return { rank: 3 + index, spans: say`${model.tag(request)} resumes${after}: ${hit}${again}.` };
+        ? `: ${found} of its ${count(length, "token")} ${found === 1 ? "is" : "are"} in the cache${again ? `, ${again} ${have}` : ""}`
+        : again
+          ? `; ${its(again, "computed token")} ${have}`
+          : "";
+      return { rank: 3 + index, spans: say`${model.tag(request)} resumes${after}${hit}.` };
     });
 }
 
@@ -222,7 +239,7 @@ const WAITED_FOR = {
   batch_full: " for a place",
   no_free_blocks: " for memory",
   reserved_blocks: " for memory",
-  token_budget: " for tokens of the budget",
+  token_budget: " for room in the budget",
   static_batch: " for the batch to end",
 };
 
@@ -231,14 +248,20 @@ function admitted({ model, story, step }) {
   const fresh = story.admissions.filter((one) => !one.resumed);
   const waited = (/** @type {number} */ id) => waitOf(model.request(id), step);
   const told = fresh.filter(({ request, found }) => found || waited(request));
+  const waiting_ = (/** @type {number} */ id) => {
+    const steps = waited(id);
+    if (!steps) return say`start`;
+    return say`waited ${inWords(steps)} step${steps === 1 ? "" : "s"}${waitedFor(model, id, step)}`;
+  };
   if (told.length > 2) {
-    const found = fresh.reduce((sum, one) => sum + one.found, 0);
-    const length = fresh.reduce((sum, one) => sum + one.length, 0);
-    const who = list(fresh.map(({ request }) => model.tag(request)));
-    const hit = found
-      ? say`${found} of their ${length} prompt tokens were in the cache`
-      : say`nothing of them was in the cache`;
-    return [{ rank: 5, spans: say`${who} start; ${hit}.` }];
+    const waits = new Set(told.map(({ request }) => `${waited(request)}${waitedFor(model, request, step)}`));
+    const who = list(told.map(({ request }) => model.tag(request)));
+    const found = told.reduce((sum, one) => sum + one.found, 0);
+    const length = told.reduce((sum, one) => sum + one.length, 0);
+    const hit = found ? `; ${found} of their ${length} prompt tokens were in the cache` : "";
+    const [first] = told;
+    const how = waits.size === 1 ? waiting_(first.request) : say`start`;
+    return [{ rank: 5, spans: say`${who} ${how}${hit}.` }];
   }
   return told.map(({ request, found, length }, index) => {
     const name = model.tag(request);
@@ -246,7 +269,7 @@ function admitted({ model, story, step }) {
     const hit = (/** @type {Span[]} */ whose) =>
       say`${found} of ${whose} ${length} prompt tokens ${found === 1 ? "was" : "were"} in the cache`;
     if (!steps) return { rank: 5 + index, spans: say`${hit(say`${name}'s`)}.` };
-    const wait = say`${name} waited ${inWords(steps)} step${steps === 1 ? "" : "s"}${waitedFor(model, request, step)}`;
+    const wait = say`${name} ${waiting_(request)}`;
     return { rank: 5 + index, spans: found ? say`${wait}; ${hit(say`its`)}.` : say`${wait}.` };
   });
 }
@@ -257,40 +280,51 @@ function waitedFor(
   /** @type {number} */ step,
 ) {
   const life = model.request(id);
-  const wait = life.segments.findLast(({ to }) => to === step - 1);
+  const wait = life.segments.findLast(({ kind, to }) => kind === "waiting" && to === step - 1);
+  if (!wait) return "";
   const reasons = new Set(model.waits(life, wait).map(({ reason }) => reason));
   return reasons.size === 1 ? (WAITED_FOR[[...reasons][0]] ?? "") : "";
 }
 
-/** A prompt that the budget cuts. @param {Frame} frame @returns {Clause[]} */
+/** A request of which the budget leaves tokens for later. @param {Frame} frame @returns {Clause[]} */
 function cut({ model, story }) {
-  const rows = story.rows.filter(({ start, count: tokens, prompt }) => start + tokens < prompt);
-  return rows.slice(0, 1).map(({ request, start, count: tokens, prompt }) => ({
-    rank: 9,
-    spans: say`The budget cuts ${model.tag(request)}'s prompt: ${prompt - start - tokens} of ${count(prompt, "token")} are left for later.`,
-  }));
+  const end = (/** @type {import("./story.js").Row} */ row) => row.start + row.count - row.drafts.length;
+  const row = story.rows.find((one) => end(one) < one.length);
+  if (!row) return [];
+  const name = model.tag(row.request);
+  const left = row.length - end(row);
+  const spans =
+    end(row) < row.prompt && row.length === row.prompt
+      ? say`The budget cuts ${name}'s prompt: ${left} of ${count(row.prompt, "token")} ${left === 1 ? "is" : "are"} left for later.`
+      : say`The budget leaves ${count(left, "token")} of ${name} for later.`;
+  return [{ rank: 9, spans }];
 }
 
 /** @param {Frame} frame @returns {Clause[]} */
 function evicted(frame) {
   const { story, model, step } = frame;
-  const made = story.evictions.filter(({ neededBy }) => neededBy >= 0);
+  // What a victim leaves in the cache may be evicted at once; its fate has been told.
+  const lost = new Set(story.preemptions.flatMap(({ table }) => table));
+  const made = story.evictions.filter(
+    ({ neededBy, blocks }) => neededBy >= 0 && !blocks.every((block) => lost.has(block)),
+  );
   const needers = [...new Set(made.map(({ neededBy }) => neededBy))];
   if (!needers.length) return [];
   const blocks = made.reduce((sum, one) => sum + one.blocks.length, 0);
   const since = new Set(made.map((one) => one.since));
   const [used] = since;
-  const age =
-    since.size === 1 && used !== null && used < step ? `, unused since step ${used}` : "";
+  const age = since.size === 1 && used !== null && used < step ? `, unused since step ${used},` : "";
+  const gone =
+    made.length === 1
+      ? `a leaf of ${count(blocks, "cached block")}${age} is evicted`
+      : `${made.length} leaves with ${count(blocks, "cached block")}${age} are evicted`;
   if (needers.length > 1) {
-    const who = names(frame, needers);
-    return [{ rank: 7, spans: say`The cache gives up ${count(blocks, "block")} for ${who}${age}.` }];
+    return [{ rank: 7, spans: say`For ${names(frame, needers)}, ${gone}.` }];
   }
   const [by] = needers;
   const need = story.takenBy(by).length;
-  const { free } = made[0];
-  const lack = say`${model.tag(by)} needs ${some(need, "block")} and ${are(free)} free`;
-  return [{ rank: 7, spans: say`${lack}, so the cache gives up ${blocks}${age}.` }];
+  const lack = say`${model.tag(by)} needs ${some(need, "block")} and ${are(made[0].free)} free`;
+  return [{ rank: 7, spans: say`${lack}, so ${gone}.` }];
 }
 
 /** @param {Frame} frame @returns {Clause[]} */
@@ -317,8 +351,11 @@ function drafted({ story }) {
   const drafts = story.rows.reduce((sum, row) => sum + row.drafts.length, 0);
   if (!drafts || !story.gains.length) return [];
   const accepted = story.gains.reduce((sum, one) => sum + one.accepted, 0);
-  const right = `${accepted || "none"} ${accepted > 1 ? "are" : "is"} right`;
-  return [{ rank: 10, spans: say`Of ${count(drafts, "draft")} ${right}.` }];
+  const spans =
+    drafts === 1
+      ? say`The draft is ${accepted ? "accepted" : "rejected"}.`
+      : say`Of ${drafts} drafts ${are(accepted)} accepted.`;
+  return [{ rank: 10, spans }];
 }
 
 /** @param {Frame} frame @returns {Clause[]} */
@@ -341,7 +378,7 @@ function forked(frame) {
     const what = forks.length === 1 ? "is another sample of it and shares" : "are more samples of it and share";
     return {
       rank: 6,
-      spans: say`${frame.model.tag(parent)}'s prompt is complete; ${who} ${what} its ${count(forks[0].blocks, "block")}.`,
+      spans: say`${frame.model.tag(parent)}'s prompt is complete; ${who} ${what} ${its(forks[0].blocks, "block")}.`,
     };
   });
 }
@@ -437,10 +474,11 @@ function firstTokens(frame) {
     .filter((row) => row.kind === "prefill" && row.length === row.prompt && gained.has(row.request))
     .map(({ request }) => request);
   if (!ids.length) return [];
+  const tokens = story.gains.every((one) => one.ids.length === 1) ? "token" : "tokens";
   const what =
     ids.length === 1
-      ? say`${names(frame, ids)}'s prompt is complete, so it has its first token`
-      : say`${names(frame, ids)} have their prompts complete, so each has its first token`;
+      ? say`${names(frame, ids)}'s prompt is complete, so it has its first ${tokens}`
+      : say`the prompts of ${names(frame, ids)} are complete, so each has its first ${tokens}`;
   return [{ rank: FILLER, spans: say`${what}.` }];
 }
 

@@ -7,7 +7,7 @@
  *   the reason of `head`; a request that is not the head waits behind it. null: nobody was asked yet.
  */
 
-import { are, count, list, plain, reasonWords, say, some } from "./words.js";
+import { are, count, inWords, plain, reasonWords, say, some } from "./words.js";
 
 const FOR_ALL = new Set(["after_preemption", "static_batch"]);
 
@@ -89,29 +89,39 @@ export function whyBlocked({ reason, need, have, free, evictable }, settings) {
     case "policy":
       return "the policy put it off";
     case "batch_full":
-      if (have > 0) return `it needs ${count(need, "place")} and ${are(have)} empty`;
+      if (have > 0) return `it needs ${count(need, "place")} and only ${are(have)} empty`;
       return settings.max_batch_size === 1
         ? "the one place is taken"
-        : `all ${settings.max_batch_size} places are taken`;
+        : `${settings.max_batch_size === 2 ? "both" : `all ${inWords(settings.max_batch_size)}`} places are taken`;
     case "token_budget":
       return have > 0
-        ? `it needs ${count(need, "token")} in one step and ${have} of ${settings.token_budget} are left`
-        : `all ${count(settings.token_budget, "token")} of the step are given out`;
+        ? `it needs ${count(need, "token")} in one step, and ${have} of ${settings.token_budget} ${have === 1 ? "is" : "are"} left`
+        : `the budget of ${count(settings.token_budget, "token")} is spent`;
     case "reserved_blocks":
-      return `it may come to need ${count(need, "block")} and ${are(Math.max(0, have))} unpromised`;
-    case "no_free_blocks": {
-      const own = free + evictable - have;
-      return `it needs ${some(need, "block")}, ${supply(free, evictable - own, own)}`;
-    }
+      return `it may come to need ${count(need, "block")}, and ${
+        have > 0 ? `only ${have} ${have === 1 ? "is" : "are"} not` : "all are"
+      } promised to others`;
+    case "no_free_blocks":
+      return `it needs ${some(need, "block")}${supply(free, evictable, have)}`;
     default:
       return reason.replaceAll("_", " ");
   }
 }
 
-/** What can be had: free blocks, cached ones, and cached ones that evicting would gain nothing. */
-function supply(/** @type {number} */ free, /** @type {number} */ others, /** @type {number} */ own) {
-  const parts = [`${are(free)} free`];
-  if (others > 0) parts.push(`${others} can be evicted`);
-  if (own > 0) parts.push(`the ${own === 1 ? "" : `${own} `}cached ${own === 1 ? "one is" : "are"} its own`);
-  return plain(list(parts));
+/**
+ * What can be had. Cached blocks that the request itself would find are left out: evicting what it is about
+ * to use gains nothing.
+ */
+function supply(
+  /** @type {number} */ free,
+  /** @type {number} */ evictable,
+  /** @type {number} */ have,
+) {
+  const own = free + evictable - have;
+  const others = evictable - own;
+  const free_ = `${are(free)} free`;
+  const rest = others > 0 ? `, ${free_} and ${others} can be evicted` : ` and ${free_}`;
+  if (!own) return rest;
+  const kept = own === 1 ? "the cached one is its own prefix" : `the ${own} cached ones are its own prefix`;
+  return others > 0 ? `${rest}; ${kept}` : `, ${free_}, and ${kept}`;
 }

@@ -71,6 +71,11 @@ export function are(number) {
   return number === 0 ? "none is" : number === 1 ? "1 is" : `${number} are`;
 }
 
+/** "its one block", "its 2 blocks". @param {number} number @param {string} noun */
+export function its(number, noun) {
+  return number === 1 ? `its one ${noun}` : `its ${count(number, noun)}`;
+}
+
 const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
 
 /** "three"; from thirteen on "13". @param {number} number */

@@ -1,0 +1,109 @@
+/** Events for hand-made logs: one function a kind, short enough that a test reads like a story. */
+
+/** Memory of 6 blocks of 2 slots, budget 8, batch 3, unless told otherwise. */
+export function started(settings = {}, classes = {}) {
+  return {
+    type: "run_started",
+    schema: 1,
+    settings: {
+      token_budget: 8,
+      max_batch_size: 3,
+      num_blocks: 6,
+      block_size: 2,
+      batching: "continuous",
+      prefix_cache: true,
+      ...settings,
+    },
+    classes: { policy: "Fcfs", ...classes },
+    model: {},
+    tokenizer: {},
+    clock: "virtual",
+  };
+}
+
+/** A prompt is a text; its letters are its tokens. */
+export function arrived(request, prompt, { label = "", n = 1, max_tokens = 4, priority = 0, at } = {}) {
+  return {
+    type: "request_arrived",
+    request,
+    prompt: [...prompt].map((letter) => letter.codePointAt(0)),
+    texts: [...prompt],
+    label,
+    max_tokens,
+    n,
+    priority,
+    sampling: {},
+    ...(at === undefined ? {} : { t: { at } }),
+  };
+}
+
+export const step = (number) => ({ type: "step_started", step: number });
+export const admitted = (request, node = 0, blocks = [], resumed = false) => ({
+  type: "admitted",
+  request,
+  node,
+  blocks,
+  resumed,
+  key: [],
+});
+export const allocated = (request, ...blocks) => ({ type: "blocks_allocated", request, blocks });
+export const copied = (request, index, source, block) => ({
+  type: "block_copied",
+  request,
+  index,
+  source,
+  block,
+});
+export const preempted = (request, needed_by, refunded = 0) => ({
+  type: "preempted",
+  request,
+  needed_by,
+  refunded,
+});
+export const evicted = (node, needed_by, reason = "room") => ({
+  type: "radix_evicted",
+  node,
+  needed_by,
+  reason,
+});
+export const scheduled = (rows, { skipped = [], blocked } = {}) => ({
+  type: "step_scheduled",
+  rows,
+  skipped,
+  ...(blocked ? { blocked } : {}),
+});
+export const forked = (request, parent, sample) => ({ type: "forked", request, parent, sample });
+
+/** Tokens as `[request, text, accepted?, forced?]`. */
+export function finished(gains = [], t) {
+  const tokens = gains.map(([request, text, accepted = 0, forced = 0]) => [
+    request,
+    [...text].map((letter) => letter.codePointAt(0)),
+    [...text],
+    accepted,
+    forced,
+  ]);
+  return { type: "step_finished", tokens, ...(t ? { t } : {}) };
+}
+export const trimmed = (request, keep) => ({ type: "blocks_trimmed", request, keep });
+export const split = (node, at, upper) => ({ type: "radix_split", node, at, upper });
+export const joined = (request, node, ...blocks) => ({ type: "radix_joined", request, node, blocks });
+export const inserted = (request, node, parent, ...blocks) => ({
+  type: "radix_inserted",
+  request,
+  node,
+  parent,
+  blocks,
+});
+export const extended = (request, node, ...blocks) => ({
+  type: "radix_extended",
+  request,
+  node,
+  blocks,
+});
+export const ended = (request, reason = "length", message = "") => ({
+  type: "request_finished",
+  request,
+  reason,
+  ...(message ? { message } : {}),
+});

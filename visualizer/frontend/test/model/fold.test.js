@@ -1,0 +1,179 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { LogError, State } from "../../src/model/index.js";
+import * as make from "./events.js";
+
+const { admitted, allocated, arrived, finished, inserted, scheduled, started, step } = make;
+
+function fold(...events) {
+  const state = new State();
+  for (const event of events.flat(Infinity)) state.apply(event);
+  return state;
+}
+
+/** r1 has "abcde" computed in blocks 0, 1, 2, of which 0 and 1 are node 1; its next token is "f". */
+const oneRunning = [
+  started(),
+  arrived(1, "abcde"),
+  step(1),
+  admitted(1),
+  allocated(1, 0, 1, 2),
+  scheduled([[1, 0, 5]]),
+  finished([[1, "f"]]),
+  inserted(1, 1, 0, 0, 1),
+];
+const request = (state, id) => state.core().requests.find((one) => one.id === id);
+const node = (state, id) => state.core().nodes.find((one) => one.id === id);
+
+test("run_started: all blocks are free, block 0 is taken first", () => {
+  const core = fold(started()).core();
+  assert.deepEqual(core.free, [5, 4, 3, 2, 1, 0]);
+  assert.deepEqual(core.refs, [0, 0, 0, 0, 0, 0]);
+  assert.deepEqual(core.nodes, [{ id: 0, parent: -1, tokens: [], blocks: [], last: 0, lock: 0 }]);
+  assert.equal(core.seq, 0);
+});
+
+test("request_arrived: to the end of the queue, with n slots", () => {
+  const state = fold(started(), arrived(1, "ab", { n: 3 }), arrived(4, "c"));
+  assert.deepEqual(state.core().waiting, [1, 4]);
+  assert.equal(request(state, 1).slots, 3);
+});
+
+test("admitted, allocated, scheduled, finished: a prompt is computed", () => {
+  const state = fold(oneRunning.slice(0, 6));
+  assert.deepEqual(state.core().plan, [[1, 0, 5, []]]);
+  assert.deepEqual(state.core().waiting, []);
+  state.apply(oneRunning[6]);
+  assert.deepEqual(state.core().plan, []);
+  assert.equal(request(state, 1).computed, 5);
+  assert.equal(request(state, 1).tokens.length, 6);
+  assert.deepEqual(state.core().free, [5, 4, 3]);
+});
+
+test("radix_inserted: the tree holds a reference, the request a lock", () => {
+  const state = fold(oneRunning);
+  assert.deepEqual(state.core().refs, [2, 2, 1, 0, 0, 0]);
+  const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
+  assert.deepEqual(node(state, 1), { id: 1, parent: 0, tokens, blocks: [0, 1], last: 1, lock: 1 });
+  assert.equal(state.core().tick, 1);
+  assert.deepEqual(state.counts, { unshared: 3, shared: 0, cached: 0, free: 3 });
+});
+
+test("an admission that hits shares blocks and locks their path", () => {
+  const state = fold(oneRunning, arrived(2, "abcdx"), step(2), admitted(2, 1, [0, 1]));
+  assert.deepEqual(state.core().refs, [3, 3, 1, 0, 0, 0]);
+  assert.equal(request(state, 2).computed, 4);
+  assert.equal(node(state, 1).lock, 2);
+  assert.deepEqual(state.counts, { unshared: 1, shared: 2, cached: 0, free: 3 });
+});
+
+test("radix_split: the upper part gets the new id and copies lock and access", () => {
+  const state = fold(oneRunning, make.split(1, 1, 2));
+  assert.deepEqual(node(state, 2), { ...node(state, 2), parent: 0, blocks: [0], last: 1, lock: 1 });
+  assert.deepEqual(node(state, 1), { ...node(state, 1), parent: 2, blocks: [1], last: 1, lock: 1 });
+  assert.equal(String.fromCharCode(...node(state, 1).tokens), "cd");
+});
+
+test("radix_extended: the edge grows with the request's own tokens", () => {
+  const grown = [step(2), scheduled([[1, 5, 1]]), finished([[1, "g"]]), make.extended(1, 1, 2)];
+  const state = fold(oneRunning, grown);
+  assert.equal(String.fromCharCode(...node(state, 1).tokens), "abcdef");
+  assert.equal(node(state, 1).last, 2);
+  assert.equal(node(state, 1).lock, 1);
+});
+
+test("radix_joined: the request's own blocks go free, last first", () => {
+  const twin = [arrived(2, "abcde"), step(2), admitted(2), allocated(2, 3, 4, 5)];
+  const state = fold(oneRunning, twin, scheduled([[2, 0, 5]]), finished([[2, "f"]]));
+  state.apply(make.joined(2, 1, 0, 1));
+  assert.deepEqual(request(state, 2).table, [0, 1, 5]);
+  assert.deepEqual(state.core().free, [4, 3]);
+  assert.equal(node(state, 1).lock, 2);
+});
+
+test("forked: the sample has everything of its parent's, and a row of its own", () => {
+  const start = [started(), arrived(1, "abc", { n: 2 }), step(1), admitted(1), allocated(1, 0, 1)];
+  const state = fold(start, scheduled([[1, 0, 3]]), make.forked(2, 1, 1));
+  assert.deepEqual(state.core().plan, [[1, 0, 3, []], [2, 0, 3, []]]);
+  assert.deepEqual(state.core().running, [1, 2]);
+  assert.deepEqual(state.core().refs.slice(0, 2), [2, 2]);
+  assert.deepEqual([request(state, 1).slots, request(state, 2).slots], [1, 1]);
+  state.apply(finished([[1, "x"], [2, "y"]]));
+  assert.deepEqual(request(state, 1).tokens.at(-1), "x".codePointAt(0));
+  assert.deepEqual(request(state, 2).tokens.at(-1), "y".codePointAt(0));
+  assert.equal(request(state, 2).computed, 3);
+
+  state.apply(step(2));
+  state.apply(make.copied(1, 1, 1, 2));
+  assert.deepEqual(request(state, 1).table, [0, 2]);
+  assert.deepEqual(state.core().refs.slice(0, 3), [2, 1, 1]);
+});
+
+test("preempted: everything is given back, and the queue's front is its place", () => {
+  const state = fold(oneRunning, arrived(2, "x"), step(2), make.preempted(1, 2));
+  assert.deepEqual(state.core().waiting, [1, 2]);
+  assert.deepEqual(request(state, 1), {
+    ...request(state, 1),
+    computed: 0,
+    table: [],
+    lock: 0,
+    preemptions: 1,
+  });
+  assert.deepEqual(state.core().free, [5, 4, 3, 2]);
+  assert.deepEqual(state.counts, { unshared: 0, shared: 0, cached: 2, free: 4 });
+  assert.equal(node(state, 1).lock, 0);
+  assert.equal(node(state, 1).last, 2);
+});
+
+test("radix_evicted: the leaf's blocks are free, its last block on top last", () => {
+  const state = fold(oneRunning, make.ended(1), make.evicted(1, 2));
+  assert.deepEqual(state.core().free, [5, 4, 3, 2, 1, 0]);
+  assert.equal(node(state, 1), undefined);
+});
+
+test("drafts: computed counts the accepted ones, the rest is trimmed", () => {
+  const drafts = [step(2), allocated(1, 3), scheduled([[1, 5, 3, [7, 8]]])];
+  const state = fold(oneRunning, drafts, finished([[1, "gh", 1]]));
+  assert.equal(request(state, 1).computed, 7);
+  assert.equal(request(state, 1).tokens.length, 8);
+  state.apply(make.trimmed(1, 3));
+  assert.deepEqual(request(state, 1).table, [0, 1, 2]);
+  assert.deepEqual(state.core().free, [5, 4, 3]);
+});
+
+test("a failed forward pass ends its rows before step_finished", () => {
+  const rows = [step(2), scheduled([[1, 5, 1]]), make.ended(1, "error", "boom"), finished()];
+  const core = fold(oneRunning, rows).core();
+  assert.deepEqual([core.requests, core.running, core.plan], [[], [], []]);
+});
+
+test("a waiting request can end", () => {
+  const state = fold(started(), arrived(1, "a"), make.ended(1, "abort"));
+  assert.deepEqual(state.core().waiting, []);
+  assert.equal(state.waitingCount, 0);
+});
+
+test("a copy goes its own way", () => {
+  const state = fold(oneRunning);
+  const before = JSON.stringify(state.core());
+  const copy = state.copy();
+  for (const event of [make.ended(1), make.evicted(1, -1, "cleared")]) copy.apply(event);
+  assert.equal(JSON.stringify(state.core()), before);
+  state.apply(step(2));
+  state.apply(scheduled([[1, 5, 1]]));
+  state.apply(finished([[1, "g"]]));
+  assert.equal(state.core().requests[0].tokens.length, 7);
+  assert.deepEqual(copy.core().requests, []);
+});
+
+test("an event that cannot be says why, and where", () => {
+  const refuses = (events, pattern) =>
+    assert.throws(
+      () => fold(events),
+      (error) => error instanceof LogError && pattern.test(error.message),
+    );
+  refuses([oneRunning, allocated(1, 5)], /^event 8: takes block 5, and the next free one is 3/);
+  refuses([started(), admitted(7)], /^event 1: there is no request 7/);
+  refuses([oneRunning, make.evicted(9, 1)], /there is no tree node 9/);
+  refuses([oneRunning, make.ended(1), make.ended(1)], /there is no request 1/);
+});

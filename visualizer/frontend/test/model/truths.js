@@ -1,0 +1,245 @@
+/**
+ * Walks through every log of a folder and checks that what the model says is what the log holds; exits with
+ * an error at the first lie. tests/visualizer/test_golden_fold.py calls it on random workloads.
+ *
+ *   node truths.js FOLDER
+ */
+
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Model, parseLog, plain, sentence, State } from "../../src/model/index.js";
+
+const [folder] = process.argv.slice(2);
+const MOST_LETTERS = 250;
+
+/** Numbers of a sentence that follow a pattern, as numbers. */
+function numbers(/** @type {string} */ text, /** @type {RegExp} */ pattern) {
+  const match = text.match(pattern);
+  return match && match.slice(1).map(Number);
+}
+
+function sum(/** @type {number[]} */ values) {
+  return values.reduce((total, value) => total + value, 0);
+}
+
+/** What the log says about each step, counted without the model. */
+function recount(/** @type {any[]} */ events) {
+  const steps = new Map();
+  const state = new State();
+  for (const event of events) {
+    if (event.type === "step_scheduled") {
+      const core = state.core();
+      steps.set(state.step, {
+        rows: event.rows,
+        blocked: event.blocked,
+        waiting: core.waiting,
+        free: core.refs.filter((refs) => refs === 0).length,
+        evictable: sum(core.nodes.filter(({ lock }) => !lock).map(({ blocks }) => blocks.length)),
+      });
+    }
+    state.apply(event);
+  }
+  return steps;
+}
+
+function checkBlocks(/** @type {import("../../src/model/frame.js").Frame} */ frame) {
+  const { blocks, counts, state } = frame;
+  const core = state.core();
+  const inTree = new Set(core.nodes.flatMap((node) => node.blocks));
+  for (const kind of ["free", "cached", "shared", "unshared"]) {
+    assert.equal(blocks.filter((block) => block.kind === kind).length, counts[kind], kind);
+  }
+  for (const block of blocks) {
+    const holders = core.requests.filter(({ table }) => table.includes(block.id));
+    assert.deepEqual(block.owners, holders.map(({ id }) => id));
+    assert.equal(block.refs, holders.length + Number(inTree.has(block.id)));
+    assert.equal(block.node > 0, inTree.has(block.id));
+    assert.equal(frame.blockTexts(block.id).length, block.filled);
+    if (block.mark === "freed") assert.equal(block.kind, "free");
+    if (block.kind === "free") assert.equal(block.filled, 0);
+  }
+  for (const change of frame.changes) {
+    const claim = numbers(plain(change), /^block (\d+).* now r(\d+)'s$/);
+    if (claim) assert.deepEqual(blocks[claim[0]].owners.includes(claim[1]), true, plain(change));
+  }
+}
+
+function checkTree(/** @type {import("../../src/model/frame.js").Frame} */ frame) {
+  const core = frame.state.core();
+  assert.equal(frame.tree.length, core.nodes.length - 1);
+  for (const node of frame.tree) {
+    const [same] = core.nodes.filter(({ id }) => id === node.id);
+    assert.deepEqual(node.blocks, same.blocks);
+    assert.equal(node.owners.length, node.lock, "a lock has as many owners as it counts");
+    assert.equal(node.texts.length, same.tokens.length);
+  }
+  for (const tail of frame.tails) {
+    const held = frame.path(tail.request).blocks.concat(tail.blocks);
+    assert.deepEqual(held, frame.table(tail.request).blocks);
+  }
+}
+
+function checkSentence(/** @type {any} */ model, /** @type {any} */ frame, /** @type {any} */ truth) {
+  const spans = sentence(model, frame.step);
+  const text = plain(spans);
+  assert.match(text, /^Step \d+/);
+  assert.match(text, /\.$/);
+  assert.doesNotMatch(text, /undefined|null|NaN|object|  | [.,;:]/);
+  assert.doesNotMatch(text, /\b1 (tokens|blocks|steps|drafts|places|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|places|decodes?)\b/);
+  assert.ok(text.length <= MOST_LETTERS, `${text.length} letters: ${text}`);
+  for (const span of spans) {
+    if (span.request !== undefined) assert.equal(span.text, model.request(span.request).name);
+  }
+  if (!truth) return;
+
+  const { rows, blocked, waiting, free, evictable } = truth;
+  const tokens = sum(rows.map(([, , count]) => count));
+  const budget = numbers(text, /^[^.]*?, (\d+) of (\d+) tokens?\./);
+  if (rows.length) assert.deepEqual(budget, [tokens, model.settings.token_budget], text);
+  const decodes = numbers(text, /(\d+) decodes?\b/);
+  const measured = frame.story.rows.filter(({ kind }) => kind === "decode").length;
+  assert.equal(decodes?.[0] ?? 0, measured, text);
+
+  const [first] = frame.story.preemptions;
+  if (first) {
+    assert.match(text, /preempted/, "a preemption is always told");
+    const victims = frame.story.preemptions.filter(({ by }) => by === first.by);
+    const lost = numbers(text, /of (?:its|their) (\d+) blocks/);
+    if (lost) assert.equal(lost[0], new Set(victims.flatMap(({ table }) => table)).size, text);
+    if (lost && victims.length === 1) {
+      const { fates } = frame.table(first.request);
+      const parts = text.slice(text.indexOf(": of")).split(".")[0];
+      const told = { others: /others keep (\d+|all)/, cached: /cache keeps (\d+|all)/ };
+      for (const [fate, pattern] of Object.entries({ ...told, free: /(\d+|all) (?:is|are) free/ })) {
+        const claim = parts.match(pattern)?.[1] ?? "0";
+        const number = fates.filter((one) => one.fate === fate).length;
+        assert.equal(claim === "all" ? fates.length : Number(claim), number, text);
+      }
+      const takes = [...parts.matchAll(/takes (\d+)/g)].map((match) => Number(match[1]));
+      if (!parts.includes("takes all")) {
+        assert.equal(sum(takes), fates.filter((one) => one.fate === "taken").length, text);
+      }
+    }
+  }
+
+  if (blocked) {
+    const [head, reason, behind, need, have] = blocked;
+    assert.equal(waiting.length, behind + 1);
+    const words = frame.obstacle;
+    if (reason === "no_free_blocks") {
+      const wanted = numbers(words, /needs (\d+)/)?.[0] ?? 1;
+      const idle = numbers(words, /(\d+) (?:is|are) free/)?.[0] ?? 0;
+      const evict = numbers(words, /(\d+) can be evicted/)?.[0] ?? 0;
+      const own = /the cached one is/.test(words) ? 1 : (numbers(words, /the (\d+) cached/)?.[0] ?? 0);
+      assert.deepEqual([wanted, idle], [need, free], words);
+      assert.equal(idle + evict, have, words);
+      assert.equal(evict + own, evictable, words);
+    }
+    const line = frame.decisions.find(({ kind, requests }) => kind === "waits" && requests.includes(head));
+    assert.ok(line, "the head of the queue has its line");
+    const lines = frame.decisions.filter(({ kind }) => kind === "waits");
+    assert.deepEqual(new Set(lines.flatMap(({ requests }) => requests)), new Set(waiting));
+  } else {
+    assert.deepEqual(waiting, []);
+  }
+}
+
+function checkDecisions(/** @type {any} */ model, /** @type {any} */ frame, /** @type {any} */ truth) {
+  const rows = frame.decisions.filter(({ tokens }) => tokens !== undefined);
+  assert.deepEqual(
+    rows.map(({ request, tokens }) => [request, tokens]),
+    (truth?.rows ?? []).map(([request, , count]) => [request, count]),
+  );
+  let left = model.settings.token_budget;
+  for (const row of rows) assert.equal(row.left, (left -= row.tokens));
+  assert.ok(left >= 0);
+  assert.ok(frame.decisions.filter(({ hot }) => hot).length <= 1);
+  for (const one of [...frame.decisions, ...frame.outcomes]) {
+    assert.ok(one.spans.length);
+    assert.equal(typeof model.event(one.seq)?.type, "string");
+  }
+}
+
+function checkMeasures(/** @type {any} */ model, /** @type {any} */ frame) {
+  const at = frame.step - model.firstStep;
+  const { measures } = model;
+  const { counts, budget, story } = frame;
+  assert.equal(measures.used[at], counts.shared + counts.unshared);
+  assert.equal(measures.cached[at], counts.cached);
+  assert.equal(measures.free[at], counts.free);
+  assert.equal(measures.tokens[at], budget.tokens);
+  assert.equal(measures.waiting[at], frame.waiting.length);
+  assert.equal(measures.running[at], frame.running.length);
+  assert.equal(measures.preempted[at], story.preemptions.length);
+  assert.equal(measures.prefill[at] + measures.catchup[at] + measures.decode[at], budget.tokens);
+}
+
+/** Every step of a request's time is in exactly one segment, or in none where it is new or just forked. */
+function checkLife(/** @type {any} */ model, /** @type {any} */ life) {
+  const at = new Map();
+  for (const { kind, from, to } of life.segments) {
+    for (let step = from; step <= (to ?? model.lastStep); step++) {
+      assert.ok(!at.has(step), `${life.short} is two things in step ${step}`);
+      at.set(step, kind);
+    }
+  }
+  assert.equal(life.tokens.length, life.promptLength + life.tokenSteps.length);
+  for (let step = model.firstStep; step <= model.lastStep; step++) {
+    const { kind } = model.frame(step).phase(life.id);
+    const segment = at.get(step);
+    if (kind === "waits") assert.equal(segment, "waiting");
+    if (["prefill", "decode", "catchup", "stalled", "preempted"].includes(kind)) {
+      assert.equal(segment, kind, `${life.short} in step ${step}`);
+    }
+    if (kind === "future") assert.equal(segment, undefined);
+  }
+}
+
+function checkTokens(/** @type {any} */ model, /** @type {any} */ frame) {
+  for (const { id } of model.requests) {
+    const request = frame.state.requests.get(id);
+    const { prompt, output } = frame.tokensOf(id);
+    if (!request) continue;
+    const texts = [...prompt, ...output].map(({ text }) => text);
+    assert.deepEqual(texts, request.content.texts.slice(0, request.length));
+    assert.ok(output.every(({ step }) => step <= frame.step));
+  }
+}
+
+let frames = 0;
+for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))) {
+  const { events } = parseLog(readFileSync(join(folder, name), "utf8"));
+  const model = new Model(events);
+  const truths = events[0].type === "run_started" ? recount(events) : new Map();
+  let step = model.firstStep;
+  try {
+    for (; step <= model.lastStep; step++, frames++) {
+      const frame = model.frame(step);
+      const complete = frame.status !== "joined";
+      checkBlocks(frame);
+      checkTree(frame);
+      checkMeasures(model, frame);
+      checkTokens(model, frame);
+      checkSentence(model, frame, truths.get(step));
+      if (complete && truths.size) checkDecisions(model, frame, truths.get(step));
+    }
+    for (const life of model.requests) checkLife(model, life);
+
+    // A live log, taken in piece by piece and looked at in between, ends in the same frames.
+    const live = new Model();
+    for (let at = 0; at < events.length; at += 7) {
+      live.append(events.slice(at, at + 7));
+      if (live.stepCount) sentence(live, live.lastStep);
+    }
+    assert.equal(live.stepCount, model.stepCount);
+    for (step = model.lastStep; step >= model.firstStep; step -= 3) {
+      assert.deepEqual(live.frame(step).state.core(), model.frame(step).state.core());
+      assert.equal(plain(sentence(live, step)), plain(sentence(model, step)));
+    }
+  } catch (error) {
+    console.error(`${name}, step ${step}: ${error.message}`);
+    throw error;
+  }
+}
+console.log(frames);
