@@ -1,0 +1,23 @@
+"""Continuous against static batching, on the first lesson's workload.
+
+Steps and tokens per step are counted and do not depend on the machine; the mean time to first token is
+the median over interleaved pairs, as a ratio.
+"""
+
+from benchmarks.pairs import compare
+from benchmarks.workload import Bench
+
+
+def main() -> None:
+    """Print counts for both and the ratio of their speeds."""
+    kinds = {kind: Bench(batching=kind) for kind in ("continuous", "static")}
+    for kind, bench in kinds.items():
+        log = bench.run().log
+        steps, requests = log.steps, log.requests
+        print(
+            f"{kind:>10}: {len(steps)} steps, {steps.sampled_tokens.sum() / len(steps):.2f} output "
+            f"tokens per step, mean first token at step {requests.first_token_step.mean():.1f}, "
+            f"mean TTFT {requests.ttft_ms.mean():.0f} ms"
+        )
+    ratio = compare("batching", kinds["continuous"].run, kinds["static"].run)
+    print(f"continuous over static, throughput: {ratio}")

@@ -1,0 +1,61 @@
+"""What recording costs: the engine with its log over the engine without one.
+
+"Without" means that events are not even made: in the three files that make them their classes are
+replaced by a function that returns nothing.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import engine.cache.kv_cache
+import engine.engine
+import engine.scheduling.scheduler
+from benchmarks.pairs import compare
+from benchmarks.workload import Bench
+from engine.events import vocabulary
+from engine.events.log import EventLog
+
+MAKERS = (engine.engine, engine.cache.kv_cache, engine.scheduling.scheduler)
+
+
+class NoLog(EventLog):
+    """Forgets everything at once."""
+
+    def append(self, event: object) -> None:
+        """Do nothing."""
+
+
+def _nothing(*_args: object, **_fields: object) -> None:
+    """Stands in for the class of an event."""
+
+
+@contextmanager
+def unrecorded() -> Iterator[None]:
+    """Within this block no event is made."""
+    kinds = [*vocabulary.Event.__subclasses__(), vocabulary.ScheduledRow, vocabulary.TokenRow]
+    saved = [
+        (maker, kind.__name__, getattr(maker, kind.__name__))
+        for maker in MAKERS
+        for kind in kinds
+        if hasattr(maker, kind.__name__)
+    ]
+    for maker, name, _ in saved:
+        setattr(maker, name, _nothing)
+    try:
+        yield
+    finally:
+        for maker, name, kind in saved:
+            setattr(maker, name, kind)
+
+
+def main() -> None:
+    """Print the ratio at batch sizes 4 and 32."""
+    for batch in (4, 32):
+        bench = Bench(max_batch_size=batch)
+
+        def off(bench: Bench = bench) -> None:
+            with unrecorded():
+                bench.run(bench.engine(NoLog()))
+
+        ratio = compare(f"recording, batch {batch}", bench.run, off, pairs=25)
+        print(f"recording on over off, batch {batch}: {ratio}")
