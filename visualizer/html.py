@@ -21,7 +21,9 @@ _PAGE = """\
 <title>{title}</title>
 <style>
   html {{ color-scheme: light dark; }}
-  body {{ margin: 0; }}
+  html[data-theme="light"] {{ color-scheme: light; }}
+  html[data-theme="dark"] {{ color-scheme: dark; }}
+  body {{ margin: 0; background: light-dark(#ffffff, #14161a); }}
 </style>
 <main id="board"></main>
 <script type="application/octet-stream" id="log">{log}</script>

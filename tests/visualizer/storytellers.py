@@ -54,7 +54,8 @@ STORIES: list[tuple[int, str, list[str]]] = [
     (14, _DRAGON + "Make it sad.\n", [
         "Ember lost her fire in the first snow. She looked for it all winter long, in the well and",
     ]),
-    (17, _KIND + "Say this in French, please: good night, little bear.\n",
+    (17, _KIND + "Say this in French, please: good night, little bear, the owl is up, the moon is "
+     "a lamp, the snow has put the hill to bed, and the river sings for you.\n",
      ["Bonne nuit, petit ours."]),
     (22, _KIND + "Tell me a story about a small cat who learned to read.\n",
      ["Tom the cat read the word fish on a tin. Then he read it again"]),

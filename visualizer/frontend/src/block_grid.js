@@ -1,50 +1,63 @@
 /**
  * Where each KV block lies on the map. Pure.
  *
- * Up to about a hundred blocks each has its number above it and room for its slots. Beyond that cells
- * shrink in two stages: first the number goes (each row names its first block), then the gaps.
+ * Up to about seventy blocks each has its number above it and room for its slots. More of them become
+ * plain cells, as many in a row as it takes to stay about as high as the timeline beside the map; each
+ * row then says with which block it begins.
  */
 
-const STAGES = [
-  { label: 12, body: 31, gapX: 8, gapY: 9, cell: 50, least: 30, columns: 8, rows: 9 },
-  { label: 0, body: 18, gapX: 4, gapY: 4, cell: 24, least: 16, columns: 16, rows: 16 },
-  { label: 0, body: 9, gapX: 2, gapY: 2, cell: 11, least: 8, columns: 32, rows: 28 },
-  { label: 0, body: 4, gapX: 1, gapY: 1, cell: 5, least: 3, columns: 64, rows: Infinity },
-];
-
+const LABELLED = { label: 12, body: 31, gapX: 8, gapY: 9, cell: 50, least: 28, columns: 8, rows: 9 };
+const COLUMNS = [16, 24, 32, 48, 64, 96, 128, 192, 256];
+const TALLEST = 430;
 const GUTTER = 30;
 
 /** The grid of `count` blocks in `width` pixels, below `top`. */
 export function blockGrid(count, width, top = 0) {
-  for (const stage of STAGES) {
-    const left = stage.label ? 0 : GUTTER;
-    // A round number of columns makes a row's first number easy to count on from.
-    let columns = stage.columns;
-    while ((width - left + stage.gapX) / (2 * columns) > stage.cell + stage.gapX) columns *= 2;
-    while (columns > 4 && (width - left + stage.gapX) / columns < stage.least + stage.gapX) columns /= 2;
-    const rows = Math.ceil(count / columns);
-    if (rows > stage.rows) continue;
-    const pitchX = (width - left + stage.gapX) / columns;
-    const pitchY = stage.label + stage.body + stage.gapY;
-    return {
-      ...stage,
-      columns,
-      rows,
-      left,
-      cellWidth: pitchX - stage.gapX,
-      cellHeight: stage.label + stage.body,
-      height: top + rows * pitchY - stage.gapY,
-      x: (block) => left + (block % columns) * pitchX,
-      y: (block) => top + Math.floor(block / columns) * pitchY,
-      /** The block at a point, or -1. The gap right of and below a cell belongs to it. */
-      at(x, y) {
-        const column = Math.floor((x - left) / pitchX);
-        const row = Math.floor((y - top) / pitchY);
-        if (column < 0 || column >= columns || row < 0) return -1;
-        const block = row * columns + column;
-        return block < count ? block : -1;
-      },
-    };
-  }
-  throw new RangeError(`no grid for ${count} blocks`);
+  return labelledGrid(count, width, top) ?? plainGrid(count, width, top);
+}
+
+function labelledGrid(count, width, top) {
+  const { columns: usual, cell, least, gapX, rows } = LABELLED;
+  // Doubled or halved, because a round number of columns makes a block's number easy to count to.
+  let columns = usual;
+  while ((width + gapX) / (2 * columns) > cell + gapX) columns *= 2;
+  while (columns > 4 && (width + gapX) / columns < least + gapX) columns /= 2;
+  return Math.ceil(count / columns) <= rows ? grid(count, width, top, { ...LABELLED, columns, left: 0 }) : null;
+}
+
+function plainGrid(count, width, top) {
+  const room = width - GUTTER;
+  const pitchOf = (columns) => Math.min(28, room / columns);
+  const columns = COLUMNS.find((number) => Math.ceil(count / number) * pitchOf(number) <= TALLEST) ?? COLUMNS.at(-1);
+  const pitch = pitchOf(columns);
+  const gap = pitch > 20 ? 4 : pitch > 9 ? 2 : pitch > 4 ? 1 : 0;
+  return grid(count, width, top, { label: 0, body: pitch - gap, gapX: gap, gapY: gap, columns, left: GUTTER });
+}
+
+function grid(count, width, top, { label, body, gapX, gapY, columns, left }) {
+  const pitchX = (width - left + gapX) / columns;
+  const pitchY = label + body + gapY;
+  const rows = Math.ceil(count / columns);
+  return {
+    columns,
+    rows,
+    left,
+    label,
+    body,
+    gapX,
+    gapY,
+    cellWidth: pitchX - gapX,
+    cellHeight: label + body,
+    height: top + rows * pitchY - gapY,
+    x: (block) => left + (block % columns) * pitchX,
+    y: (block) => top + Math.floor(block / columns) * pitchY,
+    /** The block at a point, or -1. The gap right of and below a cell belongs to it. */
+    at(x, y) {
+      const column = Math.floor((x - left) / pitchX);
+      const row = Math.floor((y - top) / pitchY);
+      if (column < 0 || column >= columns || row < 0) return -1;
+      const block = row * columns + column;
+      return block < count ? block : -1;
+    },
+  };
 }

@@ -10,7 +10,7 @@ export function blockTableNodes(context) {
   const { table } = claim;
   const who = chip(selected, context);
   if (!table?.blocks.length) return [h("p", { class: "note" }, who, h("span", { class: "muted" }, ` ${holdsNothing(frame, selected, claim)}`))];
-  const title = table.lost ? " block table until this step" : " block table";
+  const title = table.lost ? "block table until this step" : "block table";
   const cells = (tag, values) => values.map((value) => h(tag, {}, String(value)));
   const rows = [
     h("tr", {}, h("th", { scope: "row" }, "logical"), ...cells("td", table.blocks.map((_, i) => i))),

@@ -81,15 +81,15 @@ function drawBody(pencil, scene, block, mine) {
   const { theme } = pencil;
   const [x, y, width, height] = [grid.x(block.id), grid.y(block.id) + grid.label, grid.cellWidth, grid.body];
   if (block.kind === "free") {
-    if (height >= 9) pencil.frame(x, y, width, height, theme.faint);
-    else pencil.fill(x, y, width, height, theme.rule);
+    if (height >= 7) pencil.frame(x, y, width, height, height > 12 ? theme.faint : theme.rule);
+    else pencil.fill(x, y, width, height, theme.band);
   } else if (block.kind === "cached") {
     drawCached(pencil, scene, block, mine, [x, y, width, height]);
   } else if (block.kind === "shared") {
     drawShared(pencil, scene, block, [x, y, width, height]);
   } else {
     const paint = pencil.paint(model.request(block.owners[0]).hueIndex);
-    if (block.filled >= block.slots || height < 18) pencil.fill(x, y, width, height, paint);
+    if (block.filled >= block.slots || height < 12) pencil.fill(x, y, width, height, paint);
     else drawSlots(pencil, block, paint, [x, y, width, height]);
   }
 }
@@ -99,17 +99,20 @@ function drawCached(pencil, { claim, model, selected }, block, mine, [x, y, widt
   const wanted = mine || claim.wanted.has(block.id);
   const color = wanted ? pencil.hue(model.request(selected).hueIndex) : theme.hatch;
   pencil.fill(x, y, width, height, pencil.hatch(color, wanted ? 1.8 : 1.4));
-  if (height >= 9) pencil.frame(x, y, width, height, color);
+  if (height >= 7) pencil.frame(x, y, width, height, color);
 }
 
 function drawShared(pencil, { grid, model }, block, [x, y, width, height]) {
   const { theme } = pencil;
   pencil.fill(x, y, width, height, theme.shared);
-  if (height >= 9) pencil.frame(x, y, width, height, theme.sharedBorder);
-  else return;
+  if (height < 7) return;
+  pencil.frame(x, y, width, height, theme.sharedBorder);
   const most = Math.max(1, Math.floor((width + 2) / 5));
   const owners = block.owners.slice(0, most);
   const tick = Math.round(height * SHARED_TICKS);
+  if (!grid.label && height >= 22) {
+    pencil.text(`×${block.owners.length}`, x + width / 2, y + height - tick - 3, { size: 10.5, bold: true, align: "center" });
+  }
   const gap = grid.label ? 2 : 1;
   const each = (width - gap * (owners.length - 1)) / owners.length;
   owners.forEach((owner, i) => {
@@ -137,11 +140,11 @@ function drawSlots(pencil, { filled, slots }, paint, [x, y, width, height]) {
 function ring(pencil, { grid, model, selected }, id, dash) {
   const roomy = grid.label > 0;
   const around = roomy ? 3 : Math.min(2, grid.gapX);
-  const line = roomy ? 2 : Math.min(2, grid.gapX + 0.5);
+  const line = grid.gapX >= 4 ? 2 : Math.min(2, grid.gapX + 0.5);
   const color = pencil.hue(model.request(selected).hueIndex);
   const x = grid.x(id) - around;
   const y = grid.y(id) - (roomy ? 2.5 : around);
-  pencil.frame(x, y, grid.cellWidth + 2 * around, grid.cellHeight + (roomy ? 5.5 : 2 * around), roomy ? color : pencil.theme.ink, line, dash);
+  pencil.frame(x, y, grid.cellWidth + 2 * around, grid.cellHeight + (roomy ? 5.5 : 2 * around), grid.gapX >= 4 ? color : pencil.theme.ink, line, dash);
 }
 
 /** Copy on write: from the shared block to the copy, for the one step in which it happens. */

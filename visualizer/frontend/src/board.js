@@ -24,6 +24,7 @@ import { TreePanel } from "./tree_panel.js";
 
 const PROJECTOR = { from: 1800, unit: 1.5 };
 const NARROW = 720;
+const SPARE = 130; // px beside the timeline that are worth filling
 
 export class Board {
   /**
@@ -101,7 +102,8 @@ export class Board {
     listenToKeys(root, this.verbs(), signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
     store.listen((names) => this.changed(names), signal);
-    const observer = new ResizeObserver(() => this.layout());
+    // Its height changes with what it shows; only a new width asks for a new layout.
+    const observer = new ResizeObserver(() => this.root.clientWidth !== this.laidOutFor && this.layout());
     observer.observe(root);
     signal.addEventListener("abort", () => observer.disconnect());
   }
@@ -195,11 +197,15 @@ export class Board {
   layout() {
     if (!this.model || !this.root.clientWidth) return;
     const width = this.root.clientWidth;
+    this.laidOutFor = width;
     this.unit = width >= PROJECTOR.from ? PROJECTOR.unit : 1;
     this.narrow = width / this.unit < NARROW;
     this.root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
     this.root.style.setProperty("--px", `${this.unit}px`);
     for (const panel of this.panels) panel.layout();
+    // Where the map is much lower than the timeline, the decisions move up beside it.
+    const spare = this.time.height - this.map.height;
+    this.root.toggleAttribute("data-stacked", !this.narrow && spare > SPARE);
     this.render();
   }
 
@@ -212,7 +218,7 @@ export class Board {
     fitSentence(this.sentence, context, this.narrow, this.unit);
     for (const panel of this.panels) panel.draw();
     this.decisions.replaceChildren(...decisionNodes(context));
-    this.decisions.querySelector(".moment")?.scrollIntoView?.({ block: "nearest", container: "nearest" });
+    showMoment(this.decisions);
     this.tokens.replaceChildren(...tokenNodes(context));
     if (store.selected != null) this.tokens.style.setProperty("--hue", lookOf(theme, model.request(store.selected).hueIndex).hue);
     this.controls.show({ step: store.step, steps: model.lastStep, playing: store.playing, speed: store.speed });
@@ -250,6 +256,15 @@ export class Board {
       tokens: frame.budget.tokens,
       ...counts,
     });
+  }
+}
+
+/** Scrolls a long list of decisions to the event of the moment; never the page around the board. */
+function showMoment(panel) {
+  const list = panel.querySelector(".scroll");
+  const moment = panel.querySelector(".moment");
+  if (moment && moment.offsetTop + moment.offsetHeight > list.clientHeight) {
+    list.scrollTop = moment.offsetTop - list.clientHeight / 2;
   }
 }
 

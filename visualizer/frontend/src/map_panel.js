@@ -40,6 +40,11 @@ export class MapPanel {
     this.canvas.style.margin = `0 ${-BLEED * unit}px`;
   }
 
+  /** Its usual height in board pixels: header, grid, the line on changes and a block table. */
+  get height() {
+    return 22 + this.grid.height + 110;
+  }
+
   draw() {
     const { board, model, grid, pencil } = this;
     const { frame, theme, unit, store } = board;

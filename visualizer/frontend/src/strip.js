@@ -5,7 +5,7 @@
  * Beyond that it is an overview of the whole log, with a window that marks what the lanes show.
  */
 
-export const STRIP_HEIGHT = 141;
+export const STRIP_HEIGHT = 138;
 
 const FLAG = 24;
 const GAP = 9;
@@ -14,11 +14,13 @@ const TOP = { memory: FLAG, tokens: FLAG + 30 + GAP, queue: FLAG + 30 + GAP + 38
 const BOTTOM = TOP.queue + ROWS.queue;
 const AFTER = 0.42;
 
-/** Draws the strip. `scene` has model, frame, scale, step, narrow, width and window (or null). */
+/** Draws the strip. `scene` has model, frame, scale, step, narrow, width, overview, window (or null). */
 export function drawStrip(pencil, scene) {
   const { model, scale, step } = scene;
   const columns = columnsOf(model, scale);
-  cursorBand(pencil, scene, FLAG - 6, STRIP_HEIGHT);
+  // On one axis with the lanes the cursor runs on into them; an overview keeps its own.
+  const end = scene.overview ? BOTTOM : STRIP_HEIGHT;
+  cursorBand(pencil, scene, FLAG - 6, end);
   drawMemory(pencil, scene, columns);
   drawTokens(pencil, scene, columns);
   drawQueue(pencil, scene, columns);
@@ -26,7 +28,7 @@ export function drawStrip(pencil, scene) {
   drawLimits(pencil, scene);
   drawWords(pencil, scene);
   if (scene.window) drawWindow(pencil, scene);
-  cursorLines(pencil, scene, 12, STRIP_HEIGHT);
+  cursorLines(pencil, scene, 12, end);
   drawFlag(pencil, scene);
 }
 
@@ -86,13 +88,27 @@ function drawMemory(pencil, { model }, columns) {
   const unit = ROWS.memory / model.settings.num_blocks;
   const bottom = TOP.memory + ROWS.memory;
   const { theme } = pencil;
-  for (const column of columns) {
-    const held = used[column.to] * unit;
-    const idle = cached[column.to] * unit;
-    if (idle) pencil.fill(column.x, bottom - held - idle, column.width, idle, pencil.hatch(theme.hatch));
-    // A hair wider than a column, so that no seam shows between two of them.
-    if (held) pencil.fill(column.x, bottom - held, column.width + 0.3, held, theme.used);
+  // One outline each: columns filled one by one would show their seams.
+  const heldTop = columns.map(({ to }) => bottom - (used[to] && Math.max(1, used[to] * unit)));
+  const idleTop = columns.map((column, i) => heldTop[i] - cached[column.to] * unit);
+  area(pencil, columns, idleTop, heldTop, pencil.hatch(theme.hatch));
+  area(pencil, columns, heldTop, heldTop.map(() => bottom), theme.used);
+}
+
+/** Fills the steps between two heights per column. */
+function area({ context }, columns, tops, bottoms, paint) {
+  context.fillStyle = paint;
+  context.beginPath();
+  columns.forEach(({ x, width }, i) => {
+    context.lineTo(x, tops[i]);
+    context.lineTo(x + width, tops[i]);
+  });
+  for (let i = columns.length - 1; i >= 0; i -= 1) {
+    const { x, width } = columns[i];
+    context.lineTo(x + width, bottoms[i]);
+    context.lineTo(x, bottoms[i]);
   }
+  context.fill();
 }
 
 function drawTokens(pencil, { model, scale }, columns) {

@@ -6,11 +6,11 @@ import { Pencil } from "./pencil.js";
 import { drawStrip, STRIP_HEIGHT } from "./strip.js";
 import { tellLane } from "./tell.js";
 import { panView, revealStep, timeScale, wholeView, zoomView } from "./time_axis.js";
-import { BLEED, drawAxis, drawTimeline, laneHeight } from "./timeline.js";
+import { BLEED, drawAxis, drawTimeline, HEADROOM, laneHeight } from "./timeline.js";
 
 const AXIS_HEIGHT = 22;
 const COMFORTABLE = 12; // px a step gets when the log is too long to be shown whole
-const TIGHTEST = { wide: 8, narrow: 5 }; // below this the strip becomes an overview
+const TIGHTEST = { wide: 8, narrow: 4 }; // px a step; below this the strip becomes an overview
 
 export class TimePanel {
   constructor(board) {
@@ -47,22 +47,27 @@ export class TimePanel {
       ...this.model.requests.slice(0, 400).map(({ name }) => pencil.measure(name, { bold: true })),
       17,
     );
-    const stateAt = 13 + Math.min(longestName, narrow ? 44 : 96) + (narrow ? 6 : 8);
-    const gutter = stateAt + (narrow ? 60 : 68);
-    this.columns = { stateAt, end: gutter - 4 };
+    const stateAt = 13 + Math.min(longestName, narrow ? 44 : 96) + (narrow ? 4 : 8);
+    const gutter = stateAt + (narrow ? 62 : 68);
+    this.columns = { stateAt, end: gutter - 2 };
     this.left = gutter;
     this.right = this.width - (narrow ? 8 : 34);
-    this.laneHeight = laneHeight(narrow);
+    this.laneHeight = laneHeight(narrow, unit);
     const steps = this.log.last + 1 - this.log.first;
     const perStep = (this.right - this.left) / Math.max(1, steps);
     this.long = perStep < (narrow ? TIGHTEST.narrow : TIGHTEST.wide);
     this.full = this.packing.lanes.length * this.laneHeight;
     this.viewHeight = Math.max(this.laneHeight, Math.min(this.full, this.laneHeight * (narrow ? 14 : 18)));
-    this.spacer.style.height = `${this.full * unit}px`;
-    this.scroller.style.height = `${this.viewHeight * unit}px`;
+    this.spacer.style.height = `${(this.full + HEADROOM) * unit}px`;
+    this.scroller.style.height = `${(this.viewHeight + HEADROOM) * unit}px`;
     for (const element of [this.strip, this.scroller, this.axis]) element.style.marginLeft = `${-BLEED * unit}px`;
     this.scroller.style.marginRight = `${-BLEED * unit}px`;
     if (!this.view || !this.long) this.view = this.openingView();
+  }
+
+  /** Its height in board pixels, known before it is drawn. */
+  get height() {
+    return STRIP_HEIGHT + HEADROOM + this.viewHeight + AXIS_HEIGHT;
   }
 
   openingView() {
@@ -129,6 +134,7 @@ export class TimePanel {
     bleed(strip, STRIP_HEIGHT, () =>
       drawStrip(strip, {
         ...common,
+        overview: long,
         scale: long ? timeScale(whole, this.left, this.right) : scale,
         window: long && this.view.to - this.view.from < whole.to - whole.from ? this.view : null,
       }),
@@ -144,7 +150,10 @@ export class TimePanel {
       columns: this.columns,
       told: new Set(),
     };
-    bleed(lanes, this.viewHeight, () => drawTimeline(lanes, this.scene));
+    bleed(lanes, this.viewHeight + HEADROOM, () => {
+      lanes.context.translate(0, HEADROOM);
+      drawTimeline(lanes, this.scene);
+    });
     bleed(axis, AXIS_HEIGHT, () => drawAxis(axis, this.scene));
     this.describe(frame);
   }
@@ -179,7 +188,7 @@ export class TimePanel {
     const step = Math.min(Math.max(scale.stepAt(x), this.log.first), this.log.last);
     const place = { x, y, step, inPlot: x >= this.left - 2 && x <= this.right + 6, life: null };
     if (canvas === this.lanes) {
-      const lane = this.packing.lanes[Math.floor((y + this.scene.scroll) / this.laneHeight)];
+      const lane = this.packing.lanes[Math.floor((y - HEADROOM + this.scene.scroll) / this.laneHeight)];
       if (lane) place.life = this.model.requests[occupant(lane, this.spans, place.inPlot ? step : this.board.store.step)];
     }
     return place;

@@ -17,12 +17,13 @@ import { cursorBand, cursorLines, veil } from "./strip.js";
 import { axisTicks } from "./time_axis.js";
 
 export const BLEED = 6;
+export const HEADROOM = 3; // above the first lane, for its words
 const BAR = 14;
 const SMALL = { size: 10.5 };
 const AFTER = 0.42;
 
 /** Lanes are 22 px; a phone has less room, so does a projector's picture of a class. */
-export const laneHeight = (narrow) => (narrow ? 19 : 22);
+export const laneHeight = (narrow, unit) => (narrow ? 19 : unit > 1 ? 20 : 22);
 
 /**
  * Draws the lanes that can be seen. `scene` has model, frame, scale, step, selected, narrow, width,
@@ -31,7 +32,7 @@ export const laneHeight = (narrow) => (narrow ? 19 : 22);
  */
 export function drawTimeline(pencil, scene) {
   const { scale, scroll, viewHeight, packing, laneHeight: pitch, spans, step } = scene;
-  cursorBand(pencil, scene, 0, viewHeight);
+  cursorBand(pencil, scene, -HEADROOM, viewHeight);
   const first = Math.max(0, Math.floor(scroll / pitch));
   const last = Math.min(packing.lanes.length - 1, Math.floor((scroll + viewHeight) / pitch));
   const words = [];
@@ -44,15 +45,18 @@ export function drawTimeline(pencil, scene) {
     const lives = occupantsBetween(packing.lanes[lane], spans, scale.first, scale.last).map(
       (index) => scene.model.requests[index],
     );
-    pencil.clipped(scale.left - 1, top - 2, scene.width + BLEED - scale.left + 1, pitch + 2, () => {
-      for (const life of lives) drawLife(pencil, scene, life, base, words);
-      veil(pencil, scale, step, top, pitch - 1, chosen ? pencil.theme.band : pencil.theme.ground, scene.width + BLEED);
+    pencil.clipped(scale.left - 1, top - HEADROOM, scene.width + BLEED - scale.left + 1, pitch + HEADROOM, () => {
+      const ground = chosen ? pencil.theme.band : pencil.theme.ground;
+      const own = [];
+      for (const life of lives) drawLife(pencil, scene, life, base, own);
+      veil(pencil, scale, step, top, pitch - 1, ground, scene.width + BLEED);
+      words.push(...own.map((word) => ({ ...word, ground })));
     });
     drawGutter(pencil, scene, scene.model.requests[occupant(packing.lanes[lane], spans, step)], base);
   }
   for (const life of forksToDraw(scene)) drawElbow(pencil, scene, life);
-  cursorLines(pencil, scene, 0, viewHeight);
-  pencil.clipped(scale.left - 1, 0, scene.width + BLEED - scale.left + 1, viewHeight, () => {
+  cursorLines(pencil, scene, -HEADROOM, viewHeight);
+  pencil.clipped(scale.left - 1, -HEADROOM, scene.width + BLEED - scale.left + 1, viewHeight + HEADROOM, () => {
     for (const word of words) placeWord(pencil, scene, word);
     drawHandovers(pencil, scene);
   });
@@ -62,7 +66,7 @@ export function drawTimeline(pencil, scene) {
 export function drawAxis(pencil, { scale, narrow, model }) {
   const ticks = axisTicks(scale, narrow ? 44 : 50);
   const { muted: color } = pencil.theme;
-  const lead = narrow ? `${scale.first}` : `step ${scale.first}`;
+  const lead = `step ${scale.first}`;
   const end = scale.left + pencil.measure(lead) + 10;
   if (scale.first >= model.firstStep) pencil.text(lead, scale.left, 15, { color });
   for (const tick of ticks) {
@@ -107,14 +111,15 @@ function drawLife(pencil, scene, life, base, words) {
     else if (segment.kind === "stalled") drawStall(pencil, scale, segment.from, to, base);
     else {
       drawBar(pencil, scale, segment, base, paint, hue);
-      if (!isChunk(life.segments[i + 1], segment)) words.push(countWord(scene, life, i, base));
+      const last = !isChunk(life.segments[i + 1], segment);
+      if (last && scale.width >= 3) words.push(countWord(scene, life, i, base));
     }
   }
   if (life.finished) drawFinish(pencil, scene, life, base, hue, words);
 }
 
 const isBar = (segment) => segment?.kind === "prefill" || segment?.kind === "catchup";
-const isChunk = (next, segment) => isBar(next) && next.from === segment.to + 1 && !next.found;
+const isChunk = (next, segment) => isBar(segment) && isBar(next) && next.from === segment.to + 1 && !next.found;
 
 function drawDecodes(pencil, scale, from, to, base, paint) {
   const first = Math.max(from, scale.first);
@@ -180,7 +185,7 @@ function placeWord(pencil, scene, word) {
   pencil.text(text, word.x, word.y, {
     ...SMALL,
     color: word.muted ? theme.muted : theme.ink,
-    halo: word.halo ? theme.ground : null,
+    halo: word.ground,
   });
 }
 
@@ -195,7 +200,7 @@ function drawWaiting(pencil, scene, life, segment, base, words) {
   const shown = Math.max(left, scale.left);
   const room = Math.min(right, scale.right) - shown - 8;
   const text = fitting(pencil, plain(model.waitWords(life, segment)), room);
-  if (text) words.push({ text, x: shown + 4, y: y - 4, muted: true, halo: true });
+  if (text) words.push({ text, x: shown + 4, y: y - 4, muted: true });
 }
 
 /** As many of the reasons ("batch full, then behind r9") as fit, the first ones first. */
@@ -223,7 +228,7 @@ function drawFinish(pencil, scene, life, base, hue, words) {
   const { scale } = scene;
   const { step, reason } = life.finished;
   const x = scale.x(step + 1);
-  if (x < scale.left || x > scene.width) return;
+  if (x < scale.left || x > scale.right + 2) return;
   pencil.line([[x + 1, base - 11], [x + 1, base]], hue, 3);
   const lane = scene.packing.lanes[scene.packing.laneOf[life.hueIndex]];
   const next = lane[lane.indexOf(life.hueIndex) + 1];

@@ -20,7 +20,7 @@ export function treeColumns(layout, width, narrow) {
   const inner = (level) => layout.items.filter((item) => item.level === level && item.children.length);
   const starts = [10];
   for (let level = 0; level + 1 < layout.levels; level += 1) {
-    const even = Math.min(222, Math.max(64, (width - 300) / Math.max(1, layout.levels - 1)));
+    const even = Math.min(214, Math.max(64, (width - 300) / Math.max(1, layout.levels - 1)));
     const chain = Math.max(0, ...inner(level).map(({ node }) => node.blocks.length * PITCH + 40));
     starts.push(starts[level] + (narrow ? 22 : Math.max(even, Math.min(chain, even * 1.5))));
   }
@@ -86,6 +86,7 @@ function drawItem(pencil, scene, item) {
   }
   if (item.kind === "request") {
     drawTail(pencil, scene, item.request, x + 2, y, end);
+    drawText(pencil, tailText(scene.frame, item.request), x, y, end, pencil.theme.muted);
     return;
   }
   const { node } = item;
@@ -103,13 +104,20 @@ function drawItem(pencil, scene, item) {
   if (node.owners.length > 1) note(`×${node.owners.length}`, { bold: true });
   if (item.folded) note(`+ ${plural(item.folded.blocks - node.blocks.length, "block")} in ${plural(item.folded.nodes - 1, "node")}`, { color: pencil.theme.muted });
   else if (!item.children.length) drawLeafWords(pencil, scene, node, next, y, end);
+  const muted = node.idle && !scene.path.has(node.id);
+  drawText(pencil, node.text, x, y, end, muted ? pencil.theme.muted : pencil.theme.ink);
+}
+
+/** The text of a chain above it, cut where the next level begins. */
+function drawText(pencil, whole, x, y, end, color) {
   const room = Math.floor((end - x) / CHARACTER);
-  const text = visible(node.text.slice(0, room + 1)).slice(0, room + 1);
-  const hot = scene.path.has(node.id);
-  pencil.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, x, y - 9, {
-    ...MONO,
-    color: node.idle && !hot ? pencil.theme.muted : pencil.theme.ink,
-  });
+  const text = visible(whole.slice(0, room + 1));
+  pencil.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, x, y - 9, { ...MONO, color });
+}
+
+function tailText(frame, request) {
+  const { blocks } = frame.tails.find((tail) => tail.request === request);
+  return blocks.slice(0, 12).flatMap((id) => frame.blockTexts(id)).join("");
 }
 
 function drawLeafWords(pencil, scene, node, x, y, end) {
@@ -124,7 +132,7 @@ function drawLeafWords(pencil, scene, node, x, y, end) {
   const name = mine ? model.request(selected).name : "";
   const words = mine
     ? [`cached, lock 0: ${name} finds it again unless it is evicted first`, `cached: ${name} can find it again`, "cached, lock 0"]
-    : [`cached, lock 0, idle ${plural(frame.step - node.since, "step")}`, "cached"];
+    : [`cached, lock 0${frame.step > node.since ? `, idle ${plural(frame.step - node.since, "step")}` : ""}`, "cached"];
   const text = words.find((candidate) => pencil.measure(candidate) <= end - x - 6) ?? "";
   pencil.text(text, x + 4, y + 4, { color: mine ? theme.ink : theme.muted, halo: theme.ground });
 }

@@ -6,12 +6,15 @@
  * selected request's path stay open longest, then those in use, then the latest used.
  */
 
+const TOP_SHARE = 0.6;
+
 /**
  * `nodes` as a frame gives them (parents first), `lockers(id)` the requests whose path ends at that
- * node. Returns `{rows, count, levels}`; a row item has kind "node", "request" or "rest", `row`,
- * `level`, `parentItem`, and for folded nodes `folded: {nodes, blocks}`.
+ * node, `outline` whether every node has a row of its own, as on a phone. Returns `{items, rows, levels}`;
+ * an item has kind "node", "request" or "rest", `row`, `level`, `parentItem`, and where something is folded
+ * `folded: {nodes, blocks}`.
  */
-export function layoutTree(nodes, { path, endsAt, mostRows }) {
+export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
   const byId = new Map(nodes.map((node) => [node.id, node]));
   const rank = (node) => (path.has(node.id) ? 2e9 : node.idle ? 0 : 1e9) + node.since;
   const open = chooseOpen(nodes, byId, rank, endsAt, mostRows);
@@ -29,8 +32,10 @@ export function layoutTree(nodes, { path, endsAt, mostRows }) {
     const node = byId.get(id);
     const item = place({ kind: "node", node, folded: null }, level, parentItem);
     if (!node.children.length) row += 1;
-    else if (open.has(id)) descend(node, id, level + 1, item);
-    else {
+    else if (open.has(id)) {
+      if (outline) row += 1;
+      descend(node, id, level + 1, item);
+    } else {
       item.folded = weigh(node, byId);
       row += 1;
     }
@@ -60,7 +65,9 @@ function chooseOpen(nodes, byId, rank, endsAt, mostRows) {
   const openUp = (id) => {
     const children = [...childrenOf(id)].sort((a, b) => a - b);
     const requests = endsAt.get(id)?.length ?? 0;
-    const room = Math.max(2, mostRows - rows + 1 - requests);
+    // The top level leaves some rows for what lies deeper.
+    const left = id === 0 ? Math.ceil(mostRows * TOP_SHARE) : mostRows - rows + 1;
+    const room = Math.max(2, left - requests);
     let shown = children;
     let rest = [];
     if (children.length > room) {
@@ -80,7 +87,7 @@ function chooseOpen(nodes, byId, rank, endsAt, mostRows) {
     const next = candidates.shift();
     const more = byId.get(next).children.length + (endsAt.get(next)?.length ?? 0) - 1;
     const mustSee = rank(byId.get(next)) >= 2e9;
-    if (rows + more > mostRows && !mustSee) continue;
+    if (rows + Math.min(more, 2) > mostRows && !mustSee) continue;
     candidates.push(...openUp(next));
   }
 }

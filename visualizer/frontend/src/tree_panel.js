@@ -36,7 +36,7 @@ export class TreePanel {
     const { selected } = store;
     const claim = selected == null || !model.request(selected) ? null : frame.path(selected);
     const path = new Set(claim?.nodes ?? []);
-    const layout = layoutTree(tree, { path, endsAt: endsWithoutLeaf(frame), mostRows: MOST_ROWS[narrow ? "narrow" : "wide"] });
+    const layout = layoutTree(tree, { path, endsAt: endsWithoutLeaf(frame), mostRows: MOST_ROWS[narrow ? "narrow" : "wide"], outline: narrow });
     const rowHeight = treeRow(narrow, unit > 1);
     this.scene = {
       model, frame, layout, path, width, rowHeight, narrow, selected,
