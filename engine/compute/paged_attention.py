@@ -11,6 +11,7 @@ arXiv:2309.06180. A backend for such a kernel is a class like this one: made onc
 and batch, called once per layer.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -46,36 +47,36 @@ class _GroupAttention:
 
     def __init__(self, config: ModelConfig, pages: KVPages, group: Group) -> None:
         self.tokens = group.tokens
-        self._kv_heads = config.num_kv_heads
-        self._head_dim = config.head_dim
-        self._shape = (len(group.contexts), group.count, config.num_kv_heads, -1, config.head_dim)
-        group_size = config.num_heads // config.num_kv_heads
+        rows, kv_heads = len(group.contexts), config.num_kv_heads
+        self._shape = (rows, group.count, kv_heads, config.num_heads // kv_heads, config.head_dim)
 
-        contexts = torch.from_numpy(group.contexts)[:, None]
-        tables = torch.from_numpy(group.tables)
-        keys = torch.arange(int(group.contexts.max()))[None, :]
-        # Rows with a shorter context read their last token again and again; the mask hides it.
-        inside = torch.minimum(keys, contexts - 1)
-        blocks = tables.gather(1, inside // pages.block_size)
-        slots = blocks * pages.block_size + inside % pages.block_size
-        # Row `slot * 2 * kv_heads + h` of the pages is head h of a slot: [2, rows, kv_heads, keys].
-        head = torch.arange(2 * config.num_kv_heads).view(2, 1, config.num_kv_heads, 1)
-        index = slots[None, :, None, :] * (2 * config.num_kv_heads) + head
-        self._index = index.flatten()
+        contexts = group.contexts[:, None]
+        keys = np.arange(group.contexts.max())
+        offsets = np.arange(pages.block_size)
+        slots = group.tables[:, :, None] * pages.block_size + offsets
+        slots = slots.reshape(rows, -1)[:, : len(keys)]
+        # Rows with a shorter context read their first token again and again; the mask hides it.
+        slots = np.where(keys < contexts, slots, slots[:, :1])
+        # Line `slot * 2 * kv_heads + h` of the pages is head h of a slot: [2, rows, kv_heads, keys].
+        heads = np.arange(2 * kv_heads).reshape(2, 1, kv_heads, 1)
+        index = slots[None, :, None, :] * (2 * kv_heads) + heads
+        self._index = torch.from_numpy(index.ravel())
         self._context = pages.pages.new_empty(*index.shape, config.head_dim)
+        self._context_lines = self._context.view(-1, config.head_dim)
 
         # A token sees itself and what comes before it. The last token of a chunk sees everything:
         # the triangle sits at the bottom right, not at the top left as in `is_causal=True`.
-        queries = contexts - group.count + torch.arange(group.count)[None, :]
-        hidden = keys[:, None, :] > queries[:, :, None]
-        mask = torch.zeros(hidden.shape, dtype=pages.pages.dtype).masked_fill_(hidden, -torch.inf)
-        # One line for each query that shares the keys: [rows, 1, tokens * group_size, keys].
-        self._mask = mask.repeat_interleave(group_size, dim=1)[:, None]
+        queries = contexts - group.count + np.arange(group.count)
+        hidden = keys > queries[:, :, None]
+        mask = np.where(hidden, np.float32(-np.inf), np.float32(0))
+        # One line for each query that shares the keys: [rows, 1, tokens * sharing, keys].
+        mask = mask.repeat(self._shape[3], axis=1)[:, None]
+        self._mask = torch.from_numpy(mask).to(pages.pages.dtype)
 
     def attend(self, queries: Tensor, heads: Tensor) -> Tensor:
         """`queries` [rows * count, heads, head_dim] -> [rows * count, heads * head_dim]."""
         # The same buffer serves every layer, so that a long context is allocated once.
-        torch.index_select(heads, 0, self._index, out=self._context.view(-1, self._head_dim))
+        torch.index_select(heads, 0, self._index, out=self._context_lines)
         keys, values = self._context
         # Queries that share a head of keys are stacked as further tokens of that head. The kernel
         # then reads the keys once for all of them (`enable_gqa` reads them once for each).

@@ -47,8 +47,9 @@ def choose(logits: Tensor, draws: Draws) -> tuple[list[int], list[float]]:
     drawn = [i for i, params in enumerate(draws.params) if params.temperature > 0]
     if drawn:
         params = [draws.params[i] for i in drawn]
+        rows = drawn if len(drawn) < len(logits) else slice(None)
         probabilities = distribution(
-            logits[drawn],
+            logits[rows],
             torch.tensor([p.temperature for p in params]),
             torch.tensor([p.top_k for p in params]),
             torch.tensor([p.top_p for p in params], dtype=torch.float64),
@@ -58,7 +59,7 @@ def choose(logits: Tensor, draws: Draws) -> tuple[list[int], list[float]]:
             [draws.samples[i] for i in drawn],
             [draws.positions[i] for i in drawn],
         )
-        ids[drawn] = draw(probabilities, torch.from_numpy(numbers))
+        ids[rows] = draw(probabilities, torch.from_numpy(numbers))
     logprobs = torch.log_softmax(logits, dim=-1).gather(1, ids[:, None])[:, 0]
     if not torch.isfinite(logprobs).all():
         raise FloatingPointError("the model's logits are not finite: its weights or KV are damaged")
@@ -78,12 +79,9 @@ def distribution(logits: Tensor, temperature: Tensor, top_k: Tensor, top_p: Tens
     # Measured from the likeliest token, so that a small temperature cannot overflow upwards.
     logits = logits - logits.max(dim=-1, keepdim=True).values
     logits = logits / temperature.clamp(min=_COOLEST)[:, None]
-    if top_k.any():
-        logits = _cut_top_k(logits, top_k)
-    probabilities = logits.softmax(dim=-1)
-    if (top_p < 1).any():
-        probabilities = _cut_top_p(probabilities, top_p)
-    return probabilities
+    if (top_k > 0).any() or (top_p < 1).any():
+        logits = logits.masked_fill(logits < _least_kept(logits, top_k, top_p), -torch.inf)
+    return logits.softmax(dim=-1)
 
 
 def draw(probabilities: Tensor, numbers: Tensor) -> Tensor:
@@ -94,28 +92,25 @@ def draw(probabilities: Tensor, numbers: Tensor) -> Tensor:
     return torch.searchsorted(summed, targets, right=True)[:, 0]
 
 
-def _cut_top_k(logits: Tensor, top_k: Tensor) -> Tensor:
+def _least_kept(logits: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
+    """[rows, 1]: the smallest logit that top-k and then top-p keep; -inf where nothing is cut."""
     vocab = logits.shape[-1]
-    keep = torch.where(top_k > 0, top_k, vocab).clamp(max=vocab)
-    most = int(keep[keep < vocab].max()) if (keep < vocab).any() else 1
-    likeliest = logits.topk(most).values
-    last = likeliest.gather(1, (keep.clamp(max=most) - 1)[:, None])
-    return logits.masked_fill((logits < last) & (keep < vocab)[:, None], -torch.inf)
-
-
-def _cut_top_p(probabilities: Tensor, top_p: Tensor) -> Tensor:
-    vocab = probabilities.shape[-1]
-    cut = top_p < 1
-    goal = torch.where(cut, top_p, 0.0)[:, None]
-    look = min(_FIRST_LOOK, vocab)
+    look = min(max(_FIRST_LOOK, int(top_k.max())), vocab)
+    likeliest = logits.topk(look).values
+    kth = likeliest.gather(1, (top_k.clamp(1, vocab) - 1)[:, None])
+    least = kth.masked_fill((top_k == 0)[:, None], -torch.inf)
+    cut = (top_p < 1)[:, None]
+    if not cut.any():
+        return least
+    # Top-p counts the probability among those that top-k has left.
+    total = logits.masked_fill(logits < least, -torch.inf).logsumexp(dim=-1, keepdim=True)
+    goal = top_p[:, None].masked_fill(~cut, 0.0)
     while True:
-        likeliest = probabilities.topk(look).values
-        reached = likeliest.cumsum(dim=-1, dtype=torch.float64) >= goal
-        if look == vocab or reached[:, -1].all():
+        summed = (likeliest - total).exp().cumsum(dim=-1, dtype=torch.float64)
+        if look == vocab or (summed[:, -1:] >= goal).all():
             break
         look = min(8 * look, vocab)
-    # The first place where the goal is reached; the last place if rounding keeps it out of reach.
-    last = (~reached).sum(dim=-1, keepdim=True).clamp(max=look - 1)
-    least = likeliest.gather(1, last).masked_fill(~cut[:, None], 0.0)
-    kept = probabilities.masked_fill(probabilities < least, 0.0)
-    return kept / kept.sum(dim=-1, keepdim=True)
+        likeliest = logits.topk(look).values
+    # The first place where the goal is reached; the last one if rounding keeps it out of reach.
+    place = (summed < goal).sum(dim=-1, keepdim=True).clamp(max=look - 1)
+    return least.maximum(likeliest.gather(1, place).masked_fill(~cut, -torch.inf))

@@ -62,9 +62,6 @@ class WindowDetokenizer:
     prompt_ids  tokens before the first one
     """
 
-    # A character has at most four bytes, so a prompt's last four tokens say where it stands.
-    _CONTEXT = 4
-
     def __init__(
         self,
         decode: Callable[[list[int]], str],
@@ -76,7 +73,11 @@ class WindowDetokenizer:
         self._window: list[int] = []
         self._shown = 0  # leading tokens of the window whose text was given out
         self._shown_text = ""
-        for token_id in prompt_ids[-self._CONTEXT :]:
+        # The prompt's last token that is whole characters, and the broken ones behind it.
+        start = len(prompt_ids) - 1
+        while start > 0 and REPLACEMENT in decode([prompt_ids[start]]):
+            start -= 1
+        for token_id in prompt_ids[max(start, 0) :]:
             self._take(token_id)
 
     def push(self, token_id: int) -> str:

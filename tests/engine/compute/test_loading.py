@@ -1,0 +1,252 @@
+"""Loading: what a directory may look like, and what is said when it is wrong."""
+
+import json
+import shutil
+import struct
+import threading
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from engine.compute import threads
+from engine.compute.checkpoint import CheckpointError
+from engine.compute.loader import load
+from engine.config import EngineConfig
+from engine.text.tokenizer import TokenizerError
+from tests.engine.compute.conftest import save
+from tests.engine.compute.driver import Driver
+from tests.engine.compute.test_parity import PROMPT, reference_logits
+
+CONFIG = EngineConfig()
+
+
+def add_tokenizer(directory, size=97):
+    """A byte-level tokenizer with the first `size` bytes as its vocabulary."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())[:size]
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(directory / "tokenizer.json"))
+
+
+@pytest.fixture
+def copy(qwen3, tmp_path):
+    """A model directory that the test may damage."""
+    directory = tmp_path / "model"
+    shutil.copytree(qwen3[0], directory)
+    add_tokenizer(directory)
+    return directory
+
+
+def edit_config(directory, **entries):
+    file = directory / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | entries))
+
+
+def edit_weights(directory, change):
+    file = directory / "model.safetensors"
+    tensors = load_file(file)
+    change(tensors)
+    save_file(tensors, file, metadata={"format": "pt"})
+
+
+def test_load_gives_a_runner_and_its_tokenizer(copy):
+    runner, tokenizer = load(copy, CONFIG)
+    assert runner.describe() == {
+        "name": "model",
+        "architecture": "Qwen3ForCausalLM",
+        "parameters": sum(t.numel() for t in load_file(copy / "model.safetensors").values()),
+        "layers": 3,
+        "hidden_size": 48,
+        "heads": 6,
+        "kv_heads": 2,
+        "head_dim": 16,
+        "vocab_size": 97,
+        "max_context": 256,
+        "dtype": "float32",
+        "kv_bytes_per_token": 2 * 3 * 2 * 16 * 4,
+    }
+    json.dumps(runner.describe())
+    assert runner.max_context == 256
+    assert runner.vocab_size == tokenizer.vocab_size == 97
+    load(str(copy), CONFIG)
+
+
+def test_the_context_is_the_model_s_even_where_memory_is_smaller(copy):
+    runner, _ = load(copy, EngineConfig(max_kv_tokens=64))
+    assert runner.max_context == 256
+    runner.reserve(4, 16)
+
+
+def test_sharded_weights(tmp_path):
+    model = save(tmp_path, "llama", max_shard_size="40KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 3
+    driver = Driver(tmp_path)
+    logits = driver.logits([driver.row(driver.request(PROMPT))])
+    torch.testing.assert_close(logits, reference_logits(model, PROMPT)[-1:], atol=2e-5, rtol=1e-4)
+    next(tmp_path.glob("*-00002-*.safetensors")).unlink()
+    with pytest.raises(CheckpointError, match=r"00002-.* is missing"):
+        Driver(tmp_path)
+
+
+def test_half_precision_files_compute_in_float32(copy, qwen3):
+    def halve(tensors):
+        tensors.update({name: tensor.half() for name, tensor in tensors.items()})
+
+    edit_weights(copy, halve)
+    driver = Driver(copy)
+    logits = driver.logits([driver.row(driver.request(PROMPT))])
+    torch.testing.assert_close(
+        logits, reference_logits(qwen3[1], PROMPT)[-1:], atol=0.05, rtol=0.01
+    )
+
+
+def test_a_tied_model_may_bring_its_output_layer_along(copy):
+    edit_weights(
+        copy, lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"].clone()})
+    )
+    load(copy, CONFIG)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, 4000, -1])
+def test_a_truncated_file_is_named(copy, keep):
+    file = copy / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged .*fetch it again"):
+        load(copy, CONFIG)
+
+
+def test_a_header_of_nonsense_is_named(copy):
+    file = copy / "model.safetensors"
+    file.write_bytes(struct.pack("<Q", 2**62) + b"x" * 50)
+    with pytest.raises(CheckpointError, match=r"model\.safetensors is damaged"):
+        load(copy, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.pop("model.norm.weight"), "no tensor model.norm.weight"),
+        (
+            lambda t: t.update({"model.norm.weight": torch.ones(7)}),
+            r"model.norm.weight .* has shape \[7\], config.json implies \[48\]",
+        ),
+        (
+            lambda t: t.update({"model.layers.0.self_attn.q_proj.bias": torch.ones(96)}),
+            "does not use, model.layers.0.self_attn.q_proj.bias",
+        ),
+        (
+            lambda t: t["model.layers.1.mlp.up_proj.weight"][3, 4].fill_(float("nan")),
+            "model.layers.1.mlp.up_proj.weight .* NaN",
+        ),
+        (
+            lambda t: t.update({"model.norm.weight": torch.ones(48, dtype=torch.int8)}),
+            "model.norm.weight .* is torch.int8: quantized",
+        ),
+    ],
+)
+def test_weights_that_do_not_fit_the_configuration(copy, change, message):
+    edit_weights(copy, change)
+    with pytest.raises(CheckpointError, match=message):
+        load(copy, CONFIG)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"architectures": ["MambaForCausalLM"]}, "MambaForCausalLM .*LlamaForCausalLM, Qwen3For"),
+        ({"architectures": None}, "architectures is missing"),
+        ({"architectures": []}, "architectures is missing"),
+        ({"num_hidden_layers": "six"}, r"`int`, got `str`.*num_hidden_layers"),
+        ({"num_hidden_layers": 4}, "no tensor model.layers.3"),
+        ({"num_hidden_layers": 2}, "does not use, model.layers.2"),
+        ({"num_hidden_layers": 0}, "num_layers must be at least 1"),
+        ({"num_key_value_heads": 4}, "multiple of num_key_value_heads"),
+        ({"head_dim": 15}, "head_dim must be even"),
+        ({"hidden_act": "gelu"}, "hidden_act = 'gelu' is not supported"),
+        ({"attention_bias": True}, "attention_bias = True is not supported"),
+        ({"rope_parameters": {"rope_type": "yarn", "rope_theta": 1.0}}, "rope type = 'yarn'"),
+        ({"rope_parameters": None, "rope_scaling": {"type": "linear"}}, "rope type = 'linear'"),
+        ({"use_sliding_window": True}, "use_sliding_window"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config"),
+        ({"tie_word_embeddings": False}, "no tensor lm_head.weight"),
+        ({"vocab_size": 96}, "tokenizer.json has 97 tokens, config.json only 96"),
+    ],
+)
+def test_a_configuration_that_cannot_run(copy, entries, message):
+    edit_config(copy, **entries)
+    with pytest.raises(CheckpointError, match=message):
+        load(copy, CONFIG)
+
+
+def test_older_config_files_have_rope_theta_at_the_top(copy):
+    edit_config(copy, rope_parameters=None, rope_theta=5000.0)
+    old = Driver(copy)
+    new = Driver(copy.parent / "model")
+    row = old.row(old.request(PROMPT))
+    assert torch.equal(old.logits([row]), new.logits([new.row(new.request(PROMPT))]))
+    edit_config(copy, rope_theta=900.0)
+    other = Driver(copy)
+    assert not torch.allclose(other.logits([other.row(other.request(PROMPT))]), old.logits([row]))
+
+
+@pytest.mark.parametrize(
+    ("file", "error", "message"),
+    [
+        ("config.json", CheckpointError, "no config.json"),
+        ("model.safetensors", CheckpointError, "model.safetensors is missing"),
+        ("tokenizer.json", TokenizerError, "no tokenizer.json"),
+    ],
+)
+def test_a_missing_file_is_named(copy, file, error, message):
+    (copy / file).unlink()
+    with pytest.raises(error, match=message):
+        load(copy, CONFIG)
+
+
+@pytest.mark.parametrize("file", ["config.json", "model.safetensors.index.json"])
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"weight_map": 3}'])
+def test_damaged_json_is_named(copy, file, content):
+    (copy / file).write_text(content)
+    with pytest.raises(CheckpointError, match=file):
+        load(copy, CONFIG)
+
+
+def test_no_such_directory():
+    with pytest.raises(CheckpointError, match=r'no model directory no-such-model: .* or "bundled"'):
+        load("no-such-model", CONFIG)
+
+
+class TestThreads:
+    @pytest.fixture(autouse=True)
+    def restore(self):
+        yield
+        torch.set_num_threads(1)
+
+    def test_one_unless_told_otherwise(self, monkeypatch):
+        monkeypatch.delenv(threads.ENVIRONMENT_VARIABLE, raising=False)
+        assert threads.set_threads() == 1
+
+    def test_the_environment_decides_and_the_argument_wins(self, monkeypatch):
+        monkeypatch.setenv(threads.ENVIRONMENT_VARIABLE, "2")
+        assert threads.set_threads() == torch.get_num_threads() == 2
+        assert threads.set_threads(1) == torch.get_num_threads() == 1
+
+    def test_it_holds_in_other_threads_too(self):
+        """The server's engine runs in a thread of its own."""
+        threads.set_threads(1)
+        seen = []
+        thread = threading.Thread(target=lambda: seen.append(torch.get_num_threads()))
+        thread.start()
+        thread.join()
+        assert seen == [1]
+
+    @pytest.mark.parametrize("value", ["0", "-1", "many"])
+    def test_nonsense_is_refused(self, monkeypatch, value):
+        monkeypatch.setenv(threads.ENVIRONMENT_VARIABLE, value)
+        with pytest.raises(ValueError, match="UNDERGLASS_THREADS must be a whole number"):
+            threads.set_threads()
+        with pytest.raises(ValueError, match="threads must be a whole number of at least 1, got 0"):
+            threads.set_threads(0)

@@ -1,0 +1,272 @@
+"""Tokenizers: ids as transformers has them, text that never breaks inside a character."""
+
+import json
+import shutil
+
+import pytest
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.text.byte_tokenizer import SPECIAL_TOKENS, ByteTokenizer
+from engine.text.tokenizer import HFTokenizer, TokenizerError
+from tests.engine.text.conftest import TEXT, byte_level_bpe, write
+
+HARD = [
+    "",
+    "a",
+    "é",
+    "e\u0301",
+    "😀",
+    "👩‍👩‍👧",
+    "🇩🇪",
+    "한",
+    "\ufffd",
+    "x\ufffdy",
+    " ",
+    "\n\t",
+    *TEXT,
+]
+
+
+@pytest.fixture(scope="session", params=["byte_level", "sentencepiece", "bytes"])
+def any_tokenizer(request):
+    if request.param == "bytes":
+        return ByteTokenizer()
+    return HFTokenizer(request.getfixturevalue(request.param))
+
+
+@pytest.mark.parametrize("kind", ["byte_level", "sentencepiece"])
+@pytest.mark.parametrize("text", [*HARD, "<|bos|>hi<|user_end|>", "<s>hi</s>"])
+def test_ids_are_those_of_transformers(request, kind, text):
+    directory = request.getfixturevalue(kind)
+    judge = transformers.AutoTokenizer.from_pretrained(directory)
+    expected = judge.encode(text)
+    # transformers repeats a BOS that the text already has; a prompt has one.
+    if expected[:2] == [judge.bos_token_id] * 2:
+        expected = expected[1:]
+    assert HFTokenizer(directory).encode(text) == expected
+
+
+def test_special_ids(byte_level, sentencepiece):
+    tokenizer = HFTokenizer(byte_level)
+    assert tokenizer.bos_id == 0
+    assert tokenizer.eos_ids == {0, 2, 4}
+    assert tokenizer.token_id("<|user_start|>") == 1
+    assert tokenizer.token_id("the") is None
+    assert tokenizer.token_id("<|python_start|>") is None
+    assert HFTokenizer(sentencepiece).eos_ids == {2}
+
+
+def test_describe_is_json_and_names_no_path(byte_level):
+    assert json.loads(json.dumps(HFTokenizer(byte_level).describe())) == {
+        "name": "byte-level",
+        "vocab_size": 401,
+        "bos_id": 0,
+        "eos_ids": [0, 2, 4],
+    }
+
+
+@pytest.mark.parametrize(
+    ("settings_", "post_processor", "expected"),
+    [
+        ({"bos_token": "<|bos|>"}, True, True),
+        ({"bos_token": "<|bos|>"}, False, False),
+        ({"bos_token": "<|bos|>", "add_bos_token": True}, False, True),
+        ({"bos_token": "<|bos|>", "add_bos_token": False}, True, False),
+        ({"bos_token": None, "add_bos_token": True}, False, False),
+        ({}, False, False),
+    ],
+)
+def test_bos_where_the_model_s_own_files_say_so(tmp_path, settings_, post_processor, expected):
+    tokenizer = byte_level_bpe()
+    if not post_processor:
+        tokenizer.post_processor = None
+    loaded = HFTokenizer(write(tmp_path / "m", tokenizer, **settings_))
+    assert (loaded.encode("hi")[0] == 0) == expected
+    assert loaded.encode_ordinary("hi")[0] != 0
+
+
+def test_text_that_is_only_text_makes_no_special_token(any_tokenizer):
+    special = SPECIAL_TOKENS[0] if any_tokenizer.token_id("<|bos|>") is not None else "</s>"
+    id_ = any_tokenizer.token_id(special)
+    assert id_ in any_tokenizer.encode("a" + special)
+    ordinary = any_tokenizer.encode_ordinary("a" + special)
+    assert id_ not in ordinary
+    assert any_tokenizer.bos_id not in ordinary
+    assert any_tokenizer.decode(ordinary) == "a" + special
+
+
+def test_half_a_surrogate_pair_is_refused(any_tokenizer):
+    for encode in (any_tokenizer.encode, any_tokenizer.encode_ordinary):
+        with pytest.raises(TokenizerError, match="character 2 is a lone surrogate"):
+            encode("ab\ud83d")
+
+
+@pytest.mark.parametrize("text", HARD)
+def test_round_trip(any_tokenizer, text):
+    ids = any_tokenizer.encode_ordinary(text)
+    text = any_tokenizer.decode(ids) if text.isspace() else text  # SentencePiece drops the first
+    assert any_tokenizer.decode(ids) == text
+    pieces = any_tokenizer.pieces(ids)
+    assert len(pieces) == len(ids)
+    if not text.endswith("\ufffd"):  # held back, as it may be half a character
+        assert "".join(pieces) == text
+
+
+@given(text=st.text(max_size=40))
+def test_round_trip_of_any_text(byte_level, text):
+    tokenizer = HFTokenizer(byte_level)
+    ids = tokenizer.encode_ordinary(text)
+    assert tokenizer.decode(ids) == text
+    assert "".join(tokenizer.pieces(ids)) == text
+
+
+def test_pieces_show_special_tokens(byte_level):
+    tokenizer = HFTokenizer(byte_level)
+    text = "<|bos|><|user_start|>hé<|user_end|>"
+    ids = tokenizer.encode(text)
+    assert "".join(tokenizer.pieces(ids)) == text == tokenizer.decode(ids)
+    assert tokenizer.pieces(ids)[:2] == ["<|bos|>", "<|user_start|>"]
+
+
+def stream(tokenizer, prompt, output):
+    reader = tokenizer.detokenizer(prompt)
+    pieces = [reader.push(token_id) for token_id in output]
+    return pieces, reader.flush()
+
+
+class TestByteLevelStreams:
+    @settings(max_examples=300)
+    @given(data=st.data())
+    def test_any_ids_at_any_cut_join_to_the_decoded_text(self, byte_level, data):
+        """Random ids are mostly broken UTF-8, which is the point."""
+        tokenizer = HFTokenizer(byte_level)
+        allowed = [i for i in range(tokenizer.vocab_size) if i not in tokenizer.eos_ids]
+        ids = data.draw(st.lists(st.sampled_from(allowed), max_size=12))
+        cut = data.draw(st.integers(0, len(ids)))
+        pieces, rest = stream(tokenizer, ids[:cut], ids[cut:])
+        shown = tokenizer.pieces(ids[:cut]) + pieces
+        assert "".join(shown) + rest == tokenizer.decode(ids)
+        assert tokenizer.decode(ids) == tokenizer._decode(ids), "the library's own decoder"
+
+    @settings(max_examples=200)
+    @given(text=st.text(st.sampled_from("aé\u0301😀👩\u200d🇩한 \n"), max_size=12), data=st.data())
+    def test_valid_text_is_never_shown_in_halves(self, byte_level, text, data):
+        """Byte by byte, the worst that a byte-level vocabulary can do."""
+        tokenizer = HFTokenizer(byte_level)
+        byte_ids = [tokenizer._table.index(bytes([byte])) for byte in text.encode()]
+        cut = data.draw(st.integers(0, len(byte_ids)))
+        pieces, rest = stream(tokenizer, byte_ids[:cut], byte_ids[cut:])
+        assert rest == ""
+        assert "\ufffd" not in "".join(pieces)
+        assert "".join(tokenizer.pieces(byte_ids[:cut]) + pieces) == text
+        assert all(len(piece) <= 1 for piece in pieces)
+
+    def test_a_prompt_may_end_inside_a_character(self, byte_level):
+        tokenizer = HFTokenizer(byte_level)
+        ids = [tokenizer._table.index(bytes([byte])) for byte in "😀!".encode()]
+        assert tokenizer.pieces(ids[:2]) == ["", ""]
+        assert stream(tokenizer, ids[:2], ids[2:]) == (["", "😀", "!"], "")
+
+    def test_what_stays_incomplete_shows_at_the_end_only(self, byte_level):
+        tokenizer = HFTokenizer(byte_level)
+        ids = [tokenizer._table.index(bytes([byte])) for byte in "a😀".encode()]
+        assert stream(tokenizer, [], ids[:-1]) == (["a", "", "", ""], "\ufffd")
+
+    def test_end_tokens_give_no_text_and_others_their_own(self, byte_level):
+        tokenizer = HFTokenizer(byte_level)
+        assert stream(tokenizer, [0], [1, 4, 3, 0]) == (
+            ["<|user_start|>", "", "<|assistant_start|>", ""],
+            "",
+        )
+
+    def test_ids_beyond_the_vocabulary_have_no_text(self, byte_level):
+        """Models pad their vocabulary to a round number."""
+        tokenizer = HFTokenizer(byte_level)
+        beyond = tokenizer.vocab_size
+        assert stream(tokenizer, [beyond], [beyond, beyond + 7]) == (["", ""], "")
+        assert tokenizer.decode([beyond]) == ""
+        assert tokenizer.pieces([beyond]) == [""]
+
+
+class TestOtherStreams:
+    """Vocabularies whose tokens depend on their neighbours."""
+
+    @settings(max_examples=100)
+    @given(text=st.text(st.sampled_from("the dog.é😀👩\u200d한"), max_size=20), data=st.data())
+    def test_valid_text_is_never_shown_in_halves(self, sentencepiece, text, data):
+        tokenizer = HFTokenizer(sentencepiece)
+        ids = tokenizer.encode_ordinary(text)
+        cut = data.draw(st.integers(0, len(ids)))
+        pieces, rest = stream(tokenizer, ids[:cut], ids[cut:])
+        assert rest == ""
+        assert "\ufffd" not in "".join(pieces)
+        assert "".join(tokenizer.pieces(ids[:cut]) + pieces) == tokenizer.decode(ids)
+
+    def test_a_first_word_keeps_its_space_after_a_prompt(self, sentencepiece):
+        tokenizer = HFTokenizer(sentencepiece)
+        prompt, output = tokenizer.encode("the quick"), tokenizer.encode_ordinary("the quick dog")
+        pieces, _ = stream(tokenizer, prompt, output[len(prompt) - 1 :])
+        assert "".join(pieces) == " dog"
+
+    def test_what_stays_incomplete_shows_at_the_end_only(self, sentencepiece):
+        tokenizer = HFTokenizer(sentencepiece)
+        ids = tokenizer.encode_ordinary("a😀")
+        pieces, rest = stream(tokenizer, [], ids[:-1])
+        assert "".join(pieces) == "a"
+        assert set(rest) == {"\ufffd"}
+
+    def test_end_tokens_give_no_text(self, sentencepiece):
+        tokenizer = HFTokenizer(sentencepiece)
+        (dog,) = tokenizer.encode_ordinary("the")[:1]
+        pieces, rest = stream(tokenizer, [1], [dog, 2])
+        assert pieces[1] == ""
+        assert rest == ""
+
+
+class TestByteTokenizer:
+    def test_ids(self):
+        tokenizer = ByteTokenizer()
+        assert tokenizer.vocab_size == 265
+        assert tokenizer.encode("Aé") == [256, 65, 0xC3, 0xA9]
+        assert tokenizer.encode("<|bos|>A<|python_end|>") == [256, 65, 262]
+        assert [tokenizer.token_id(name) for name in SPECIAL_TOKENS] == list(range(256, 265))
+        assert tokenizer.eos_ids == {256, 260}
+
+    @given(ids=st.lists(st.integers(0, 264).filter(lambda i: i not in (256, 260))), data=st.data())
+    def test_streams_join_to_the_decoded_text(self, ids, data):
+        tokenizer = ByteTokenizer()
+        cut = data.draw(st.integers(0, len(ids)))
+        pieces, rest = stream(tokenizer, ids[:cut], ids[cut:])
+        assert "".join(tokenizer.pieces(ids[:cut]) + pieces) + rest == tokenizer.decode(ids)
+
+    def test_chat(self):
+        prompt = ByteTokenizer().chat_template.render(
+            [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+        )
+        assert prompt == (
+            "<|bos|><|user_start|>hi<|user_end|><|assistant_start|>ho<|assistant_end|>"
+            "<|assistant_start|>"
+        )
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("tokenizer.json", None, "has no tokenizer.json"),
+        ("tokenizer.json", "{", r"tokenizer\.json is damaged"),
+        ("tokenizer.json", '{"model": 3}', r"tokenizer\.json is damaged"),
+        ("tokenizer_config.json", "{", r"tokenizer_config\.json is not valid JSON"),
+        ("generation_config.json", "[1]", r"generation_config\.json must hold a JSON object"),
+    ],
+)
+def test_damaged_files_are_named(byte_level, tmp_path, file, content, message):
+    directory = tmp_path / "m"
+    shutil.copytree(byte_level, directory)
+    if content is None:
+        (directory / file).unlink()
+    else:
+        (directory / file).write_text(content)
+    with pytest.raises(TokenizerError, match=message):
+        HFTokenizer(directory)
