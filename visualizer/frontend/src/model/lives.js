@@ -29,6 +29,7 @@
  * @property {Segment[]} segments
  */
 
+import { LogError } from "./log.js";
 import { rowKind } from "./rows.js";
 
 /** Longer labels are cut in a name. */
@@ -51,10 +52,10 @@ export class Lives {
    * @param {import("./fold.js").State} state
    */
   note(event, step, state) {
-    const life = this.byId.get(event.request);
     const seq = state.seq + 1;
     switch (event.type) {
       case "admitted": {
+        const life = this.#of(event.request);
         const found = event.blocks.length * state.blockSize;
         life.admissions.push({ step, found, resumed: event.resumed, node: event.node, seq });
         this.#endWait(life, step - 1);
@@ -63,6 +64,7 @@ export class Lives {
         break;
       }
       case "preempted": {
+        const life = this.#of(event.request);
         const { computed } = state.request(life.id);
         life.preemptions.push({ step, by: event.needed_by, computed, resume: null, seq });
         const { needed_by: by } = event;
@@ -75,13 +77,14 @@ export class Lives {
         break;
       case "step_finished":
         for (const [id, ids, , accepted = 0] of event.tokens) {
-          const gainer = this.byId.get(id);
+          const gainer = this.#of(id);
           for (let index = 0; index < ids.length; index++) gainer.tokenSteps.push(step);
           const segment = gainer.segments.at(-1);
           if (segment?.from === step && segment.drafts) segment.accepted = accepted;
         }
         break;
       case "request_finished": {
+        const life = this.#of(event.request);
         const { reason, message = "" } = event;
         life.finished = { step, reason, message, seq };
         // What ends between two steps counts to the later one, in which it did not wait any more.
@@ -105,7 +108,7 @@ export class Lives {
       life.segments.push({ kind: "waiting", from: step, to: null });
     } else {
       const life = this.#add(state.request(event.request));
-      const parent = this.byId.get(event.parent);
+      const parent = this.#of(event.parent);
       life.arrived = parent.arrived;
       life.arrivedAt = parent.arrivedAt;
       life.n = parent.n;
@@ -128,6 +131,12 @@ export class Lives {
       const again = request.preemptions ? { kind: "preempted", by: null, resume: null } : null;
       life.segments.push({ ...(again ?? { kind: "waiting" }), from: step, to: null });
     }
+  }
+
+  #of(/** @type {number} */ id) {
+    const life = this.byId.get(id);
+    if (!life) throw new LogError(`there is no request ${id}`);
+    return life;
   }
 
   /** @param {import("./fold.js").RequestState} request @returns {Life} */
@@ -186,7 +195,7 @@ export class Lives {
 
   #row(/** @type {any} */ row, /** @type {number} */ step, /** @type {any} */ state) {
     const [id, start, count, drafts = []] = row;
-    const life = this.byId.get(id);
+    const life = this.#of(id);
     const last = life.segments.at(-1);
     const kind = rowKind([id, start, count, drafts], state.request(id));
     const segment = { kind, from: step, to: step, drafts: drafts.length, accepted: 0 };
@@ -211,7 +220,7 @@ export class Lives {
     /** @type {any} */ state,
   ) {
     if (state.request(id).place !== null) return; // a waiting request that the policy put off
-    const { segments } = this.byId.get(id);
+    const { segments } = this.#of(id);
     const last = segments.at(-1);
     if (last?.kind === "stalled" && last.to === step - 1) last.to = step;
     else segments.push({ kind: "stalled", from: step, to: step, reason });

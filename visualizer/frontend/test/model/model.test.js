@@ -1,0 +1,305 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { LogError, Model, openingRequest, openingStep, plain, State } from "../../src/model/index.js";
+import * as make from "./events.js";
+
+const { admitted, allocated, arrived, finished, inserted, scheduled, started, step } = make;
+
+const model = (...events) => new Model(events.flat(Infinity));
+
+/** Step 1: r1 computes "abcde". Before step 2 r2 arrives with "abcdx" and hits four tokens. */
+const firstStep = [
+  arrived(1, "abcde", { at: 100 }),
+  step(1),
+  admitted(1),
+  allocated(1, 0, 1, 2),
+  scheduled([[1, 0, 5]]),
+  finished([[1, "f"]], { start: 100, scheduled: 110, end: 400, logprobs: [[Math.log(0.5)]] }),
+  inserted(1, 1, 0, 0, 1),
+];
+const secondStep = [
+  arrived(2, "abcdx", { at: 450, max_tokens: 2 }),
+  step(2),
+  admitted(2, 1, [0, 1]),
+  allocated(2, 3),
+  scheduled([[1, 5, 1], [2, 4, 1]]),
+  finished([[1, "g"], [2, "y"]], { start: 500, scheduled: 510, end: 700, logprobs: [[0], [-1]] }),
+  make.extended(1, 1, 2),
+];
+
+test("no steps, no frames", () => {
+  assert.equal(model().stepCount, 0);
+  assert.equal(model(started()).stepCount, 0);
+  assert.throws(() => model(started()).frame(1), /there is no step 1/);
+  assert.equal(openingRequest(model()), null);
+});
+
+test("a step ends with its commit; arrivals, aborts and clearings belong to the next", () => {
+  const one = model(started(), firstStep, arrived(2, "x"), make.ended(2, "abort"));
+  assert.deepEqual(one.spans.map((span) => span.status), ["finished", "pending"]);
+  assert.deepEqual(one.frame(1).waiting, []);
+  assert.deepEqual(one.frame(2).outcomes.map(({ kind }) => kind), ["arrived", "aborted"]);
+  assert.equal(one.stepOf(7), 1);
+  assert.equal(one.stepOf(8), 2);
+});
+
+test("a held engine: requests wait for a step that has not begun", () => {
+  const held = model(started(), arrived(1, "a"), arrived(2, "b"));
+  assert.deepEqual([held.firstStep, held.lastStep], [1, 1]);
+  assert.equal(held.frame(1).status, "pending");
+  assert.deepEqual(held.frame(1).waits.map(({ reason }) => reason), [null, null]);
+});
+
+test("a log that ends inside a step", () => {
+  const torn = model(started(), firstStep, secondStep.slice(0, 5));
+  assert.equal(torn.frame(2).status, "running");
+  assert.deepEqual(torn.frame(2).budget, { budget: 8, tokens: 2 });
+  assert.equal(torn.frame(2).time, null);
+});
+
+test("measures: one value a step", () => {
+  const { measures } = model(started(), firstStep, secondStep);
+  const values = (name) => [...measures[name]];
+  assert.deepEqual(values("tokens"), [5, 2]);
+  assert.deepEqual(values("prefill"), [5, 1]);
+  assert.deepEqual(values("decode"), [0, 1]);
+  assert.deepEqual(values("used"), [3, 4]);
+  assert.deepEqual(values("shared"), [0, 2]);
+  assert.deepEqual(values("free"), [3, 2]);
+  assert.deepEqual(values("found"), [0, 4]);
+  assert.deepEqual(values("output"), [1, 2]);
+  assert.deepEqual(values("end"), [400, 700]);
+  assert.deepEqual(measures.chunks(2), [{ request: 2, count: 1, kind: "prefill" }]);
+});
+
+test("times are NaN where the log has none", () => {
+  const { measures } = model(started(), arrived(1, "a"), step(1), scheduled([]), finished());
+  assert.deepEqual([...measures.end], [NaN]);
+});
+
+test("a life: arrival, segments, tokens, end", () => {
+  const life = model(started(), firstStep, secondStep, make.ended(2)).request(2);
+  assert.equal(life.arrived, 2);
+  assert.equal(life.arrivedAt, 450);
+  assert.deepEqual(life.tokenSteps, [2]);
+  assert.equal(life.texts.join(""), "abcdxy");
+  assert.deepEqual(life.segments, [
+    {
+      kind: "prefill",
+      from: 2,
+      to: 2,
+      start: 4,
+      count: 1,
+      found: 4,
+      recomputed: 0,
+      drafts: 0,
+      accepted: 0,
+    },
+  ]);
+  assert.deepEqual(life.finished, { step: 2, reason: "length", message: "", seq: 15 });
+});
+
+test("a run of decodes is one segment", () => {
+  const decode = (number) => [step(number), scheduled([[1, 3 + number, 1]]), finished([[1, "x"]])];
+  const { segments } = model(started(), firstStep, decode(2), decode(3), decode(4)).request(1);
+  assert.deepEqual(segments.map(({ kind, from, to }) => [kind, from, to]), [
+    ["prefill", 1, 1],
+    ["decode", 2, 4],
+  ]);
+});
+
+/** r1 holds blocks 0 to 2, r2 shares 0 and 1 and holds 3; in step 3 r1 takes r2's block. */
+const thirdStep = [
+  step(3),
+  make.preempted(2, 1),
+  allocated(1, 3),
+  scheduled([[1, 6, 1]], { blocked: [2, "after_preemption", 0, 0, 0] }),
+  finished([[1, "h"]]),
+];
+const full = { num_blocks: 4 };
+
+test("preempted and resumed: segments, fates, blocks that change hands", () => {
+  const back = [step(4), make.ended(1, "stop"), admitted(2, 1, [0, 1], true), allocated(2, 3)];
+  const rest = [scheduled([[2, 4, 2]]), finished([[2, "z"]])];
+  const whole = model(started(full), firstStep, secondStep, thirdStep, back, rest);
+  const { segments, preemptions } = whole.request(2);
+  assert.deepEqual(segments.slice(1, 3).map(({ kind, from, to, by, resume, recomputed }) => [
+    kind, from, to, by, resume, recomputed,
+  ]), [
+    ["preempted", 3, 3, 1, 4, undefined],
+    ["prefill", 4, 4, undefined, undefined, 1],
+  ]);
+  assert.deepEqual(preemptions, [{ step: 3, by: 1, computed: 5, resume: 4, seq: 16 }]);
+
+  const frame = whole.frame(3);
+  assert.deepEqual(frame.table(2), {
+    blocks: [0, 1, 3],
+    lost: true,
+    fates: [
+      { fate: "others", to: null },
+      { fate: "others", to: null },
+      { fate: "taken", to: 1 },
+    ],
+  });
+  assert.deepEqual(frame.blocks[3], {
+    id: 3,
+    kind: "unshared",
+    owners: [1],
+    refs: 1,
+    node: 0,
+    filled: 1,
+    slots: 2,
+    mark: "handed",
+    from: 2,
+    to: 1,
+  });
+  assert.deepEqual(frame.changes.map(plain), ["block 3: r2's, now r1's"]);
+  assert.equal(frame.phase(2).kind, "preempted");
+  assert.deepEqual(frame.path(2), { nodes: [1], blocks: [0, 1], tokens: 4, holds: false });
+  assert.equal(openingStep(whole), 3);
+  assert.equal(openingRequest(whole), 2);
+});
+
+test("decisions: in order, with the budget that is left, one of them hot", () => {
+  const { decisions } = model(started(full), firstStep, secondStep, thirdStep).frame(3);
+  assert.deepEqual(
+    decisions.map(({ kind, request, left, hot }) => [kind, request, left, hot]),
+    [
+      ["preempted", 2, undefined, true],
+      ["decode", 1, 7, false],
+      ["waits", 2, undefined, false],
+    ],
+  );
+  assert.equal(
+    plain(decisions[0].spans),
+    "preempted: r1 needs 1 block, 0 free, 0 to evict; r2 came last. " +
+      "Of its 5 computed tokens, 4 are still cached.",
+  );
+  assert.equal(plain(decisions[1].spans), "decode, into r2's block 3");
+});
+
+test("a victim's choice is explained only where the rule is known and was followed", () => {
+  const why = (classes) => {
+    const events = [started(full, classes), firstStep, secondStep, thirdStep];
+    return plain(model(events).frame(3).decisions[0].spans).split("; ")[1] ?? "";
+  };
+  assert.match(why({ policy: "Fcfs" }), /^r2 came last/);
+  assert.match(why({ policy: "Priority" }), /^of the least urgent r2 came last/);
+  assert.equal(why({ policy: "MyOwn" }), "");
+});
+
+test("the tokens panel: cached prompt, output with odds, the next token", () => {
+  const whole = model(started(full), firstStep, secondStep, thirdStep);
+  const panel = whole.frame(2).tokensOf(1);
+  assert.deepEqual(panel.output.map(({ text, probability, step: at }) => [text, probability, at]), [
+    ["f", 0.5, 1],
+    ["g", 1, 2],
+  ]);
+  assert.equal(panel.ttft, 300);
+  assert.deepEqual(panel.next, { step: 3, after: null });
+  assert.deepEqual(whole.frame(1).tokensOf(1).next, { step: 2, after: 300 });
+  const cached = whole.frame(2).tokensOf(2).prompt.map((piece) => piece.cached);
+  assert.deepEqual(cached, [true, true, true, true, false]);
+  assert.equal(whole.frame(3).tokensOf(2).next, null);
+});
+
+test("forced tokens have no odds", () => {
+  const t = { end: 1, logprobs: [[-1, 0, 0]] };
+  const forced = [step(2), scheduled([[1, 5, 1]]), finished([[1, "xyz", 0, 2]], t)];
+  const { output } = model(started(), firstStep, forced).frame(2).tokensOf(1);
+  assert.deepEqual(output.slice(1).map((token) => token.forced), [false, true, true]);
+  assert.equal(output[2].probability, null);
+});
+
+test("names: labels, numbered where they repeat, cut where they are long, cleaned", () => {
+  const labels = ["Ada", "", "Ada", "  Bo\n\u202eevil ", "a".repeat(40), "Ada 2"];
+  const named = model(started(), labels.map((label, at) => arrived(at + 1, "x", { label })));
+  const names = named.requests.map(({ name }) => name);
+  assert.deepEqual(names, ["Ada", "r2", "Ada 2", "Bo evil", `${"a".repeat(15)}…`, "Ada 2 2"]);
+  assert.deepEqual(named.requests.map(({ hueIndex }) => hueIndex), [0, 1, 2, 3, 4, 5]);
+});
+
+test("why a request waited, run by run", () => {
+  const wait = (number, blocked) => [
+    step(number),
+    scheduled([[1, 3 + number, 1]], { blocked }),
+    finished([[1, "x"]]),
+  ];
+  const queue = [arrived(2, "x"), arrived(3, "y", { label: "Cy" })];
+  const blocked = [
+    wait(2, [2, "batch_full", 1, 1, 0]),
+    wait(3, [2, "no_free_blocks", 1, 2, 1]),
+    wait(4, [3, "no_free_blocks", 1, 2, 1]),
+  ];
+  const whole = model(started(), firstStep, queue, blocked);
+  const words = (id) => {
+    const life = whole.request(id);
+    return plain(whole.waitWords(life, life.segments[0]));
+  };
+  assert.equal(words(2), "batch full, then no free blocks, then behind Cy");
+  assert.equal(words(3), "behind r2, then no free blocks");
+});
+
+test("a window begins with a keyframe: earlier is unknown, later is all there", () => {
+  const events = [started(full), firstStep, secondStep].flat();
+  const folded = new State();
+  for (const event of events) folded.apply(event);
+  const core = folded.core();
+  const keyframe = {
+    type: "keyframe",
+    seq: core.seq,
+    state: {
+      ...core,
+      settings: folded.settings,
+      requests: core.requests.map((one) => ({
+        ...one,
+        texts: one.tokens.map((token) => String.fromCodePoint(token)),
+        label: "",
+        priority: 0,
+        max_tokens: 4,
+        sampling: {},
+      })),
+      nodes: core.nodes.map((node) => ({
+        ...node,
+        texts: node.tokens.map((token) => String.fromCodePoint(token)),
+      })),
+    },
+  };
+  const window = model(keyframe, thirdStep);
+  assert.deepEqual([window.firstStep, window.lastStep], [2, 3]);
+  assert.equal(window.frame(2).status, "joined");
+  assert.equal(window.request(1).arrived, null);
+  assert.deepEqual(window.request(1).tokenSteps, [0, 0, 3]);
+  assert.deepEqual(window.frame(3).table(2).fates.map(({ fate }) => fate), [
+    "others",
+    "others",
+    "taken",
+  ]);
+  assert.equal(window.event(16).type, "preempted");
+  const whole = model(events, thirdStep);
+  assert.deepEqual(window.frame(3).state.core(), whole.frame(3).state.core());
+});
+
+test("steps are found again in any order, also far from a kept copy", () => {
+  const decode = (number) => [step(number), scheduled([[1, 3 + number, 1]]), finished([[1, "x"]])];
+  const many = Array.from({ length: 1500 }, (_, at) => decode(at + 2));
+  const long = model(started(), firstStep, many);
+  const fresh = new State();
+  const tokens = new Map();
+  for (const event of long.events) {
+    fresh.apply(event);
+    tokens.set(fresh.step, fresh.core().requests[0]?.tokens.length);
+  }
+  for (const at of [1501, 3, 700, 701, 699, 1, 1500, 334, 335]) {
+    assert.equal(long.frame(at).state.core().requests[0].tokens.length, tokens.get(at));
+  }
+});
+
+test("a log that contradicts itself says where", () => {
+  const refuses = (events, pattern) =>
+    assert.throws(() => model(events), (error) => error instanceof LogError && pattern.test(error.message));
+  refuses([started(), step(1), step(3)], /^event 2: step 3 follows step 1/);
+  refuses([started(), started()], /^event 1: run_started can only be the first/);
+  refuses([started(), step(1), scheduled([[9, 0, 1]])], /^event 2: there is no request 9/);
+  refuses([started(), step(1), admitted(9)], /^event 2: there is no request 9/);
+});
