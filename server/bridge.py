@@ -102,7 +102,7 @@ class Bridge:
     def stop(self) -> None:
         """End the engine thread after its step, and every feed."""
         self.stopped.set()
-        self._thread.stop(patience=5.0)
+        self._thread.stop(patience=2.0)
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
 
     @property
@@ -130,15 +130,16 @@ class Bridge:
         cannot be taken.
         """
         self._admit()
-        generation = Generation(self._engine.clock.now(), self.settings.buffer_bytes)
+        generation = Generation(
+            self._engine.clock.now(), self.settings.buffer_bytes, self._release
+        )
         self._live.add(generation)
         self._idle.clear()
         try:
             await self._submit(generation, prepare, label, priority)
             yield generation
         finally:
-            generation.closed = True
-            self._thread.post(lambda: self._thread.release(generation))
+            generation.close()
             self._live.discard(generation)
             if not self._live:
                 self._idle.set()
@@ -159,6 +160,9 @@ class Bridge:
                 code="queue_full",
                 headers={"Retry-After": "1"},
             )
+
+    def _release(self, generation: Generation) -> None:
+        self._thread.post(lambda: self._thread.release(generation))
 
     async def _submit(
         self,

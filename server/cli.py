@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -14,7 +14,7 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
-    context_settings={"auto_envvar_prefix": "UNDERGLASS", "help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _ENGINE = EngineConfig()
@@ -42,181 +42,113 @@ def _commands() -> None:
     pass
 
 
-def _environment(name: str) -> str:
-    return f"UNDERGLASS_{name}"
+def _option(name: str, help: str, panel: str | None = None, *flags: str, **limits: Any) -> Any:
+    """An option that is also an environment variable."""
+    return typer.Option(
+        *flags, help=help, envvar=f"UNDERGLASS_{name}", rich_help_panel=panel, **limits
+    )
 
 
 @app.command()
 def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     model: Annotated[
         str,
-        typer.Option(
-            help='A Hugging Face model directory, or "bundled" for the model in the repository.',
-            envvar=_environment("MODEL"),
-            rich_help_panel="Model",
-        ),
+        _option("MODEL", 'A Hugging Face model directory, or "bundled" for our own.', "Model"),
     ] = "bundled",
     threads: Annotated[
-        int,
-        typer.Option(
-            help="CPU threads for the forward pass. More than one rarely helps a small model.",
-            min=1,
-            envvar=_environment("THREADS"),
-            rich_help_panel="Model",
-        ),
+        int, _option("THREADS", "CPU threads; more rarely help a small model.", "Model", min=1)
     ] = 1,
     host: Annotated[
-        str,
-        typer.Option(
-            help="Address to listen on; 0.0.0.0 lets other machines in.",
-            envvar=_environment("HOST"),
-        ),
+        str, _option("HOST", "Address to listen on; 0.0.0.0 lets other machines in.")
     ] = "127.0.0.1",
     port: Annotated[
-        int,
-        typer.Option(
-            help="Port to listen on; 0 takes any free one.",
-            min=0,
-            max=65535,
-            envvar=_environment("PORT"),
-        ),
+        int, _option("PORT", "Port to listen on; 0 takes any free one.", min=0, max=65535)
     ] = 8000,
     api_key: Annotated[
-        str | None,
-        typer.Option(
-            help="Ask for this key on every route but /health and /ready.",
-            envvar=_environment("API_KEY"),
-        ),
+        str | None, _option("API_KEY", "Ask for this key on every route but /health and /ready.")
     ] = _SERVER.api_key,
     max_waiting: Annotated[
-        int,
-        typer.Option(
-            help="Requests in the queue beyond which new ones are refused (429).",
-            min=1,
-            envvar=_environment("MAX_WAITING"),
-        ),
+        int, _option("MAX_WAITING", "Waiting requests beyond which new ones get 429.", min=1)
     ] = _SERVER.max_waiting,
     chat_max_tokens: Annotated[
-        int,
-        typer.Option(
-            help="Cap on a chat answer for which the client names none.",
-            min=1,
-            envvar=_environment("CHAT_MAX_TOKENS"),
-        ),
+        int, _option("CHAT_MAX_TOKENS", "Cap on a chat answer if the client names none.", min=1)
     ] = _SERVER.chat_max_tokens,
     drain_seconds: Annotated[
-        float,
-        typer.Option(
-            help="Seconds that running requests get to finish after SIGTERM or Ctrl-C.",
-            min=0,
-            envvar=_environment("DRAIN_SECONDS"),
-        ),
+        float, _option("DRAIN_SECONDS", "Seconds to finish in after SIGTERM or Ctrl-C.", min=0)
     ] = _SERVER.drain_seconds,
     paused: Annotated[
         bool,
-        typer.Option(
-            "--paused",
-            help="Start with the engine held: requests queue up until it is resumed or stepped.",
-            envvar=_environment("PAUSED"),
-            rich_help_panel="Engine",
+        _option(
+            "PAUSED", "Start with the engine held: requests only queue up.", "Engine", "--paused"
         ),
     ] = False,
     token_budget: Annotated[
-        int,
-        typer.Option(
-            help="Tokens computed in one step, over all requests.",
-            envvar=_environment("TOKEN_BUDGET"),
-            rich_help_panel="Engine",
-        ),
+        int, _option("TOKEN_BUDGET", "Tokens computed in one step, over all requests.", "Engine")
     ] = _ENGINE.token_budget,
     max_batch_size: Annotated[
-        int,
-        typer.Option(
-            help="Requests running at once.",
-            envvar=_environment("MAX_BATCH_SIZE"),
-            rich_help_panel="Engine",
-        ),
+        int, _option("MAX_BATCH_SIZE", "Requests running at once.", "Engine")
     ] = _ENGINE.max_batch_size,
     max_kv_tokens: Annotated[
-        int,
-        typer.Option(
-            help="Token slots of KV memory.",
-            envvar=_environment("MAX_KV_TOKENS"),
-            rich_help_panel="Engine",
-        ),
+        int, _option("MAX_KV_TOKENS", "Token slots of KV memory.", "Engine")
     ] = _ENGINE.max_kv_tokens,
     block_size: Annotated[
-        int,
-        typer.Option(
-            help="Token slots in a KV block.",
-            envvar=_environment("BLOCK_SIZE"),
-            rich_help_panel="Engine",
-        ),
+        int, _option("BLOCK_SIZE", "Token slots in a KV block.", "Engine")
     ] = _ENGINE.block_size,
     policy: Annotated[
-        str,
-        typer.Option(
-            help="Order of the queue: fcfs, priority, sjf or lpm.",
-            envvar=_environment("POLICY"),
-            rich_help_panel="Engine",
-        ),
+        str, _option("POLICY", "Order of the queue: fcfs, priority, sjf or lpm.", "Engine")
     ] = _ENGINE.policy,
     batching: Annotated[
         str,
-        typer.Option(
-            help="continuous, or static: a batch runs until its last member has finished.",
-            envvar=_environment("BATCHING"),
-            rich_help_panel="Engine",
+        _option(
+            "BATCHING",
+            "continuous, or static: a batch runs until its last member is done.",
+            "Engine",
         ),
     ] = _ENGINE.batching,
     chunked_prefill: Annotated[
         bool,
-        typer.Option(
+        _option(
+            "CHUNKED_PREFILL",
+            "Cut prompts to fit into a step's budget.",
+            "Engine",
             "--chunked-prefill/--no-chunked-prefill",
-            help="Cut prompts to fit into a step's budget.",
-            envvar=_environment("CHUNKED_PREFILL"),
-            rich_help_panel="Engine",
         ),
     ] = _ENGINE.chunked_prefill,
     prefix_cache: Annotated[
         bool,
-        typer.Option(
+        _option(
+            "PREFIX_CACHE",
+            "Keep computed blocks and find them again.",
+            "Engine",
             "--prefix-cache/--no-prefix-cache",
-            help="Keep computed blocks and find them again.",
-            envvar=_environment("PREFIX_CACHE"),
-            rich_help_panel="Engine",
         ),
     ] = _ENGINE.prefix_cache,
     preemption: Annotated[
         bool,
-        typer.Option(
+        _option(
+            "PREEMPTION",
+            "Take memory back when it runs out; off, reserve the worst case.",
+            "Engine",
             "--preemption/--no-preemption",
-            help="Take memory back when it runs out, instead of reserving the worst case.",
-            envvar=_environment("PREEMPTION"),
-            rich_help_panel="Engine",
         ),
     ] = _ENGINE.preemption,
     log_window: Annotated[
         int,
-        typer.Option(
-            help="Events that /trace returns and a live viewer can catch up on.",
+        _option(
+            "LOG_WINDOW",
+            "Events that /trace returns and live viewers can catch up on.",
+            "Event log",
             min=100,
-            envvar=_environment("LOG_WINDOW"),
-            rich_help_panel="Event log",
         ),
     ] = _SERVER.log_window,
     trace_file: Annotated[
         Path | None,
-        typer.Option(
-            help="Write the whole event log to this file as it happens; replaces the file.",
-            envvar=_environment("TRACE_FILE"),
-            rich_help_panel="Event log",
-        ),
+        _option("TRACE_FILE", "Write the whole event log to this file; replaces it.", "Event log"),
     ] = None,
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
 ) -> None:
     """Serve a model over HTTP: OpenAI's API, a teaching stream, and the engine's event log."""
-    os.environ[_environment("THREADS")] = str(threads)
+    os.environ["UNDERGLASS_THREADS"] = str(threads)
     try:
         config = EngineConfig(
             token_budget=token_budget,
@@ -270,7 +202,9 @@ def _serve(
     try:
         listener = listen(host, port)
     except OSError as error:
-        _fail(f"cannot listen on {host}:{port}: {error.strerror}; choose another --port")
+        number = error.errno or 0  # negative: the name could not be looked up
+        reason = os.strerror(number) if number > 0 else error.strerror
+        _fail(f"cannot listen on {host}:{port}: {reason}; choose another --host or --port")
     try:
         trace = TraceFile(trace_file) if trace_file else None
     except OSError as error:
@@ -285,6 +219,8 @@ def _serve(
         engine = Engine.load(model, config, policy=policy, log=outbox)
     except (CheckpointError, TokenizerError) as error:
         _fail(f"--model {model}: {error}")
+    except MemoryError:
+        _fail(f"no room for --max-kv-tokens {config.max_kv_tokens}: choose fewer")
     if paused:
         engine.pause()
 

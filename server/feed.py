@@ -62,7 +62,8 @@ class Feed(Response):
         finally:
             for task in tasks:
                 task.cancel()
-        if stopping.done() and not leaving.done():
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if stopping.done() and not stopping.cancelled():
             await connection.body(b"", more=False)
 
     async def _send(self, connection: Connection) -> None:

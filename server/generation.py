@@ -6,6 +6,7 @@ chunk. A client that does not read at all fills its own buffer, is cut off, and 
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.scheduling.sampling_params import SamplingParams
@@ -54,10 +55,15 @@ class Generation:
     submitted_at   the engine clock's time when the client asked, in microseconds
     finished       every choice has ended and its last gain has been taken
     closed         nobody waits for it any more; the engine thread reads this, too
+
+    `release` is called once, as soon as the engine need not go on for it.
     """
 
-    def __init__(self, submitted_at: int, buffer_bytes: int) -> None:
+    def __init__(
+        self, submitted_at: int, buffer_bytes: int, release: Callable[["Generation"], None]
+    ) -> None:
         self.submitted_at = submitted_at
+        self._release = release
         self.prompts: list[Prompt] = []
         self.request_ids: list[int] = []
         self.cached_tokens: list[int] = []
@@ -105,10 +111,21 @@ class Generation:
             self._wake()
 
     def fail(self, error: Exception) -> None:
-        """End it: `gains` raises `error` after what has been put so far."""
+        """End it: `gains` raises `error` after what has been put so far.
+
+        The engine lets go of it now, even if its handler is stuck sending to a client that does not
+        read.
+        """
         if self._failure is None:
             self._failure = error
             self._wake()
+            self.close()
+
+    def close(self) -> None:
+        """Nobody waits for it any more: whatever is left of it ends. Twice is harmless."""
+        if not self.closed:
+            self.closed = True
+            self._release(self)
 
     async def gains(self, patience: float) -> list[Gain]:
         """What came since the last call, at most one Gain per choice; waits until there is some.

@@ -1,0 +1,162 @@
+"""What the server's tests share: starting a server process, reading streams and the event feed."""
+
+import json
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import httpx
+import msgspec
+
+from engine.events.fold import State
+from engine.events.log import EventLog
+from engine.events.vocabulary import AnyEvent, Event, Keyframe
+from server.process import BackgroundServer
+
+APP = Path(__file__).parent / "app_under_test.py"
+TIMEOUT = 60.0
+
+
+def start(**options: Any) -> BackgroundServer:
+    """A server process over the alphabet runner; see `app_under_test.py` for the options."""
+    return BackgroundServer([sys.executable, str(APP), json.dumps(options)])
+
+
+def http(url: str, **options: Any) -> httpx.Client:
+    return httpx.Client(base_url=url, trust_env=False, timeout=TIMEOUT, **options)
+
+
+def get(url: str, path: str) -> Any:
+    with http(url) as client:
+        return client.get(path).json()
+
+
+def post(url: str, path: str, body: Any = None, **headers: str) -> httpx.Response:
+    with http(url) as client:
+        return client.post(path, json=body, headers=headers)
+
+
+def trace(url: str) -> EventLog:
+    with http(url) as client:
+        return EventLog.from_bytes(client.get("/trace").content)
+
+
+def sse_data(text: str) -> list[Any]:
+    """The data of every event of a stream; "[DONE]" stays text."""
+    data = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return [one if one == "[DONE]" else json.loads(one) for one in data]
+
+
+class Feed:
+    """A viewer of GET /events that folds what it sees. Used with `with`."""
+
+    _decoder = msgspec.json.Decoder(AnyEvent)
+
+    def __init__(self, url: str, last_event_id: int | None = None) -> None:
+        self._client = http(url)
+        headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
+        self._stream = self._client.stream("GET", "/events", headers=headers)
+        self.state = State()
+        self.seq = -1
+        self.events: list[Event] = []
+        self.dropped: list[int] = []
+
+    def __enter__(self) -> "Feed":
+        self._lines = self._stream.__enter__().iter_lines()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stream.__exit__(kind, error, traceback)
+        self._client.close()
+
+    def __iter__(self) -> Iterator[Event]:
+        name = ""
+        for line in self._lines:
+            field, _, value = line.partition(": ")
+            if field == "event":
+                name = value
+            elif field == "id":
+                self.seq = int(value)
+            elif field == "data" and name == "dropped":
+                self.dropped.append(json.loads(value)["dropped"])
+                name = ""
+            elif field == "data":
+                event = self._decoder.decode(value)
+                self.state.apply(event)
+                self.events.append(event)
+                yield event
+
+    def until(self, wanted: Callable[[Event], bool]) -> Event:
+        """Read on until an event is the wanted one."""
+        return next(event for event in self if wanted(event))
+
+    def until_kind(self, kind: type[Event], count: int = 1) -> Event:
+        """Read on until the `count`-th event of a kind."""
+        for _ in range(count):
+            event = self.until(lambda event: isinstance(event, kind))
+        return event
+
+    def keyframe(self) -> Keyframe:
+        """The event that every viewer joins with."""
+        event = next(iter(self))
+        assert isinstance(event, Keyframe)
+        return event
+
+
+class Caller:
+    """A client down at the socket, for everything that well-behaved clients do not do."""
+
+    def __init__(
+        self, url: str, path: str, body: Any, *, receive_buffer: int = 0, **headers: str
+    ) -> None:
+        host, _, port = url.removeprefix("http://").partition(":")
+        self.socket = socket.socket()
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.settimeout(TIMEOUT)
+        self.socket.connect((host, int(port)))
+        content = json.dumps(body).encode()
+        lines = [
+            f"POST {path} HTTP/1.1",
+            f"Host: {host}:{port}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(content)}",
+            *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()),
+        ]
+        self.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
+
+    def close(self) -> None:
+        """Leave politely."""
+        self.socket.close()
+
+    def reset(self) -> None:
+        """Leave with a reset, as a crashed client or a pulled cable behind a proxy does."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.socket.close()
+
+    def half_close(self) -> None:
+        """Say that nothing more will be sent, and wait for the server to hang up."""
+        self.socket.shutdown(socket.SHUT_WR)
+        while self.socket.recv(65536):
+            pass
+        self.socket.close()
+
+    def read_all(self) -> str:
+        """Everything up to the server's hanging up, or the end of a chunked body."""
+        data = b""
+        while not data.endswith(b"0\r\n\r\n"):
+            received = self.socket.recv(65536)
+            if not received:
+                break
+            data += received
+        self.socket.close()
+        return data.decode()

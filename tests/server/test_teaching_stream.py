@@ -1,0 +1,106 @@
+"""The teaching stream, as curl and a class see it."""
+
+import subprocess
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from engine.events.vocabulary import Admitted, RequestArrived, StepFinished
+from server.process import BackgroundServer, serve_in_background
+from tests.server.harness import Feed, http, post, sse_data, trace
+
+BODY = {"prompt": "Once upon a time", "max_tokens": 20}
+
+
+def curl(url: str, body: str) -> "subprocess.Popen[bytes]":
+    command = ["curl", "-sN", f"{url}/v1/completions", "-d", body]
+    command += ["-H", "Content-Type: application/json"]
+    return subprocess.Popen(command, stdout=subprocess.PIPE)
+
+
+def test_curl_gets_one_event_per_token_and_the_whole_text(url: str) -> None:
+    output, _ = curl(url, '{"prompt": "Once", "max_tokens": 30}').communicate(timeout=30)
+    *tokens, last = sse_data(output.decode())
+    assert [event["token"] for event in tokens] == list("abcdefghijklmnopqrstuvwxyzabcd")
+    assert [event["token_id"] for event in tokens][:3] == [97, 98, 99]
+    assert [event["is_first"] for event in tokens] == [True] + [False] * 29
+    assert ["ttft_ms" in event for event in tokens] == [True] + [False] * 29
+    assert last == {"done": True, "full_text": "abcdefghijklmnopqrstuvwxyzabcd"}
+
+
+def test_fifty_tokens_unless_asked_otherwise(url: str) -> None:
+    events = sse_data(post(url, "/v1/completions", {"prompt": "Once"}).text)
+    assert len(events) == 51
+
+
+def test_joined_tokens_are_the_full_text_also_when_the_model_stops(url: str) -> None:
+    *tokens, last = sse_data(post(url, "/v1/completions", {"prompt": "How?"}).text)
+    assert "".join(event["token"] for event in tokens) == last["full_text"] == "abcde"
+    assert len(tokens) == 6  # the end token is a token, without text
+
+
+def test_ttft_is_what_the_log_says(url: str) -> None:
+    events = sse_data(post(url, "/v1/completions", {"prompt": "ttft", "max_tokens": 2}).text)
+    log = trace(url)
+    arrived = log.of(RequestArrived)[-1]
+    first = next(
+        event
+        for event in log.of(StepFinished)
+        if any(row.request == arrived.request for row in event.tokens)
+    )
+    assert events[0]["ttft_ms"] == (first.t["end"] - arrived.t["at"]) / 1000
+
+
+def test_two_streams_advance_together_step_by_step(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(paused=True).url
+    with (
+        http(url) as client,
+        client.stream("POST", "/v1/completions", json=BODY) as ada,
+        client.stream("POST", "/v1/completions", json=BODY) as bo,
+    ):
+        lines = [stream.iter_lines() for stream in (ada, bo)]
+        for letter in "abcdefg":
+            post(url, "/engine/step")
+            for one in lines:
+                line = next(line for line in one if line.startswith("data: "))
+                assert sse_data(line)[0]["token"] == letter
+
+
+def test_the_same_prompt_again_is_found_in_the_cache(url: str) -> None:
+    prompt = "a prompt of more than sixteen tokens"
+    for _ in range(2):
+        post(url, "/v1/completions", {"prompt": prompt, "max_tokens": 3})
+    first, second = trace(url).of(Admitted)[-2:]
+    assert (len(first.blocks), len(second.blocks)) == (0, len(prompt) // 16)
+
+
+def test_the_label_reaches_the_log(url: str) -> None:
+    post(url, "/v1/completions", {"prompt": "x", "user": "Bo"})
+    post(url, "/v1/completions", {"prompt": "x", "user": "Bo"}, **{"X-Client": "Ada"})
+    assert [event.label for event in trace(url).of(RequestArrived)[-2:]] == ["Bo", "Ada"]
+
+
+@pytest.fixture(scope="module")
+def bundled() -> str:
+    with serve_in_background(paused=True) as server:
+        yield server.url
+
+
+def test_two_curls_overlap_on_the_bundled_model(bundled: str) -> None:
+    """Both wait when the engine is let go, so their tokens arrive interleaved."""
+    with Feed(bundled) as feed:
+        feed.keyframe()
+        body = '{"prompt": "Once upon a time", "max_tokens": 40, "ignore_eos": true}'
+        first, second = curl(bundled, body), curl(bundled, body)
+        feed.until_kind(RequestArrived, 2)
+        post(bundled, "/engine/resume")
+        outputs = [process.communicate(timeout=60)[0].decode() for process in (first, second)]
+        texts = [sse_data(output)[-1]["full_text"] for output in outputs]
+        assert texts[0] == texts[1] != ""
+    steps = [{row.request for row in event.tokens} for event in trace(bundled).of(StepFinished)]
+    together = [len(requests) == 2 for requests in steps if requests]
+    assert sum(together) >= 38
+    assert all(a <= b for a, b in pairwise(event.t["end"] for event in trace(bundled).of(StepFinished)))
