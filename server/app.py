@@ -5,7 +5,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from server import errors, feed, operation
 from server.bridge import Bridge
-from server.middleware import ApiKey, RequestId
+from server.middleware import ApiKey, BodyLimit, RequestId
 from server.openai import routes as openai_routes
 
 PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Underglass</title>
@@ -21,9 +21,9 @@ def create_app(bridge: Bridge) -> FastAPI:
     app = FastAPI(
         title="Underglass",
         description="LLM inference, under glass: OpenAI's API, and everything the engine does.",
-        max_body_size=bridge.settings.max_body_bytes,
     )
     errors.install(app)
+    app.add_middleware(BodyLimit, limit=bridge.settings.max_body_bytes)
     if bridge.settings.api_key is not None:
         app.add_middleware(ApiKey, key=bridge.settings.api_key)
     app.add_middleware(RequestId)

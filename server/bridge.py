@@ -20,7 +20,7 @@ from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
 from server.engine_thread import EngineThread, Report
 from server.errors import ApiError, bad_request, unavailable
-from server.generation import Generation, Prompt
+from server.generation import Generation, Order
 from server.settings import ServerSettings
 from server.window import Outbox, Window
 
@@ -120,23 +120,18 @@ class Bridge:
     # Requests
 
     @asynccontextmanager
-    async def generate(
-        self, prepare: Callable[[], list[Prompt]], *, label: str = "", priority: int = 0
-    ) -> AsyncIterator[Generation]:
+    async def generate(self, order: Order) -> AsyncIterator[Generation]:
         """Queue a request; what leaves the block, in whatever way, is aborted and gives all back.
 
-        `prepare` makes token ids of the request; it runs on the tokenizer thread. Entering the
-        block means that the engine has the request in its queue. Raises ApiError for one that
-        cannot be taken.
+        Entering the block means that the engine has the request in its queue. Raises ApiError for
+        one that cannot be taken.
         """
         self._admit()
-        generation = Generation(
-            self._engine.clock.now(), self.settings.buffer_bytes, self._release
-        )
+        generation = Generation(self._engine.clock.now(), self.settings.buffer_bytes, self._release)
         self._live.add(generation)
         self._idle.clear()
         try:
-            await self._submit(generation, prepare, label, priority)
+            await self._submit(generation, order)
             yield generation
         finally:
             generation.close()
@@ -164,22 +159,16 @@ class Bridge:
     def _release(self, generation: Generation) -> None:
         self._thread.post(lambda: self._thread.release(generation))
 
-    async def _submit(
-        self,
-        generation: Generation,
-        prepare: Callable[[], list[Prompt]],
-        label: str,
-        priority: int,
-    ) -> None:
+    async def _submit(self, generation: Generation, order: Order) -> None:
         reply = self._ask()
 
         def work() -> None:
-            prompts = prepare()
+            prompts = order.prepare()
             for prompt in prompts:
-                self._engine.validate(prompt.tokens, prompt.params, priority)
+                self._engine.validate(prompt.tokens, prompt.params, order.priority)
             self._thread.post(
                 lambda: self._thread.submit(
-                    generation, prompts, label=label, priority=priority, reply=reply
+                    generation, prompts, label=order.label, priority=order.priority, reply=reply
                 )
             )
 
@@ -188,11 +177,10 @@ class Bridge:
             await self._loop.run_in_executor(self._tokenizing, work)
             await reply
         except RequestError as error:
-            raise bad_request(error.field, str(error)) from error
-        except TokenizerError as error:
-            raise bad_request("prompt", str(error)) from error
-        except ChatTemplateError as error:
-            raise bad_request("messages", str(error)) from error
+            field = order.fields.get(error.field, error.field)
+            raise bad_request(field, field + str(error).removeprefix(error.field)) from error
+        except (TokenizerError, ChatTemplateError) as error:
+            raise bad_request(order.fields.get("prompt", "prompt"), str(error)) from error
         finally:
             self.pending_submit -= 1
             self._asked.discard(reply)

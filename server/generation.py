@@ -6,7 +6,7 @@ chunk. A client that does not read at all fills its own buffer, is cut off, and 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from engine.scheduling.sampling_params import SamplingParams
@@ -22,6 +22,22 @@ class Prompt:
 
     tokens: list[int]
     params: SamplingParams
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """A request for tokens, as a route hands it over.
+
+    prepare   makes token ids of it; runs on the tokenizer thread
+    label     who asks, for the log
+    priority  how urgent it is, 0 first
+    fields    the engine's name of a field -> the client's, where they differ, for error messages
+    """
+
+    prepare: Callable[[], list[Prompt]]
+    label: str = ""
+    priority: int = 0
+    fields: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ costs four times as much per chunk.
 import secrets
 import uuid
 
+from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.errors import ApiError
@@ -35,6 +36,38 @@ class RequestId:
             await send(message)
 
         await self._app(scope, receive, send_with_id)
+
+
+class BodyLimit:
+    """Refuses a request body of more than `limit` bytes, announced or not."""
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+        self._refused = ApiError(
+            413, f"the body is larger than {limit} bytes: send less", code="body_too_large"
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, counting what comes, or answer 413."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        announced = dict(scope["headers"]).get(b"content-length", b"0")
+        if announced.isdigit() and int(announced) > self._limit:
+            await self._refused.response()(scope, receive, send)
+            return
+        received = 0
+
+        async def receive_counted() -> Message:
+            nonlocal received
+            message = await receive()
+            received += len(message.get("body", b""))
+            if received > self._limit:
+                raise HTTPException(413, self._refused.error["message"])
+            return message
+
+        await self._app(scope, receive_counted, send)
 
 
 class ApiKey:

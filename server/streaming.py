@@ -9,7 +9,6 @@ chunks instead of a growing queue.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -18,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 
 from server.bridge import Bridge
 from server.errors import ApiError, ClientLeft
-from server.generation import Gain, Generation, Prompt
+from server.generation import Gain, Generation, Order
 
 KEEP_ALIVE = b": keep-alive\n\n"
 EVENT_STREAM_HEADERS = [
@@ -53,15 +52,6 @@ class Form(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
-    """A request for tokens. `prepare` makes token ids of it, see `Bridge.generate`."""
-
-    prepare: Callable[[], list[Prompt]]
-    label: str = ""
-    priority: int = 0
-
-
 class Answer(Response):
     """The response to a request for tokens: queue it, answer, give everything back in any case."""
 
@@ -73,10 +63,7 @@ class Answer(Response):
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Answer; returns when the client has everything or has left."""
-        order = self._order
-        async with self._bridge.generate(
-            order.prepare, label=order.label, priority=order.priority
-        ) as generation:
+        async with self._bridge.generate(self._order) as generation:
             watch = asyncio.create_task(_watch(receive, generation))
             try:
                 await self._answer(

@@ -74,7 +74,7 @@ class SamplingRequest(BaseModel):
                 raise bad_request(name, f"{name} is not a field of this request; see /docs")
             if name == "best_of" and value == self.n:
                 continue
-            if value not in _NEUTRAL[name]:
+            if not any(_same(value, neutral) for neutral in _NEUTRAL[name]):
                 raise bad_request(name, f"{name} is not supported: leave it out")
         if self.stream_options is not None and not self.stream:
             raise bad_request("stream_options", "stream_options is only for stream: true")
@@ -88,6 +88,11 @@ class SamplingRequest(BaseModel):
     def output_limit(self) -> int | None:
         """How many tokens the client wants at most, if it says."""
         return self.max_tokens
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The engine's name of a field -> its name in this request, where they differ."""
+        return {}
 
     def sampling(self, *, max_tokens: int, temperature: float) -> SamplingParams:
         """The engine's parameters, with these defaults. Raises ApiError for a value out of range."""
@@ -104,7 +109,9 @@ class SamplingRequest(BaseModel):
         try:
             return SamplingParams(**{k: v for k, v in given.items() if v is not None})
         except SamplingError as error:
-            raise bad_request(error.field, str(error)) from error
+            field = self.fields.get(error.field, error.field)
+            message = str(error).removeprefix(error.field)
+            raise bad_request(field, field + message) from error
 
 
 class CompletionRequest(SamplingRequest):
@@ -158,6 +165,14 @@ class ChatRequest(SamplingRequest):
         newer = self.max_completion_tokens
         return self.max_tokens if newer is None else newer
 
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `SamplingRequest`."""
+        fields = {"prompt": "messages"}
+        if self.max_completion_tokens is not None:
+            fields["max_tokens"] = "max_completion_tokens"
+        return fields
+
     def conversation(self) -> list[dict[str, Any]]:
         """The messages for the chat template: text parts joined, everything else as it came."""
         if not self.messages:
@@ -170,6 +185,11 @@ class ChatRequest(SamplingRequest):
             entry = {k: v for k, v in (message.model_extra or {}).items() if v is not None}
             conversation.append(entry | {"role": message.role, "content": content or ""})
         return conversation
+
+
+def _same(value: object, neutral: object) -> bool:
+    """Equality in which 0 is not false: `logprobs: 0` asks for something, `logprobs: false` not."""
+    return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)
 
 
 def _text(part: TextPart, message: int, index: int) -> str:

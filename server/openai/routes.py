@@ -8,10 +8,11 @@ from fastapi.responses import Response
 
 from server.bridge import Bridge
 from server.errors import bad_request
+from server.generation import Order
 from server.openai.chat import ChatForm, chat_prompts
 from server.openai.completions import CompletionForm, encode_prompts
 from server.openai.requests import ChatRequest, CompletionRequest
-from server.streaming import Order, StreamedAnswer, WholeAnswer
+from server.streaming import StreamedAnswer, WholeAnswer
 from server.teaching import TeachingStream
 
 # OpenAI's default. The teaching stream is greedy, so that everybody in a class sees the same text.
@@ -70,6 +71,7 @@ def routes(bridge: Bridge) -> APIRouter:
                 bridge.tokenizer,
                 room=None if body.output_limit is not None else room,
             ),
+            fields=body.fields,
             label=x_client or body.user or "",
             priority=body.priority or 0,
         )

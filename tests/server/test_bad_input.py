@@ -1,0 +1,178 @@
+"""Bad input: always a 400 with OpenAI's error object that names the field, never a 422 or a 500."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from server.process import BackgroundServer
+from tests.server.harness import get, http, post
+
+COMPLETIONS = [
+    ({}, "prompt"),
+    ({"prompt": None}, "prompt"),
+    ({"prompt": ""}, None),  # BOS makes it one token: valid with this tokenizer
+    ({"prompt": []}, "prompt"),
+    ({"prompt": [[]]}, "prompt"),
+    ({"prompt": ["x", ""], "stream": True}, None),
+    ({"prompt": {"text": "x"}}, "prompt"),
+    ({"prompt": [1, "x"]}, "prompt"),
+    ({"prompt": [-1]}, "prompt"),
+    ({"prompt": [100_000]}, "prompt"),
+    ({"prompt": "half a \ud800 pair"}, "prompt"),
+    ({"prompt": "x" * 5000}, "prompt"),
+    ({"prompt": "x", "max_tokens": 0}, "max_tokens"),
+    ({"prompt": "x", "max_tokens": -1}, "max_tokens"),
+    ({"prompt": "x", "max_tokens": "16"}, "max_tokens"),
+    ({"prompt": "x", "max_tokens": 1.5}, "max_tokens"),
+    ({"prompt": "x", "max_tokens": 10**9}, "max_tokens"),
+    ({"prompt": "x", "temperature": -1}, "temperature"),
+    ({"prompt": "x", "temperature": "hot"}, "temperature"),
+    ({"prompt": "x", "top_p": 0}, "top_p"),
+    ({"prompt": "x", "top_p": 1.1}, "top_p"),
+    ({"prompt": "x", "top_k": -1}, "top_k"),
+    ({"prompt": "x", "n": 0}, "n"),
+    ({"prompt": "x", "n": 2}, "n"),  # the teaching stream has one answer
+    ({"prompt": ["x", "y"]}, "prompt"),  # and one prompt
+    ({"prompt": "x", "n": 9, "stream": False}, "n"),  # more than the batch holds
+    ({"prompt": "x", "seed": 1.5}, "seed"),
+    ({"prompt": "x", "stream": "yes"}, "stream"),
+    ({"prompt": "x", "stream_options": {"include_usage": True}}, "stream_options"),
+    ({"prompt": "x", "stream": True, "stream_options": {"usage": 1}}, "stream_options.usage"),
+    ({"prompt": "x", "priority": "high"}, "priority"),
+    ({"prompt": "x", "user": 7}, "user"),
+    ({"prompt": "x", "model": 7}, "model"),
+    ({"prompt": "x", "stop": "."}, "stop"),
+    ({"prompt": "x", "stop": ["a", "b"]}, "stop"),
+    ({"prompt": "x", "logprobs": 1}, "logprobs"),
+    ({"prompt": "x", "logprobs": 0}, "logprobs"),
+    ({"prompt": "x", "echo": True}, "echo"),
+    ({"prompt": "x", "logit_bias": {"50": 1}}, "logit_bias"),
+    ({"prompt": "x", "presence_penalty": 0.5}, "presence_penalty"),
+    ({"prompt": "x", "frequency_penalty": -1}, "frequency_penalty"),
+    ({"prompt": "x", "best_of": 3}, "best_of"),
+    ({"prompt": "x", "suffix": "y"}, "suffix"),
+    ({"prompt": "x", "temprature": 0}, "temprature"),
+]
+
+CHAT = [
+    ({}, "messages"),
+    ({"messages": []}, "messages"),
+    ({"messages": "hi"}, "messages"),
+    ({"messages": [{"content": "hi"}]}, "messages[0].role"),
+    ({"messages": [{"role": "nobody", "content": "hi"}]}, "messages"),
+    ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+    (
+        {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
+        "messages[0].content[0]",
+    ),
+    ({"messages": [{"role": "user", "content": "x" * 5000}]}, "messages"),
+    ({"messages": [{"role": "user", "content": "x"}], "max_tokens": 0}, "max_tokens"),
+    (
+        {"messages": [{"role": "user", "content": "x"}], "max_completion_tokens": -1},
+        "max_completion_tokens",
+    ),
+    ({"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}, "tools"),
+    ({"messages": [{"role": "user", "content": "x"}], "logprobs": True}, "logprobs"),
+    ({"messages": [{"role": "user", "content": "x"}], "top_logprobs": 2}, "top_logprobs"),
+    (
+        {
+            "messages": [{"role": "user", "content": "x"}],
+            "response_format": {"type": "json_object"},
+        },
+        "response_format",
+    ),
+]
+
+CONTROLS = [
+    ({"steps": 0}, "steps"),
+    ({"steps": "many"}, "steps"),
+    ({"step": 1}, "step"),
+]
+
+
+def shown(case: Any) -> str:
+    return json.dumps(case)[:60] if isinstance(case, dict) else str(case)
+
+
+def check(url: str, path: str, body: Any, param: str | None) -> None:
+    # Half a surrogate pair can be written in JSON, which httpx's encoder does.
+    with http(url) as client:
+        content = json.dumps(body)
+        headers = {"Content-Type": "application/json"}
+        answer = client.post(path, content=content, headers=headers)
+    if param is None:
+        assert answer.status_code == 200, answer.text
+        return
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["param"] == param, error
+    assert error["type"] == "invalid_request_error"
+    assert error["message"] and "Traceback" not in error["message"]
+
+
+@pytest.mark.parametrize(("body", "param"), COMPLETIONS, ids=shown)
+def test_completions(url: str, body: dict, param: str | None) -> None:
+    check(url, "/v1/completions", body, param)
+
+
+@pytest.mark.parametrize(("body", "param"), CHAT, ids=shown)
+def test_chat(url: str, body: dict, param: str) -> None:
+    check(url, "/v1/chat/completions", body, param)
+
+
+@pytest.mark.parametrize(("body", "param"), CONTROLS, ids=shown)
+def test_controls(url: str, body: dict, param: str) -> None:
+    check(url, "/engine/step", body, param)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[1]", "nonsense", '"text"', "\x00", "NaN"])
+def test_bodies_that_are_no_object(url: str, content: str) -> None:
+    with http(url) as client:
+        headers = {"Content-Type": "application/json"}
+        answer = client.post("/v1/completions", content=content, headers=headers)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_a_body_that_does_not_say_it_is_json_gets_told_how(url: str) -> None:
+    with http(url) as client:
+        answer = client.post("/v1/completions", data={"prompt": "x"})
+    assert answer.status_code == 400
+    assert "Content-Type: application/json" in answer.json()["error"]["message"]
+
+
+def test_a_body_that_is_too_large(serve: Callable[..., BackgroundServer]) -> None:
+    url = serve(server={"max_body_bytes": 1000}).url
+    answer = post(url, "/v1/completions", {"prompt": "x" * 2000})
+    assert answer.status_code == 413
+    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_unknown_routes_and_wrong_methods(url: str) -> None:
+    with http(url) as client:
+        for answer, status in (
+            (client.get("/v1/nothing"), 404),
+            (client.get("/v1/completions"), 405),
+            (client.delete("/health"), 405),
+        ):
+            assert answer.status_code == status
+            assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
+
+
+def test_a_prompt_that_is_longer_than_the_context(serve: Callable[..., BackgroundServer]) -> None:
+    url = serve(max_context=32).url
+    check(url, "/v1/completions", {"prompt": "x" * 40}, "prompt")
+    check(url, "/v1/completions", {"prompt": "x" * 20, "max_tokens": 20}, "max_tokens")
+    # Chat without a limit takes what is left of the context.
+    answer = post(url, "/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]})
+    assert answer.json()["usage"]["total_tokens"] == 32
+
+
+def test_nothing_is_left_behind(url: str) -> None:
+    """After everything this module did: nobody waits, and all blocks are free or cached."""
+    health = get(url, "/health")
+    assert (health["waiting"], health["active"], health["pending_submit"]) == (0, 0, 0)
+    assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]
