@@ -100,12 +100,12 @@ class Layer:
 
 
 class Decoder:
-    """A decoder with its weights, for texts of at most `max_positions` tokens.
+    """A decoder with its weights.
 
     Raises CheckpointError if the weights are not what the configuration promises.
     """
 
-    def __init__(self, config: ModelConfig, weights: Checkpoint, max_positions: int) -> None:
+    def __init__(self, config: ModelConfig, weights: Checkpoint) -> None:
         self.config = config
         self.dtype = weights.dtype
         size = (config.vocab_size, config.hidden_size)
@@ -119,7 +119,11 @@ class Decoder:
             self._lm_head = weights.take("lm_head.weight", *size)
         weights.check_all_taken()
         self.num_parameters = weights.num_parameters
-        self._rotary = rotary_table(config, max_positions).to(weights.dtype)
+        self._rotary = torch.empty(0)
+
+    def prepare(self, positions: int) -> None:
+        """Make ready for texts of at most this many tokens. Must be called before `forward`."""
+        self._rotary = rotary_table(self.config, positions).to(self.dtype)
 
     def forward(
         self, token_ids: Tensor, positions: Tensor, attend: Attend, logit_rows: Tensor
@@ -131,7 +135,7 @@ class Decoder:
         logit_rows            [logits] indexes into the flat batch
         """
         x = F.embedding(token_ids, self._embedding)
-        cos, sin = self._rotary[positions][:, :, None].unbind(dim=1)
+        cos, sin = self._rotary.index_select(0, positions)[:, :, None].unbind(dim=1)
         for layer in self._layers:
             layer.forward(x, cos, sin, attend)
-        return F.linear(self._norm(x[logit_rows]), self._lm_head).float()
+        return F.linear(self._norm(x.index_select(0, logit_rows)), self._lm_head).float()

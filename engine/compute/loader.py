@@ -24,12 +24,13 @@ def load(
 ) -> tuple[TorchRunner, HFTokenizer]:
     """The model in a Hugging Face directory; "bundled" is the project's own.
 
-    config   no text outgrows its KV memory, so positions are prepared up to there
+    config   KV memory is reserved for it, so that the runner is ready to run; an engine with another
+             config reserves its own
     dtype    what it computes in; on a CPU float32 is the fastest as well as the most exact
     threads  see `set_threads`
 
     Raises CheckpointError or TokenizerError, naming the file and what to do, for a directory that is
-    not a supported model.
+    not a supported model, and ConfigError for KV memory that cannot be had.
     """
     set_threads(threads)
     directory = BUNDLED if model == "bundled" else Path(model)
@@ -45,6 +46,7 @@ def load(
             f"{directory}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json only "
             f"{model_config.vocab_size}: they do not belong together"
         )
-    positions = min(model_config.max_context, config.max_kv_tokens)
-    decoder = Decoder(model_config, Checkpoint(directory, dtype), positions)
-    return TorchRunner(decoder, name=directory.resolve().name), tokenizer
+    decoder = Decoder(model_config, Checkpoint(directory, dtype))
+    runner = TorchRunner(decoder, name=directory.resolve().name)
+    runner.reserve(config.num_blocks, config.block_size)
+    return runner, tokenizer

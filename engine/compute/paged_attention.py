@@ -61,8 +61,10 @@ class _GroupAttention:
         heads = np.arange(2 * kv_heads).reshape(2, 1, kv_heads, 1)
         index = slots[None, :, None, :] * (2 * kv_heads) + heads
         self._index = torch.from_numpy(index.ravel())
-        self._context = pages.pages.new_empty(*index.shape, config.head_dim)
-        self._context_lines = self._context.view(-1, config.head_dim)
+        # One buffer serves all layers, so that memory for a long context is taken once a step.
+        context = pages.pages.new_empty(*index.shape, config.head_dim)
+        self._keys, self._values = context.unbind()
+        self._lines = context.view(-1, config.head_dim)
 
         # A token sees itself and what comes before it. The last token of a chunk sees everything:
         # the triangle sits at the bottom right, not at the top left as in `is_causal=True`.
@@ -75,13 +77,13 @@ class _GroupAttention:
 
     def attend(self, queries: Tensor, heads: Tensor) -> Tensor:
         """`queries` [rows * count, heads, head_dim] -> [rows * count, heads * head_dim]."""
-        # The same buffer serves every layer, so that a long context is allocated once.
-        torch.index_select(heads, 0, self._index, out=self._context_lines)
-        keys, values = self._context
+        torch.index_select(heads, 0, self._index, out=self._lines)
         # Queries that share a head of keys are stacked as further tokens of that head. The kernel
         # then reads the keys once for all of them (`enable_gqa` reads them once for each).
         rows, count, kv_heads, _, head_dim = self._shape
         stacked = queries.reshape(self._shape).transpose(1, 2).reshape(rows, kv_heads, -1, head_dim)
-        mixed = F.scaled_dot_product_attention(stacked, keys, values, attn_mask=self._mask)
+        mixed = F.scaled_dot_product_attention(
+            stacked, self._keys, self._values, attn_mask=self._mask
+        )
         unstacked = mixed.view(rows, kv_heads, count, -1, head_dim).transpose(1, 2)
         return unstacked.reshape(rows * count, -1)

@@ -53,8 +53,13 @@ class TorchRunner:
         }
 
     def reserve(self, num_blocks: int, block_size: int) -> None:
-        """Make room for the KV cache. Raises ConfigError if memory does not suffice."""
-        self._pages = KVPages(self._model.config, num_blocks, block_size, self._model.dtype)
+        """Make room for the KV cache. Raises ConfigError if memory does not suffice.
+
+        Every engine calls it once; what an earlier engine had in memory is gone then.
+        """
+        config = self._model.config
+        self._pages = KVPages(config, num_blocks, block_size, self._model.dtype)
+        self._model.prepare(min(config.max_context, num_blocks * block_size))
 
     @torch.inference_mode()
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:

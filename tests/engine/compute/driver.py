@@ -29,7 +29,7 @@ class Driver:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         config = read_config(directory)
-        model = Decoder(config, Checkpoint(directory, dtype), config.max_context)
+        model = Decoder(config, Checkpoint(directory, dtype))
         self.runner = TorchRunner(model, name="driven")
         self.runner.reserve(num_blocks, block_size)
         self.block_size = block_size

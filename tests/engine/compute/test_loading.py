@@ -13,7 +13,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from engine.compute import threads
 from engine.compute.checkpoint import CheckpointError
 from engine.compute.loader import load
-from engine.config import EngineConfig
+from engine.config import ConfigError, EngineConfig
+from engine.runner import Row
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import TokenizerError
 from tests.engine.compute.conftest import save
 from tests.engine.compute.driver import Driver
@@ -74,10 +77,17 @@ def test_load_gives_a_runner_and_its_tokenizer(copy):
     load(str(copy), CONFIG)
 
 
-def test_the_context_is_the_model_s_even_where_memory_is_smaller(copy):
-    runner, _ = load(copy, EngineConfig(max_kv_tokens=64))
+def test_a_loaded_runner_is_ready_and_serves_engines_of_any_size(copy):
+    runner, _ = load(copy, EngineConfig(max_kv_tokens=16))
     assert runner.max_context == 256
-    runner.reserve(4, 16)
+    request = Request(id=1, tokens=PROMPT[:16], texts=[], params=SamplingParams(), table=[0])
+    first = runner.run([Row(request, 0, 16, [], [0])], [])
+    runner.reserve(16, 16)
+    assert runner.run([Row(request, 0, 16, [], [0])], [])[0][0].ids == first[0][0].ids
+    request.tokens, request.table = [1] * 256, list(range(16))
+    assert len(runner.run([Row(request, 0, 256, [], [0])], [])[0][0].ids) == 1
+    with pytest.raises(ConfigError, match="max_kv_tokens"):
+        load(copy, EngineConfig(max_kv_tokens=2**44))
 
 
 def test_sharded_weights(tmp_path):

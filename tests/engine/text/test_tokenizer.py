@@ -114,6 +114,7 @@ def test_round_trip(any_tokenizer, text):
         assert "".join(pieces) == text
 
 
+@settings(deadline=None)
 @given(text=st.text(max_size=40))
 def test_round_trip_of_any_text(byte_level, text):
     tokenizer = HFTokenizer(byte_level)
@@ -137,7 +138,7 @@ def stream(tokenizer, prompt, output):
 
 
 class TestByteLevelStreams:
-    @settings(max_examples=300)
+    @settings(max_examples=300, deadline=None)
     @given(data=st.data())
     def test_any_ids_at_any_cut_join_to_the_decoded_text(self, byte_level, data):
         """Random ids are mostly broken UTF-8, which is the point."""
@@ -150,7 +151,7 @@ class TestByteLevelStreams:
         assert "".join(shown) + rest == tokenizer.decode(ids)
         assert tokenizer.decode(ids) == tokenizer._decode(ids), "the library's own decoder"
 
-    @settings(max_examples=200)
+    @settings(max_examples=200, deadline=None)
     @given(text=st.text(st.sampled_from("aé\u0301😀👩\u200d🇩한 \n"), max_size=12), data=st.data())
     def test_valid_text_is_never_shown_in_halves(self, byte_level, text, data):
         """Byte by byte, the worst that a byte-level vocabulary can do."""
@@ -193,7 +194,7 @@ class TestByteLevelStreams:
 class TestOtherStreams:
     """Vocabularies whose tokens depend on their neighbours."""
 
-    @settings(max_examples=100)
+    @settings(max_examples=100, deadline=None)
     @given(text=st.text(st.sampled_from("the dog.é😀👩\u200d한"), max_size=20), data=st.data())
     def test_valid_text_is_never_shown_in_halves(self, sentencepiece, text, data):
         tokenizer = HFTokenizer(sentencepiece)
@@ -234,6 +235,7 @@ class TestByteTokenizer:
         assert [tokenizer.token_id(name) for name in SPECIAL_TOKENS] == list(range(256, 265))
         assert tokenizer.eos_ids == {256, 260}
 
+    @settings(deadline=None)
     @given(ids=st.lists(st.integers(0, 264).filter(lambda i: i not in (256, 260))), data=st.data())
     def test_streams_join_to_the_decoded_text(self, ids, data):
         tokenizer = ByteTokenizer()
