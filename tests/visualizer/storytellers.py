@@ -141,20 +141,38 @@ class ScriptedRunner:
 
 def storytellers(**settings: Any) -> EventLog:
     """The log of the class. `settings` change the EngineConfig."""
-    clock, tokenizer = VirtualClock(), WordTokenizer()
-    scripts: dict[int, list[int]] = {}
-    runner = ScriptedRunner(clock, scripts)
     defaults = dict(token_budget=64, max_batch_size=7, max_kv_tokens=320, block_size=8)
     config = EngineConfig(**(defaults | settings))
-    engine = Engine(runner, config, tokenizer=tokenizer, clock=clock)
-    coming = list(STORIES)
+    return _play(config, [(step, "", prompt, outputs) for step, prompt, outputs in STORIES])
+
+
+def crowd(
+    requests: int = 2, labels: Sequence[str] = (), prompts: Sequence[str] = (), **settings: Any
+) -> EventLog:
+    """The log of many short requests one after another; labels and prompts may be given."""
+    chance = random.Random(5)
+    subjects = ("the fox", "a small boat", "the red dragon", "an old clock", "the moon")
+    coming: list[tuple[int, str, str, list[str]]] = []
+    for i in range(requests):
+        prompt = prompts[i] if i < len(prompts) else ""
+        prompt = prompt or _KIND + " and ".join(chance.choices(subjects, k=chance.randint(2, 20)))
+        output = " then ".join(chance.choices(subjects, k=chance.randint(3, 15)))
+        coming.append((1 + 4 * i, labels[i] if i < len(labels) else "", prompt, [output]))
+    return _play(EngineConfig(**settings), coming)
+
+
+def _play(config: EngineConfig, coming: list[tuple[int, str, str, list[str]]]) -> EventLog:
+    """Steps an engine until everybody (step of arrival, label, prompt, outputs) is served."""
+    clock, tokenizer = VirtualClock(), WordTokenizer()
+    scripts: dict[int, list[int]] = {}
+    engine = Engine(ScriptedRunner(clock, scripts), config, tokenizer=tokenizer, clock=clock)
     while coming or engine.has_work():
         while coming and coming[0][0] <= engine.step_count + 1:
-            _, prompt, outputs = coming.pop(0)
+            (_, label, prompt, outputs), *coming = coming
             words = [tokenizer.encode(output) for output in outputs]
-            stops = outputs[0].endswith(".")
-            longest = max(len(ids) for ids in words) + stops
-            request = engine.submit(prompt, SamplingParams(max_tokens=longest, n=len(outputs)))
+            longest = max(len(ids) for ids in words) + outputs[0].endswith(".")
+            params = SamplingParams(max_tokens=longest, n=len(outputs))
+            request = engine.submit(prompt, params, label=label)
             scripts |= {request.id + sample: ids for sample, ids in enumerate(words)}
         engine.step()
     return engine.log

@@ -14,6 +14,7 @@ import { buildHelp, listenToKeys } from "./keys.js";
 import { MapPanel } from "./map_panel.js";
 import { openingRequest, openingStep } from "./model/index.js";
 import { lookOf, THEMES } from "./palette.js";
+import { SANS } from "./pencil.js";
 import { fitSentence } from "./sentence_panel.js";
 import { Store } from "./store.js";
 import { themeName, watchTheme } from "./theme.js";
@@ -56,6 +57,7 @@ export class Board {
     this.theme = THEMES[name];
     this.root.dataset.theme = name;
     this.root.style.colorScheme = name;
+    this.root.style.setProperty("--sans", SANS);
     for (const [key, value] of Object.entries(this.theme)) {
       if (typeof value === "string") this.root.style.setProperty(`--${key}`, value);
     }
@@ -215,7 +217,8 @@ export class Board {
     const context = { model, frame: this.frame, theme, selected: store.selected };
     const focused = this.focusedChip();
     this.sentence.setAttribute("aria-live", store.playing ? "off" : "polite");
-    fitSentence(this.sentence, context, this.narrow, this.unit);
+    const width = (this.laidOutFor / this.unit) - (this.narrow ? 28 : 40);
+    fitSentence(this.sentence, context, { narrow: this.narrow, unit: this.unit, width });
     for (const panel of this.panels) panel.draw();
     this.decisions.replaceChildren(...decisionNodes(context));
     showMoment(this.decisions);

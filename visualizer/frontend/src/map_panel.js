@@ -38,6 +38,18 @@ export class MapPanel {
     this.width = this.element.clientWidth / unit;
     this.grid = blockGrid(this.model.settings.num_blocks, this.width, BLEED);
     this.canvas.style.margin = `0 ${-BLEED * unit}px`;
+    this.drawn = null;
+  }
+
+  /** The headers' glyphs change with theme and size only. */
+  drawSwatches() {
+    const { unit, theme } = this.board;
+    if (this.drawn === theme) return;
+    this.drawn = theme;
+    for (const { form, glyph } of this.counts) {
+      glyph.begin(12, 10, unit, theme);
+      drawSwatch(glyph, form);
+    }
   }
 
   /** Its usual height in board pixels: header, grid, the line on changes and a block table. */
@@ -49,11 +61,8 @@ export class MapPanel {
     const { board, model, grid, pencil } = this;
     const { frame, theme, unit, store } = board;
     const claim = claimOf(frame, model, store.selected);
-    for (const { form, glyph, text } of this.counts) {
-      glyph.begin(12, 10, unit, theme);
-      drawSwatch(glyph, form);
-      text.data = `${frame.counts[form]} ${form}`;
-    }
+    this.drawSwatches();
+    for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
     pencil.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
     pencil.context.translate(BLEED, 0);
     drawBlocks(pencil, { model, frame, grid, claim, selected: store.selected });

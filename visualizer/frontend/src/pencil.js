@@ -9,6 +9,9 @@ import { lookOf } from "./palette.js";
 
 const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace';
 
+/** The board's own fonts: a host's may be wide, and a canvas knows no fallback of its own. */
+export const SANS = '-apple-system, "Segoe UI", Inter, "Helvetica Neue", Arial, "Liberation Sans", sans-serif';
+
 export class Pencil {
   constructor(canvas) {
     this.canvas = canvas;
@@ -28,7 +31,6 @@ export class Pencil {
     }
     if (this.theme !== theme || this.ratio !== ratio) this.patterns.clear();
     Object.assign(this, { theme, ratio, width, height });
-    this.family = getComputedStyle(canvas).fontFamily;
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     context.globalAlpha = 1;
@@ -96,7 +98,7 @@ export class Pencil {
   }
 
   font(size, bold, mono) {
-    return `${bold ? "600 " : ""}${size}px ${mono ? MONO : this.family}`;
+    return `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
   }
 
   /** Text on its baseline. `halo` clears the ground behind it. Returns nothing. */

@@ -1,6 +1,7 @@
 /** The step's sentence: large, first, and always as high as two lines, so that the board never moves. */
 
-import { sentence } from "./model/index.js";
+import { plain, sentence } from "./model/index.js";
+import { SANS } from "./pencil.js";
 import { wordNodes } from "./words_html.js";
 
 // Size and line height in px. Where a sentence needs more room it is set smaller, before it grows.
@@ -8,15 +9,22 @@ const SIZES = {
   wide: { reserved: 56, sizes: [[20, 28], [18, 28], [16, 19], [14, 18.6]] },
   narrow: { reserved: 92, sizes: [[17, 23], [15, 18.4], [13.5, 15.3]] },
 };
+const SWATCH = 0.9; // em, with its margin
+const LOOSE = 0.85; // lines end at words, so a line is never quite full
 
-/** Writes the sentence of the context's frame and sets it in the largest size that fits. */
-export function fitSentence(element, context, narrow, unit) {
-  element.replaceChildren(...wordNodes(sentence(context.model, context.frame.step), context));
+const ruler = globalThis.document?.createElement("canvas").getContext("2d");
+
+/** Writes the sentence of the context's frame and sets it in the largest size that fits `width`. */
+export function fitSentence(element, context, { narrow, unit, width }) {
+  const spans = sentence(context.model, context.frame.step);
+  element.replaceChildren(...wordNodes(spans, context));
   const { reserved, sizes } = SIZES[narrow ? "narrow" : "wide"];
   element.style.minHeight = `${reserved * unit}px`;
-  for (const [size, line] of sizes) {
-    element.style.fontSize = `${size * unit}px`;
-    element.style.lineHeight = `${line * unit}px`;
-    if (element.scrollHeight <= reserved * unit + 1) return;
-  }
+  // Measured with a ruler: asking the page for a height would lay it out in the middle of drawing.
+  ruler.font = `500 100px ${SANS}`;
+  const ems = ruler.measureText(plain(spans)).width / 100 + spans.filter(({ request }) => request != null).length * SWATCH;
+  const fits = ([size, line]) => ems * size <= Math.floor(reserved / line) * Math.min(width, 64 * size) * LOOSE;
+  const [size, line] = sizes.find(fits) ?? sizes.at(-1);
+  element.style.fontSize = `${size * unit}px`;
+  element.style.lineHeight = `${line * unit}px`;
 }

@@ -42,7 +42,6 @@ export class TimePanel {
     const { unit, narrow } = this.board;
     this.width = this.element.clientWidth / unit;
     const [pencil] = this.pencils;
-    pencil.family = getComputedStyle(this.strip).fontFamily;
     const longestName = Math.max(
       ...this.model.requests.slice(0, 400).map(({ name }) => pencil.measure(name, { bold: true })),
       17,

@@ -1,0 +1,105 @@
+"""What a test asks of a board on a page, and what the Python fold says must be there."""
+
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+from engine.events import EventLog
+from visualizer.logs import Steps, state_at
+
+
+class BoardOnPage:
+    """A drawn board. `data` reads what its root says in attributes."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.root: Locator = page.locator(".underglass").first
+
+    def wait(self) -> "BoardOnPage":
+        expect(self.root).to_have_attribute("data-ready", "true", timeout=30_000)
+        return self
+
+    def data(self, name: str) -> str:
+        value = self.root.get_attribute(f"data-{name}")
+        assert value is not None, name
+        return value
+
+    def expect_step(self, step: int) -> None:
+        expect(self.root).to_have_attribute("data-step", str(step))
+
+    def expect_selected(self, request: int | str) -> None:
+        expect(self.root).to_have_attribute("data-selected", str(request))
+
+    def press(self, *keys: str) -> None:
+        self.root.focus()
+        for key in keys:
+            self.page.keyboard.press(key)
+
+    def text(self, selector: str) -> str:
+        return " ".join(self.root.locator(selector).first.inner_text().split())
+
+    def walk(self) -> list[dict[str, Any]]:
+        """Steps from first to last by key; what the board shows at each, and where its parts lie."""
+        shown: list[dict[str, Any]] = self.root.evaluate(
+            """async (root) => {
+              const press = (key) =>
+                root.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+              const drawn = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+              const top = (selector) => root.querySelector(selector).getBoundingClientRect().top;
+              const shown = [];
+              press("Home");
+              await drawn();
+              for (let step = 1; step <= Number(root.dataset.steps); step += 1) {
+                const words = root.querySelector(".swatches").innerText.replace(/\\s+/g, " ");
+                const tops = [top(".strip"), top(".lanes canvas"), top(".map > canvas")];
+                shown.push({ ...root.dataset, words, tops });
+                press(".");
+                await drawn();
+              }
+              return shown;
+            }"""
+        )
+        return shown
+
+    def canvas(self, selector: str) -> dict[str, float]:
+        box = self.root.locator(selector).bounding_box()
+        assert box is not None
+        return dict(box)
+
+
+def counts_at(log: EventLog, step: int) -> dict[str, int]:
+    """Blocks by kind after a step, counted from the Python fold's plain state."""
+    state = state_at(log, Steps(log), step)
+    holders: dict[int, int] = {}
+    for request in state["requests"]:
+        for block in request["table"]:
+            holders[block] = holders.get(block, 0) + 1
+    in_tree = {block for node in state["nodes"] for block in node["blocks"]}
+    return {
+        "unshared": sum(count == 1 for count in holders.values()),
+        "shared": sum(count > 1 for count in holders.values()),
+        "cached": len(in_tree - holders.keys()),
+        "free": len(state["free"]),
+        "running": len(state["running"]),
+        "waiting": len(state["waiting"]),
+    }
+
+
+def expect_fold(board: BoardOnPage, log: EventLog, step: int) -> None:
+    """The board shows what the Python fold says of this step, in attributes and in its words."""
+    board.expect_step(step)
+    expected = counts_at(log, step)
+    assert {name: int(board.data(name)) for name in expected} == expected
+    assert words_for(expected) in board.text(".swatches")
+
+
+def words_for(counts: dict[str, int]) -> str:
+    """The block map's header for these counts."""
+    kinds = ("unshared", "shared", "cached", "free")
+    return " ".join(f"{counts[kind]} {kind}" for kind in kinds)
+
+
+def table_at(log: EventLog, step: int, request: int) -> list[int]:
+    """A request's block table after a step."""
+    state: dict[str, Any] = state_at(log, Steps(log), step)
+    return next(entry["table"] for entry in state["requests"] if entry["id"] == request)

@@ -1,0 +1,261 @@
+"""The board in an exported file, opened from disk: no kernel, no server, no network."""
+
+import base64
+import gzip
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.events import EventLog
+from tests.browser.board import BoardOnPage, counts_at, expect_fold, table_at, words_for
+from tests.browser.conftest import NewPage
+from tests.visualizer.storytellers import crowd, storytellers
+from visualizer import to_html
+
+
+@pytest.fixture(scope="module")
+def log() -> EventLog:
+    return storytellers()
+
+
+@pytest.fixture(scope="module")
+def exported(log: EventLog, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("export") / "board.html"
+    to_html(log, path)
+    return path
+
+
+@pytest.fixture
+def board(new_page: NewPage, exported: Path) -> BoardOnPage:
+    return opened(new_page(), exported)
+
+
+def opened(page: Page, path: Path) -> BoardOnPage:
+    page.goto(path.as_uri())
+    return BoardOnPage(page).wait()
+
+
+def test_it_opens_at_the_first_preemption_and_says_so(board: BoardOnPage, log: EventLog) -> None:
+    expect_fold(board, log, 30)
+    board.expect_selected(8)
+    sentence = board.text(".sentence")
+    assert sentence.startswith("Step 30: 5 decodes, 5 of 64 tokens.")
+    assert "r8 is preempted" in sentence
+    assert "preempted" in board.text(".decisions .moment")
+    assert "block table until this step" in board.text(".block-table")
+
+
+def test_every_step_equals_the_python_fold(board: BoardOnPage, log: EventLog) -> None:
+    shown = board.walk()
+    assert [int(each["step"]) for each in shown] == list(range(1, 54))
+    for step, each in enumerate(shown, start=1):
+        expected = counts_at(log, step)
+        assert {name: int(each[name]) for name in expected} == expected
+        assert words_for(expected) in each["words"]
+
+
+def test_keys_move_the_cursor(board: BoardOnPage) -> None:
+    for key, step in [
+        (",", 29), ("ArrowRight", 30), ("Shift+ArrowRight", 40), ("End", 53), (".", 53),
+        ("ArrowLeft", 52), ("Home", 1), (",", 1),
+    ]:  # fmt: skip
+        board.press(key)
+        board.expect_step(step)
+
+
+def test_buttons_step_and_play(board: BoardOnPage) -> None:
+    board.root.get_by_role("button", name="Step back").click()
+    board.expect_step(29)
+    board.press("End", ",", ",")
+    board.root.get_by_role("button", name="Play").click()
+    expect(board.root).to_have_attribute("data-playing", "true")
+    board.expect_step(53)
+    expect(board.root).to_have_attribute("data-playing", "false")
+
+
+def test_space_plays_and_pauses(board: BoardOnPage) -> None:
+    board.press("Home", " ")
+    expect(board.root).not_to_have_attribute("data-step", "1")
+    board.press(" ")
+    expect(board.root).to_have_attribute("data-playing", "false")
+    assert int(board.data("step")) < 53
+
+
+def test_dragging_over_the_strip_scrubs(board: BoardOnPage) -> None:
+    box = board.canvas("canvas.strip")
+    mouse, y = board.page.mouse, box["y"] + 40
+    mouse.move(box["x"] + 140, y)
+    mouse.down()
+    expect(board.root).not_to_have_attribute("data-step", "30")
+    first = int(board.data("step"))
+    mouse.move(box["x"] + 340, y, steps=5)
+    expect(board.root).not_to_have_attribute("data-step", str(first))
+    mouse.up()
+    last = int(board.data("step"))
+    assert last > first
+    mouse.move(box["x"] + 200, y)
+    board.expect_step(last)
+
+
+def test_one_selection_everywhere(board: BoardOnPage, log: EventLog) -> None:
+    board.root.locator(".sentence .chip", has_text="r6").first.click()
+    board.expect_selected(6)
+    pressed = board.root.locator(".chip[aria-pressed=true]").all_inner_texts()
+    assert pressed
+    assert set(pressed) == {"r6"}
+    table = board.root.locator(".block-table .physical td").all_inner_texts()
+    assert [int(block) for block in table] == table_at(log, 30, 6)
+    assert "Soft grey drum" in board.text(".tokens .text").replace("\u00a0", " ")
+    board.root.locator(".decisions .chip", has_text="r7").first.click()
+    board.expect_selected(7)
+    board.press("ArrowUp")
+    board.expect_selected(6)
+    board.press("Escape")
+    board.expect_selected("")
+
+
+def test_a_click_on_a_lane_and_on_a_block_selects(board: BoardOnPage) -> None:
+    lanes = board.canvas(".lanes canvas")
+    board.page.mouse.click(lanes["x"] + 300, lanes["y"] + 3 + 22 * 3 + 11)
+    board.expect_selected(4)
+    board.expect_step(30)
+    blocks = board.canvas(".map > canvas")
+    for owner in (1, 5, 6, 7, 1):  # block 0 is shared: each click selects the next owner
+        board.page.mouse.click(blocks["x"] + 31, blocks["y"] + 31)
+        board.expect_selected(owner)
+
+
+def test_hovering_tells(board: BoardOnPage) -> None:
+    blocks = board.canvas(".map > canvas")
+    board.page.mouse.move(blocks["x"] + 31, blocks["y"] + 31)
+    expect(board.root.locator(".tip")).to_contain_text("block 0: shared by r1, r5, r6 and r7")
+    expect(board.root.locator(".tip")).to_contain_text("You are a kind storyteller. Use short")
+    lanes = board.canvas(".lanes canvas")
+    board.page.mouse.move(lanes["x"] + 400, lanes["y"] + 3 + 22 * 8 + 11)
+    expect(board.root.locator(".tip")).to_contain_text("r9")
+    expect(board.root.locator(".tip")).to_contain_text("waits")
+
+
+def test_keys_act_only_on_a_focused_board_and_stay_inside(board: BoardOnPage) -> None:
+    page = board.page
+    page.evaluate(
+        """() => {
+          window.heard = [];
+          document.addEventListener("keydown", (event) => window.heard.push(event.key));
+          document.body.prepend(Object.assign(document.createElement("input"), { id: "other" }));
+        }"""
+    )
+    page.locator("#other").focus()
+    page.keyboard.press(".")
+    board.expect_step(30)
+    board.press(".", "b", "a", "?", "Escape")
+    board.expect_step(31)
+    assert page.evaluate("window.heard") == ["."]
+    assert board.root.get_attribute("data-lm-suppress-shortcuts") == "true"
+
+
+def test_stepping_never_moves_the_board(board: BoardOnPage) -> None:
+    tops = {tuple(each["tops"]) for each in board.walk()}
+    assert len(tops) == 1
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_readers_scheme_decides_and_a_host_may_change_it(
+    new_page: NewPage, exported: Path, scheme: str
+) -> None:
+    board = opened(new_page(color_scheme=scheme), exported)
+    expect(board.root).to_have_attribute("data-theme", scheme)
+    ground = {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 22, 26)"}
+    expect(board.root).to_have_css("background-color", ground[scheme])
+    board.page.evaluate("document.body.dataset.jpThemeLight = 'true'")
+    expect(board.root).to_have_attribute("data-theme", "light")
+    board.page.evaluate("document.body.dataset.jpThemeLight = 'false'")
+    expect(board.root).to_have_attribute("data-theme", "dark")
+
+
+def test_it_fits_every_width_and_takes_up_a_new_one(board: BoardOnPage) -> None:
+    for width, layout in [
+        (360, "narrow"), (700, "narrow"), (760, "wide"), (1280, "wide"), (1760, "wide"),
+        (1840, "projector"), (2560, "projector"),
+    ]:  # fmt: skip
+        board.page.set_viewport_size({"width": width, "height": 900})
+        expect(board.root).to_have_attribute("data-layout", layout)
+        assert board.page.evaluate("document.documentElement.scrollWidth") <= width
+        right = board.page.evaluate(
+            """() => Math.max(...[...document.querySelectorAll(".underglass *")]
+                 .filter((node) => !node.closest(".for-screen-readers, .scroll"))
+                 .map((node) => node.getBoundingClientRect().right))"""
+        )
+        assert right <= width
+
+
+def test_screen_readers_get_words_for_everything(board: BoardOnPage) -> None:
+    expect(board.root.locator(".sentence")).to_have_attribute("aria-live", "polite")
+    for canvas in board.root.locator("canvas").all():
+        named = canvas.get_attribute("role") == "img" and canvas.get_attribute("aria-label")
+        assert named or canvas.get_attribute("aria-hidden") == "true"
+    lanes = board.root.locator(".time table").inner_text()
+    assert "r8" in lanes
+    assert "preempted" in lanes
+    assert "r6 holds blocks" in board.root.locator(".map ul").inner_text()
+
+
+def test_text_from_prompts_is_text(new_page: NewPage, tmp_path: Path) -> None:
+    hostile = "</script><img src=x onerror=window.hacked=1><b>bold</b>"
+    log = crowd(labels=[hostile, "Ada"], prompts=[hostile + " tell me", "hello"])
+    to_html(log, tmp_path / "hostile.html", step=1, select=1, title=hostile)
+    board = opened(new_page(), tmp_path / "hostile.html")
+    said = "".join(board.root.locator(".tokens .token").all_inner_texts())
+    assert "".join(said.split()).startswith("".join(hostile.split()))
+    assert hostile[:10] in board.text(".decisions")
+    board.press(".", ".", "ArrowDown")
+    assert board.page.evaluate("window.hacked") is None
+    assert board.root.locator("img, b:not(.token b)").count() == 0
+
+
+def test_a_long_log_has_an_overview_and_zooms(new_page: NewPage, tmp_path: Path) -> None:
+    log = crowd(requests=60)
+    to_html(log, tmp_path / "long.html", step=100)
+    board = opened(new_page(), tmp_path / "long.html")
+    expect_fold(board, log, 100)
+    board.press("f", "f", "w", "w", "a", "d", "s", "End")
+    last = int(board.data("steps"))
+    expect_fold(board, log, last)
+    assert last > 150
+
+
+def test_nothing_is_animated(new_page: NewPage, exported: Path) -> None:
+    board = opened(new_page(reduced_motion="reduce"), exported)
+    board.press(".", ".")
+    assert board.page.evaluate("document.getAnimations().length") == 0
+
+
+def with_log(exported: Path, path: Path, log: bytes) -> Path:
+    """The exported page with another log in it, which Python itself would refuse to export."""
+    page = exported.read_text("utf-8")
+    start = page.index('id="log">') + len('id="log">')
+    end = page.index("<", start)
+    packed = base64.b64encode(gzip.compress(log)).decode()
+    path.write_text(page[:start] + packed + page[end:], "utf-8")
+    return path
+
+
+def test_a_bad_log_says_which_line_and_why(
+    new_page: NewPage, exported: Path, log: EventLog, tmp_path: Path
+) -> None:
+    lines = log.to_bytes().split(b"\n")
+    lines[6] = b'{"type": "step_st'
+    page = new_page()
+    page.goto(with_log(exported, tmp_path / "bad.html", b"\n".join(lines)).as_uri())
+    message = page.locator(".underglass [data-message=error]")
+    expect(message).to_contain_text("Line 7 of the log")
+
+
+def test_an_empty_log_says_what_to_do(
+    new_page: NewPage, exported: Path, log: EventLog, tmp_path: Path
+) -> None:
+    header = log.to_bytes().split(b"\n")[0] + b"\n"
+    page = new_page()
+    page.goto(with_log(exported, tmp_path / "empty.html", header).as_uri())
+    expect(page.locator(".underglass [data-message=empty]")).to_contain_text("engine.step()")
