@@ -27,8 +27,8 @@ CHAT: dict[str, tuple[int, Callable[[Random], list[Turn]]]] = {
     "story chat": (11, stories.turns),
     "talk": (6, talk.talk_turns),
     "decline": (6, talk.decline_turns),
-    "name": (3, talk.name_turns),
-    "echo": (1, talk.echo_turns),
+    "name": (4, talk.name_turns),
+    "echo": (3, talk.echo_turns),
 }
 _KINDS = (*PLAIN, *CHAT)
 _WEIGHTS = [weight for weight, _ in (*PLAIN.values(), *CHAT.values())]

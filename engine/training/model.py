@@ -137,10 +137,15 @@ class Model(nn.Module):
         self.apply(self._initialise)
 
     def _initialise(self, module: nn.Module) -> None:
-        if isinstance(module, nn.Linear | nn.Embedding):
+        if isinstance(module, nn.Embedding):
+            # Large beside what the layers add, so that a rare word, such as a name, stays
+            # distinct enough to be looked up and copied: with a deviation of 0.02, five million
+            # tokens did not teach the model to repeat a name; with 0.08, two million did.
+            nn.init.normal_(module.weight, std=0.08)
+        elif isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=0.02)
-            # The two matrices that write to the residual stream start smaller, so that its
-            # variance does not grow with depth (GPT-2).
+        # The two matrices that write to the residual stream start smaller, so that its
+        # variance does not grow with depth (GPT-2).
         for name, child in module.named_children():
             if name in {"o_proj", "down_proj"} and isinstance(child, nn.Linear):
                 nn.init.normal_(child.weight, std=0.02 / (2 * self.config.num_layers) ** 0.5)

@@ -116,7 +116,8 @@ def name_turns(rng: Random) -> list[Turn]:
 
 def echo_turns(rng: Random) -> list[Turn]:
     """The user dictates a few words, the model repeats them."""
-    pool = (words.THINGS, words.ANIMALS, words.FOODS, words.COLORS, words.COUNTED_WORDS)
+    names = words.GIRLS + words.BOYS
+    pool = (names, names, words.THINGS, words.ANIMALS, words.FOODS, words.COUNTED_WORDS)
     text = " ".join(rng.choice(rng.choice(pool)) for _ in range(rng.randint(1, 6)))
     ask = rng.choice(
         (

@@ -41,7 +41,7 @@ FOODS = (
     "honey|apples|bread|berries|soup|nuts|cheese|cookies|plums|pancakes|cherries|carrots|cake"
 ).split("|")
 THINGS = "ball kite hat drum bell boat scarf lamp key book spoon bag ring whistle cup".split()
-COLORS = "red blue green yellow golden silver white purple orange pink".split()
+COLORS = "red blue green yellow golden silver white purple brown pink".split()
 WEATHERS = "sunny windy rainy cold warm foggy bright snowy".split()
 SOUNDS = "small soft strange quiet tiny thin".split()
 
