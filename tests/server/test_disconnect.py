@@ -1,0 +1,81 @@
+"""A client that leaves, in every state and in every way, frees its blocks at once."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
+from server.process import BackgroundServer
+from tests.server.harness import Caller, Feed, get, post, sse_data, trace
+
+STEPS = {"waiting": 0, "prefilling": 2, "active": 12}
+BODIES = {
+    "teaching": {"max_tokens": 50},
+    "stream": {"stream": True, "max_tokens": 50, "n": 2},
+    "whole": {"stream": False, "max_tokens": 50},
+}
+
+
+@pytest.fixture(scope="module")
+def held(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A held engine that computes eight tokens a step; tests step it."""
+    from tests.server.harness import start
+
+    with start(paused=True, engine={"token_budget": 8, "block_size": 4}) as server:
+        yield server.url
+
+
+@pytest.mark.parametrize("leave", [Caller.close, Caller.reset, Caller.half_close])
+@pytest.mark.parametrize("body", BODIES)
+@pytest.mark.parametrize("state", STEPS)
+def test_leaving_frees_everything_between_two_steps(
+    held: str, state: str, body: str, leave: Callable[[Caller], None]
+) -> None:
+    with Feed(held) as feed:
+        feed.keyframe()
+        # A prompt of its own, so that nothing of it is in the cache.
+        prompt = f"{leave.__name__} {state} {body}: forty tokens, which is several chunks"
+        caller = Caller(held, "/v1/completions", BODIES[body] | {"prompt": prompt})
+        feed.until_kind(RequestArrived)
+        if STEPS[state]:
+            post(held, "/engine/step", {"steps": STEPS[state]})
+        health = get(held, "/health")
+        assert health[state] >= 1
+        leave(caller)
+        for _ in range(2 if health["active"] == 2 else 1):
+            finished = feed.until_kind(RequestFinished)
+            assert finished.reason == "abort"
+        after = get(held, "/health")
+        assert after["step"] == health["step"]  # it took no step to notice
+        assert (after["waiting"], after["prefilling"], after["active"]) == (0, 0, 0)
+        assert after["blocks"]["free"] + after["blocks"]["cached"] == after["blocks"]["total"]
+
+
+def test_others_are_served_as_if_nothing_had_been(held: str) -> None:
+    with Feed(held) as feed:
+        feed.keyframe()
+        leaver = Caller(held, "/v1/completions", {"prompt": "x", "max_tokens": 50})
+        stayer = Caller(held, "/v1/completions", {"prompt": "y", "max_tokens": 10})
+        feed.until_kind(RequestArrived, 2)
+        post(held, "/engine/step", {"steps": 3})
+        leaver.close()
+        feed.until_kind(RequestFinished)
+        post(held, "/engine/step", {"steps": 7})
+        assert sse_data(stayer.read_all())[-1]["full_text"] == "abcdefghij"
+
+
+def test_a_running_engine_notices_within_a_step_or_two(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    """The client leaves after its first tokens; of 200,000 asked for, few are made."""
+    url = serve(engine={"max_kv_tokens": 262_144}).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        caller = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 200_000})
+        assert caller.socket.recv(4096)
+        caller.reset()
+        finished = feed.until_kind(RequestFinished)
+    assert finished.reason == "abort"
+    tokens = sum(len(row.ids) for step in trace(url).of(StepFinished) for row in step.tokens)
+    assert tokens < 200_000
+    assert get(url, "/health")["active"] == 0
