@@ -19,6 +19,7 @@ from typing import Any
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
+from tqdm import tqdm
 
 from engine.training import documents, numbers, serving, stories, words
 from engine.training.card import write_card
@@ -75,14 +76,18 @@ class Writer:
 
 def measure(writer: Writer) -> dict[str, dict[str, Any]]:
     """All measurements: for each its ``correct`` and ``total`` counts and the ``missed`` answers."""
-    return {
-        "sums, held-out operands and sentences": _score(writer, held_out_sums(200), sum_is_right),
-        "letter counts, held-out sentences": _score(writer, held_out_letters(100), count_is_right),
-        "sums, phrasings never seen": _score(writer, unseen_sums(100), sum_is_right),
-        "concepts, held-out sentences": _score(writer, held_out_concepts(), concept_is_right),
-        "concepts, phrasings never seen": _score(writer, unseen_concepts(), concept_is_right),
-        "names consistent in sampled stories": _score_stories(writer),
-    }
+    asked: list[tuple[str, list[Turn], Callable[[Turn, str], bool]]] = [
+        ("sums, held-out operands and sentences", held_out_sums(200), sum_is_right),
+        ("letter counts, held-out sentences", held_out_letters(100), count_is_right),
+        ("sums, phrasings never seen", unseen_sums(100), sum_is_right),
+        ("concepts, held-out sentences", held_out_concepts(), concept_is_right),
+        ("concepts, phrasings never seen", unseen_concepts(), concept_is_right),
+    ]
+    results = {}
+    for name, turns, is_right in tqdm(asked, desc="evaluating"):
+        results[name] = _score(writer, turns, is_right)
+    results["names consistent in sampled stories"] = _score_stories(writer)
+    return results
 
 
 def _score(

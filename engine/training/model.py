@@ -69,8 +69,9 @@ class Attention(nn.Module):
         """Mix ``x`` ``[batch, length, hidden]`` over positions; ``mask`` is True where allowed."""
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.config.head_dim)
-        q = self.q_norm(self.q_proj(x).view(heads)).transpose(1, 2)
-        k = self.k_norm(self.k_proj(x).view(heads)).transpose(1, 2)
+        # Norms are computed in fp32 also where autocast makes the projections bf16.
+        q = self.q_norm(self.q_proj(x).view(heads).float()).transpose(1, 2)
+        k = self.k_norm(self.k_proj(x).view(heads).float()).transpose(1, 2)
         v = self.v_proj(x).view(heads).transpose(1, 2)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
         group = self.config.num_heads // self.config.num_kv_heads
