@@ -1,11 +1,12 @@
 /**
- * The scheduler's decisions of a step, in order and in words; and what the commit and the time before the
- * step brought.
+ * The scheduler's decisions of a step, in order and in words; and what the commit and the time before
+ * the step brought.
  *
- * The log gives rows, preemptions, admissions and evictions as separate events. Here they are put back into
- * the order in which requests were asked: running ones by admission, then the queue.
+ * The log gives rows, preemptions, admissions and evictions as separate events. Here they are put back
+ * into the order in which requests were asked: running ones by admission, then the queue.
  *
  * @typedef {import("./words.js").Span} Span
+ * @typedef {import("./frame.js").Frame} Frame
  *
  * @typedef {object} Decision
  * @property {string} kind
@@ -16,80 +17,92 @@
  * @property {number} [left]        of the budget, after it
  * @property {number} seq           the event that says so
  * @property {boolean} hot          the event of the moment
+ * @property {string} [heat]        what makes it one; see HOT
  */
 
-import { blockList, bold, count, its, list, say } from "./words.js";
+import { agree, blockList, bold, count, its, list, say, sum } from "./words.js";
 
 /** What a learner should look at first, if a step has it. */
 const HOT = ["preempted", "evicting", "hit", "admitted", "copying", "stalled", "waits"];
 
-/** @param {import("./frame.js").Frame} frame @returns {Decision[]} */
+/** @param {{request: number | null, seq: number}} about @returns {Decision} */
+function line(
+  { request, seq },
+  /** @type {string} */ kind,
+  /** @type {Span[]} */ spans,
+  /** @type {Partial<Decision>} */ more = {},
+) {
+  return { kind, request, spans, seq, hot: false, heat: kind, ...more };
+}
+
+/** @param {Frame} frame @returns {Decision[]} */
 export function decisions(frame) {
   const { story } = frame;
-  /** @type {(Decision & {heat?: string})[]} */
-  const made = story.evictions.filter(({ neededBy }) => neededBy < 0).map((one) => cleared(one));
+  const made = story.evictions.filter(({ neededBy }) => neededBy < 0).map(cleared);
   let left = frame.budget.budget;
   for (const id of asked(story)) {
-    for (const one of story.preemptions) if (one.by === id) made.push(preempted(frame, one));
-    const admission = story.admissions.find(({ request }) => request === id);
-    if (admission) made.push(admitted(frame, admission));
-    const row = story.rows.find(({ request }) => request === id);
-    if (row) made.push(scheduled(frame, row, (left -= row.count)));
-    const stalled = story.stalled.find(({ request }) => request === id);
-    if (stalled) made.push(passedOver(stalled));
+    const about = (/** @type {{request: number}} */ { request }) => request === id;
+    for (const loss of story.preemptions) if (loss.by === id) made.push(preempted(frame, loss));
+    for (const admission of story.admissions.filter(about)) made.push(admitted(frame, admission));
+    for (const row of story.rows.filter(about)) {
+      left -= row.count;
+      made.push(scheduled(frame, row, left));
+    }
+    for (const idle of story.stalled.filter(about)) {
+      made.push(line(idle, "stalled", say`gets nothing: the budget is spent`));
+    }
   }
   made.push(...waiting(frame));
-  const heat = HOT.find((kind) => made.some((one) => (one.heat ?? one.kind) === kind));
-  const hottest = made.find((one) => (one.heat ?? one.kind) === heat);
-  return made.map((one) => {
-    const { heat: _, ...decision } = one;
-    return { ...decision, hot: one === hottest };
-  });
+  const heat = HOT.find((kind) => made.some((one) => one.heat === kind));
+  const hottest = made.find((one) => one.heat === heat);
+  if (hottest) hottest.hot = true;
+  return made;
 }
 
 /** Everybody who was asked, in order. @param {import("./story.js").Story} story @returns {number[]} */
 function asked({ rows, running, admissions }) {
   const order = [...running, ...admissions.map(({ request }) => request)];
-  const scheduled = rows.map(({ request }) => request);
+  const scheduled_ = rows.map(({ request }) => request);
   // Rows are in the order of asking. Should a scheduler go through them in another, it is right.
-  const sorted = order.filter((id) => scheduled.includes(id));
-  if (sorted.every((id, index) => id === scheduled[index])) return order;
-  return [...new Set([...scheduled, ...order])];
+  const sorted = order.filter((id) => scheduled_.includes(id));
+  if (sorted.every((id, index) => id === scheduled_[index])) return order;
+  return [...new Set([...scheduled_, ...order])];
 }
 
-function cleared(/** @type {import("./story.js").Eviction} */ { blocks, seq }) {
-  const spans = say`the cache is cleared: ${count(blocks.length, "block")} nobody used ${blocks.length === 1 ? "is" : "are"} free`;
-  return { kind: "evicted", request: null, spans, seq, hot: false };
+/** @param {import("./story.js").Eviction} eviction */
+function cleared({ blocks, seq }) {
+  const what = `${count(blocks.length, "block")} nobody used ${agree(blocks, "is", "are")} free`;
+  return line({ request: null, seq }, "evicted", say`the cache is cleared: ${what}`);
 }
 
-/** @param {import("./frame.js").Frame} frame @param {import("./story.js").Preemption} loss */
+/** @param {Frame} frame @param {import("./story.js").Preemption} loss */
 function preempted(frame, loss) {
-  const { request, by, free, evictable, computed, seq } = loss;
-  const need = needOf(frame, loss);
-  const self = request === by;
-  const who = self ? say`it` : say`${frame.model.tag(by)}`;
-  const why = say`${who} needs ${count(need, "block")}, ${free} free, ${evictable} to evict`;
+  const { request, by, free, evictable, computed } = loss;
+  const who = request === by ? "it" : frame.model.tag(by);
+  const needs = count(needOf(frame, loss), "block");
+  const why = say`${who} needs ${needs}, ${free} free, ${evictable} to evict`;
   const choice = whyVictim(frame, loss);
   const kept = Math.min(frame.path(request).tokens, computed);
-  const rest = say`Of its ${count(computed, "computed token")}, ${kept || "none"} ${kept === 1 ? "is" : kept ? "are" : "is"} still cached.`;
-  const spans = say`${bold(say`preempted`)}: ${why}${choice ? say`; ${choice}` : ""}. ${rest}`;
-  return { kind: "preempted", request, spans, seq, hot: false };
+  const rest = `${kept || "none"} ${kept > 1 ? "are" : "is"} still cached`;
+  const spans = say`${bold(say`preempted`)}: ${why}${choice}. Of its ${count(computed, "computed token")}, ${rest}.`;
+  return line(loss, "preempted", spans);
 }
 
 /**
- * How many blocks the one that preempts needs, as the scheduler counts it at that moment: enough for the
- * tokens it was going to be given, and one more if it has to copy a shared block.
+ * How many blocks the one that preempts needs, as the scheduler counts it at that moment: enough for
+ * the tokens it was going to be given, and one more if it has to copy a shared block.
  *
- * @param {import("./frame.js").Frame} frame
+ * @param {Frame} frame
  * @param {import("./story.js").Preemption} loss
  */
 export function needOf({ story, state, budget }, { by, want, refunded }) {
   const row = story.rows.find(({ request }) => request === by);
-  let tokens = row && row.count - row.drafts.length;
+  let tokens = row && row.end - row.start;
   if (tokens === undefined) {
     const order = asked(story);
-    const earlier = story.rows.filter(({ request }) => order.indexOf(request) < order.indexOf(by));
-    const given = earlier.reduce((sum, { count: number }) => sum + number, 0);
+    const rank = (/** @type {number} */ id) => order.indexOf(id);
+    const earlier = story.rows.filter(({ request }) => rank(request) < rank(by));
+    const given = sum(earlier, (one) => one.count);
     tokens = Math.min(want.uncomputed, budget.budget - given - refunded);
   }
   const blocks = Math.ceil((want.computed + tokens) / state.blockSize) - want.blocks;
@@ -97,89 +110,82 @@ export function needOf({ story, state, budget }, { by, want, refunded }) {
 }
 
 /**
- * Why this victim, for the policies whose rule is known. What it says is checked against the state: a victim
- * that the rule would not have chosen gets no reason.
+ * Why this victim, for the policies whose rule is known. What it says is checked against the state: a
+ * victim that the rule would not have chosen gets no reason.
  *
- * @param {import("./frame.js").Frame} frame
+ * @param {Frame} frame
  * @param {import("./story.js").Preemption} loss
- * @returns {Span[] | null}
+ * @returns {Span[]}
  */
 function whyVictim({ model }, { request, by, running }) {
-  const name = request === by ? say`it` : say`${model.tag(request)}`;
+  const name = request === by ? "it" : model.tag(request);
   const { policy } = model.classes;
-  if (running.length === 1) return say`nobody else runs`;
+  if (running.length === 1) return say`; nobody else runs`;
   if (["Policy", "Fcfs", "ShortestJobFirst", "LongestPrefixMatch"].includes(policy)) {
-    return running.at(-1) === request ? say`${name} came last` : null;
+    return running.at(-1) === request ? say`; ${name} came last` : [];
   }
-  if (policy !== "Priority") return null;
-  const priority = (/** @type {number} */ id) => model.request(id).priority;
+  if (policy !== "Priority") return [];
+  const urgency = (/** @type {number} */ id) =>
+    model.request(id).priority - model.request(request).priority;
   const others = running.filter((id) => id !== request);
-  if (others.every((id) => priority(id) < priority(request))) return say`${name} is the least urgent`;
-  const last = others.every(
-    (id) => priority(id) < priority(request) || (priority(id) === priority(request) && id < request),
-  );
-  return last ? say`of the least urgent ${name} came last` : null;
+  if (others.every((id) => urgency(id) < 0)) return say`; ${name} is the least urgent`;
+  const last = others.every((id) => urgency(id) < 0 || (urgency(id) === 0 && id < request));
+  return last ? say`; of the least urgent ${name} came last` : [];
 }
 
-/** @param {import("./frame.js").Frame} frame @param {import("./story.js").Admission} admission */
-function admitted({ model, step }, { request, found, length, resumed, seq }) {
-  const waited = waitOf(model.request(request), step);
+/** @param {Frame} frame @param {import("./story.js").Admission} admission */
+function admitted(frame, admission) {
+  const { request, found, length, resumed } = admission;
+  const waited = waitOf(frame, request);
   const after = waited ? ` after ${count(waited, "step")}` : "";
   const hit = found ? `${found} of its ${length} tokens are cached` : "nothing of it is cached";
   const spans = say`${resumed ? "resumes" : "admitted"}${after}: ${hit}`;
-  return { kind: "admitted", request, spans, seq, hot: false, heat: found ? "hit" : "admitted" };
+  return line(admission, "admitted", spans, { heat: found ? "hit" : "admitted" });
 }
 
-/** Steps that a request had waited when it was admitted. */
-export function waitOf(/** @type {import("./lives.js").Life} */ life, /** @type {number} */ step) {
-  const wait = life.segments.findLast(
+/**
+ * Steps that a request had waited when it was admitted in this one.
+ *
+ * @param {Frame} frame
+ * @param {number} id
+ */
+export function waitOf({ model, step }, id) {
+  const { segments } = model.request(id);
+  const wait = segments.findLast(
     ({ kind, to }) => (kind === "waiting" || kind === "preempted") && to === step - 1,
   );
   return wait ? step - wait.from : 0;
 }
 
-/**
- * @param {import("./frame.js").Frame} frame
- * @param {import("./story.js").Row} row
- * @param {number} left
- */
+/** @param {Frame} frame @param {import("./story.js").Row} row @param {number} left */
 function scheduled({ model, story }, row, left) {
-  const { request, start, count: tokens, drafts, kind, prompt, length, seq } = row;
-  const end = start + tokens - drafts.length;
-  const parts = [];
-  if (kind === "decode") parts.push(say`decode`);
-  else {
+  const { request, start, end, count: tokens, drafts, kind, prompt, length } = row;
+  const parts = [say`decode`];
+  if (kind !== "decode") {
     const verb = kind === "prefill" ? "prefill" : "catches up";
-    const tail = end < length ? `, ${length - end} left for later` : "";
     const what = end - start === 1 ? `token ${end}` : `tokens ${start + 1} to ${end}`;
-    parts.push(say`${verb}, ${what} of ${kind === "prefill" && end <= prompt ? prompt : length}${tail}`);
+    const tail = end < length ? `, ${length - end} left for later` : "";
+    parts[0] = say`${verb}, ${what} of ${end <= prompt ? prompt : length}${tail}`;
   }
   if (drafts.length) parts.push(say`checks ${count(drafts.length, "draft")}`);
-  const evictions = story.evictions.filter(({ neededBy }) => neededBy === request);
-  const evicted = evictions.flatMap(({ blocks }) => blocks);
+  const evicted = story.evictions.flatMap((one) => (one.neededBy === request ? one.blocks : []));
   if (evicted.length) parts.push(say`evicting ${blockList(evicted)} for room`);
   const copy = story.copies.find((one) => one.request === request);
   if (copy) {
-    const with_ = copy.sharers.length ? say`, shared with ${list(copy.sharers.map((id) => model.tag(id)))}` : "";
-    parts.push(say`copying block ${copy.source}${with_}, to ${copy.block}`);
+    const sharers = list(copy.sharers.map((id) => model.tag(id)));
+    parts.push(say`copying block ${copy.source}, shared with ${sharers}, to ${copy.block}`);
   }
   const taken = story.takenBy(request);
   for (const loss of story.preemptions.filter(({ by }) => by === request)) {
     const into = taken.filter((block) => loss.table.includes(block));
-    if (!into.length) continue;
-    parts.push(say`into ${model.tag(loss.request)}'s ${blockList(into)}`);
+    if (into.length) parts.push(say`into ${model.tag(loss.request)}'s ${blockList(into)}`);
   }
   const spans = parts.flatMap((part, index) => (index ? say`, ${part}` : part));
   const heat = evicted.length ? "evicting" : copy ? "copying" : kind;
-  return { kind, request, spans, tokens, left, seq, hot: false, heat };
+  return line(row, kind, spans, { tokens, left, heat });
 }
 
-function passedOver(/** @type {{request: number, seq: number}} */ { request, seq }) {
-  const spans = say`gets nothing: the budget is spent`;
-  return { kind: "stalled", request, spans, left: 0, seq, hot: false };
-}
-
-/** Who waits, one line for each reason. @param {import("./frame.js").Frame} frame */
+/** Who waits, one line for each reason, the head of the queue first. @param {Frame} frame */
 function waiting(frame) {
   const { story, model } = frame;
   /** @type {Map<string, {reason: string, head: number, requests: number[]}>} */
@@ -187,76 +193,64 @@ function waiting(frame) {
   for (const request of story.waiting) {
     const { reason, head } = frame.waitOf(request);
     if (!reason) continue;
-    const own = head === request;
-    const key = own ? reason : `behind ${head}`;
-    const group = groups.get(key) ?? { reason, head, requests: [] };
-    groups.set(key, group);
-    group.requests.push(request);
+    const key = head === request ? reason : `behind ${head}`;
+    if (!groups.has(key)) groups.set(key, { reason, head, requests: [] });
+    groups.get(key).requests.push(request);
   }
-  const lines = [...groups.values()].sort(
-    (a, b) => Number(!a.requests.includes(a.head)) - Number(!b.requests.includes(b.head)),
-  );
-  return lines.map(({ reason, head, requests }) => {
-    const verb = requests.length === 1 ? "waits" : "wait";
-    const own = reason === story.blocked?.reason ? frame.obstacle : "the policy put it off";
-    const spans = requests.includes(head)
-      ? say`${verb}: ${own}`
-      : say`${verb} behind ${model.tag(head)}`;
-    const [request] = requests;
-    return { kind: "waits", request, requests, spans, seq: model.span(frame.step).scheduled, hot: false };
+  const isBehind = (/** @type {{head: number, requests: number[]}} */ { head, requests }) =>
+    Number(!requests.includes(head));
+  const sorted = [...groups.values()].sort((a, b) => isBehind(a) - isBehind(b));
+  return sorted.map((group) => {
+    const { reason, head, requests } = group;
+    const verb = agree(requests, "waits", "wait");
+    const spans = isBehind(group)
+      ? say`${verb} behind ${model.tag(head)}`
+      : say`${verb}: ${frame.reasonFor(reason)}`;
+    const { scheduled: seq } = model.span(frame.step);
+    return line({ request: requests[0], seq }, "waits", spans, { requests });
   });
 }
 
-/** @param {import("./frame.js").Frame} frame @returns {Decision[]} */
+/** @param {Frame} frame @returns {Decision[]} */
 export function outcomes(frame) {
-  const { model, story } = frame;
-  const arrived = story.arrived.map((request) => ({
-    kind: "arrived",
-    request,
-    spans: say`arrives with ${count(model.request(request).promptLength, "prompt token")}`,
-    seq: frame.events.from,
-    hot: false,
-  }));
-  const forked = story.forks.map(({ request, parent, blocks, seq }) => ({
-    kind: "forked",
-    request,
-    spans: say`is another sample of ${model.tag(parent)}'s prompt and shares ${its(blocks, "block")}`,
-    seq,
-    hot: false,
-  }));
-  const joined = story.joins.map(({ request, blocks, seq }) => ({
-    kind: "joined",
-    request,
-    spans: say`computed ${count(blocks.length, "block")} that the cache has by now, and uses those: ${blockList(blocks)}`,
-    seq,
-    hot: false,
-  }));
-  const ended = story.endings.map((ending) => ({
-    kind: ending.reason === "abort" ? "aborted" : "finished",
-    request: ending.request,
-    spans: endingWords(frame, ending),
-    seq: ending.seq,
-    hot: false,
-  }));
-  const before = ended.filter(({ kind }) => kind === "aborted");
-  const after = ended.filter(({ kind }) => kind !== "aborted");
+  const { model, story, events } = frame;
+  const arrived = story.arrived.map((request) => {
+    const tokens = count(model.request(request).promptLength, "prompt token");
+    return line({ request, seq: events.from }, "arrived", say`arrives with ${tokens}`);
+  });
+  const forked = story.forks.map((fork) => {
+    const blocks = its(fork.blocks, "block");
+    const spans = say`is another sample of ${model.tag(fork.parent)}'s prompt and shares ${blocks}`;
+    return line(fork, "forked", spans);
+  });
+  const joined = story.joins.map((join) => {
+    const number = count(join.blocks.length, "block");
+    const blocks = blockList(join.blocks);
+    const spans = say`computed ${number} that the cache has by now, and uses those: ${blocks}`;
+    return line(join, "joined", spans);
+  });
+  const ended = story.endings.map((end) =>
+    line(end, end.reason === "abort" ? "aborted" : "finished", endingWords(frame, end)),
+  );
+  const [before, after] = [true, false].map((early) =>
+    ended.filter(({ kind }) => (kind === "aborted") === early),
+  );
   return [...arrived, ...before, ...forked, ...joined, ...after];
 }
 
-/** @param {import("./frame.js").Frame} frame @param {import("./story.js").Ending} ending */
+/** @param {Frame} frame @param {import("./story.js").Ending} ending */
 function endingWords(frame, { request, reason, message, table, seq }) {
-  const { maxTokens } = frame.model.request(request);
-  const output = frame.model.request(request).tokenSteps.filter((at) => at <= frame.step).length;
-  const verb =
-    reason === "abort"
-      ? "was aborted"
-      : reason === "error"
-        ? `ends: ${message}`
-        : reason === "length"
-          ? `reaches its limit of ${count(maxTokens, "token")}`
-          : `stops after ${count(output, "token")}`;
+  const { maxTokens, tokenSteps } = frame.model.request(request);
+  const output = tokenSteps.filter((at) => at <= frame.step).length;
+  /** @type {Record<string, string>} */
+  const verbs = {
+    abort: "was aborted",
+    error: `ends: ${message}`,
+    length: `reaches its limit of ${count(maxTokens, "token")}`,
+    stop: `stops after ${count(output, "token")}`,
+  };
   const cached = table.filter((block) => frame.fate(block, seq).fate === "cached").length;
-  const all = its(table.length, "block");
-  const kept = cached ? `; the cache keeps ${cached === table.length ? "" : `${cached} of `}${all}` : "";
-  return say`${verb}${kept}`;
+  const part = cached < table.length ? `${cached} of ` : "";
+  const kept = cached ? `; the cache keeps ${part}${its(table.length, "block")}` : "";
+  return say`${verbs[reason]}${kept}`;
 }

@@ -90,12 +90,10 @@ export class State {
     return copy;
   }
 
-  /** Takes the next event into account. @param {any} event */
+  /** Takes the next event into account; `parseLog` has checked its type. @param {any} event */
   apply(event) {
     this.seq++;
-    const fold = FOLD[event.type];
-    if (!fold) throw this.#wrong(`unknown type ${event.type}`);
-    fold.call(this, event);
+    this[event.type](event);
   }
 
   get blockSize() {
@@ -155,7 +153,12 @@ export class State {
       tick: this.tick,
       waiting: this.waiting(),
       running: [...this.running],
-      plan: this.plan.map(([request, start, count, drafts]) => [request, start, count, [...drafts]]),
+      plan: this.plan.map(([request, start, count, drafts]) => [
+        request,
+        start,
+        count,
+        [...drafts],
+      ]),
       free: this.free.list(),
       refs: Array.from({ length: this.settings.num_blocks ?? 0 }, (_, block) => this.refs(block)),
       requests: this.requests.list().map((request) => ({
@@ -211,13 +214,48 @@ export class State {
     return this.#own(this.requests, this.request(id));
   }
 
-  #addRequest(/** @type {RequestState} */ request) {
+  #put(/** @type {RequestState} */ request) {
     this.requests.set(request.id, { ...request, epoch: this.epoch });
     if (request.place !== null) this.waitingCount++;
   }
 
-  #addNode(/** @type {NodeState} */ node) {
-    this.nodes.set(node.id, { ...node, epoch: this.epoch });
+  /** A request as a keyframe writes it; a new one has less. @param {any} entry @param {number | null} place */
+  #addRequest(entry, place) {
+    const { id, root = id, sample = 0, tokens, texts, prompt_length, max_tokens } = entry;
+    const { computed = 0, table = [], lock = ROOT, slots, preemptions = 0 } = entry;
+    const { label, priority, sampling } = entry;
+    this.#put({
+      id,
+      root,
+      sample,
+      promptLength: prompt_length ?? tokens.length,
+      content: { tokens: [...tokens], texts: [...texts] },
+      length: tokens.length,
+      computed,
+      table,
+      lock,
+      slots,
+      preemptions,
+      place,
+      label,
+      priority,
+      maxTokens: max_tokens,
+      sampling,
+    });
+  }
+
+  /** A node that nobody has locked yet. @param {Partial<NodeState>} node */
+  #addNode(node) {
+    const fresh = { from: 0, last: 0, lock: 0, used: null, epoch: this.epoch };
+    this.nodes.set(node.id, { ...fresh, ...node, epoch: this.epoch });
+  }
+
+  /** Memory as it is when nothing is known but the settings. */
+  #reset(/** @type {Record<string, any>} */ settings, /** @type {number[]} */ free) {
+    this.settings = settings;
+    this.counts.free = settings.num_blocks;
+    for (const block of free) this.free.push(block);
+    this.#addNode({ id: ROOT, parent: -1, content: { tokens: [], texts: [] }, blocks: [] });
   }
 
   /** Changes a block's word and the counts with it. @param {number} block @param {number} by */
@@ -282,37 +320,19 @@ export class State {
     this.#lock(request, ROOT);
   }
 
-  // One method per kind of event; FOLD below names them.
+  // One method per kind of event, called as the event is
 
-  runStarted(/** @type {any} */ event) {
-    this.settings = event.settings;
-    this.#addRoot();
-    this.counts.free = this.settings.num_blocks;
-    for (let block = this.counts.free - 1; block >= 0; block--) this.free.push(block);
+  run_started(/** @type {any} */ { settings }) {
+    const blocks = Array.from({ length: settings.num_blocks }, (_, block) => block);
+    this.#reset(settings, blocks.reverse());
   }
 
-  requestArrived(/** @type {any} */ event) {
-    this.#addRequest({
-      id: event.request,
-      root: event.request,
-      sample: 0,
-      promptLength: event.prompt.length,
-      content: { tokens: [...event.prompt], texts: [...event.texts] },
-      length: event.prompt.length,
-      computed: 0,
-      table: [],
-      lock: ROOT,
-      slots: event.n,
-      preemptions: 0,
-      place: ++this.back,
-      label: event.label,
-      priority: event.priority,
-      maxTokens: event.max_tokens,
-      sampling: event.sampling,
-    });
+  request_arrived(/** @type {any} */ event) {
+    const { request: id, prompt: tokens, n: slots } = event;
+    this.#addRequest({ ...event, id, tokens, slots }, ++this.back);
   }
 
-  stepStarted(/** @type {any} */ event) {
+  step_started(/** @type {any} */ event) {
     this.step = event.step;
   }
 
@@ -327,13 +347,13 @@ export class State {
     this.#lock(request, event.node);
   }
 
-  blocksAllocated(/** @type {any} */ event) {
+  blocks_allocated(/** @type {any} */ event) {
     const request = this.#ownRequest(event.request);
     this.#take(event.blocks);
     request.table = request.table.concat(event.blocks);
   }
 
-  blockCopied(/** @type {any} */ event) {
+  block_copied(/** @type {any} */ event) {
     const request = this.#ownRequest(event.request);
     this.#take([event.block]);
     request.table = request.table.with(event.index, event.block);
@@ -349,13 +369,13 @@ export class State {
     this.waitingCount++;
   }
 
-  radixEvicted(/** @type {any} */ event) {
+  radix_evicted(/** @type {any} */ event) {
     const node = this.node(event.node);
     this.nodes.delete(node.id);
     this.#cache(node.blocks, -1);
   }
 
-  stepScheduled(/** @type {any} */ event) {
+  step_scheduled(/** @type {any} */ event) {
     this.plan = event.rows.map(([request, start, count, drafts = []]) => [
       request,
       start,
@@ -367,7 +387,7 @@ export class State {
   forked(/** @type {any} */ event) {
     const parent = this.#ownRequest(event.parent);
     parent.slots = 1;
-    this.#addRequest({
+    this.#put({
       ...parent,
       id: event.request,
       sample: event.sample,
@@ -385,7 +405,7 @@ export class State {
     if (row) this.plan = [...this.plan, [event.request, row[1], row[2], row[3]]];
   }
 
-  stepFinished(/** @type {any} */ event) {
+  step_finished(/** @type {any} */ event) {
     for (const [id, start, count, drafts] of this.plan) {
       if (!this.requests.get(id)) continue; // the forward pass failed and ended it
       this.#ownRequest(id).computed = start + count - drafts.length;
@@ -401,13 +421,13 @@ export class State {
     this.plan = [];
   }
 
-  blocksTrimmed(/** @type {any} */ event) {
+  blocks_trimmed(/** @type {any} */ event) {
     const request = this.#ownRequest(event.request);
     this.#drop(request.table.slice(event.keep));
     request.table = request.table.slice(0, event.keep);
   }
 
-  radixSplit(/** @type {any} */ event) {
+  radix_split(/** @type {any} */ event) {
     const lower = this.#own(this.nodes, this.node(event.node));
     this.#addNode({ ...lower, id: event.upper, blocks: lower.blocks.slice(0, event.at) });
     lower.parent = event.upper;
@@ -415,33 +435,30 @@ export class State {
     lower.blocks = lower.blocks.slice(event.at);
   }
 
-  radixJoined(/** @type {any} */ event) {
+  radix_joined(/** @type {any} */ event) {
     const request = this.#ownRequest(event.request);
     const start = this.depth(request.lock);
     const end = start + event.blocks.length;
     this.#share(event.blocks);
     this.#drop(request.table.slice(start, end));
-    request.table = [...request.table.slice(0, start), ...event.blocks, ...request.table.slice(end)];
+    request.table = [
+      ...request.table.slice(0, start),
+      ...event.blocks,
+      ...request.table.slice(end),
+    ];
     this.#lock(request, event.node);
   }
 
-  radixInserted(/** @type {any} */ event) {
+  radix_inserted(/** @type {any} */ event) {
     const request = this.#ownRequest(event.request);
-    this.#addNode({
-      id: event.node,
-      parent: event.parent,
-      content: request.content,
-      from: this.depth(request.lock) * this.blockSize,
-      blocks: event.blocks,
-      last: 0,
-      lock: 0,
-      used: this.step,
-    });
+    const from = this.depth(request.lock) * this.blockSize;
+    const { node: id, parent, blocks } = event;
+    this.#addNode({ id, parent, content: request.content, from, blocks, used: this.step });
     this.#cache(event.blocks, 1);
     this.#lock(request, event.node);
   }
 
-  radixExtended(/** @type {any} */ event) {
+  radix_extended(/** @type {any} */ event) {
     const request = this.#ownRequest(event.request);
     const node = this.#own(this.nodes, this.node(event.node));
     // The request has the node's tokens too, and goes on where they end.
@@ -452,7 +469,7 @@ export class State {
     this.#lock(request, event.node);
   }
 
-  requestFinished(/** @type {any} */ event) {
+  request_finished(/** @type {any} */ event) {
     const request = this.#ownRequest(event.request);
     if (request.place !== null) this.waitingCount--;
     else this.running = this.running.filter((id) => id !== request.id);
@@ -460,69 +477,25 @@ export class State {
     this.requests.delete(request.id);
   }
 
-  keyframe(/** @type {any} */ event) {
-    const { state } = event;
+  keyframe(/** @type {any} */ { seq, state }) {
     Object.assign(this, new State());
-    this.seq = event.seq;
+    this.#reset(state.settings, state.free);
+    this.seq = seq;
     this.step = state.step;
     this.tick = state.tick;
-    this.settings = state.settings;
-    this.running = [...state.running];
-    this.stepScheduled({ rows: state.plan });
-    this.#addRoot();
-    this.counts.free = this.settings.num_blocks;
-    for (const block of state.free) this.free.push(block);
+    this.running = state.running;
+    this.step_scheduled({ rows: state.plan });
     for (const { id, parent, tokens, texts, blocks, last } of state.nodes) {
       if (id === ROOT) continue;
-      this.#addNode({
-        id,
-        parent,
-        content: { tokens, texts },
-        from: 0,
-        blocks,
-        last,
-        lock: 0,
-        used: null,
-      });
+      this.#addNode({ id, parent, content: { tokens, texts }, blocks, last });
       this.#cache(blocks, 1);
     }
     const place = new Map(state.waiting.map((/** @type {number} */ id) => [id, ++this.back]));
     for (const entry of state.requests) {
-      const { id, root, sample, tokens, texts, computed, table, lock, slots, preemptions } = entry;
-      this.#addRequest({
-        id,
-        root,
-        sample,
-        promptLength: entry.prompt_length,
-        content: { tokens: [...tokens], texts: [...texts] },
-        length: tokens.length,
-        computed,
-        table,
-        lock,
-        slots,
-        preemptions,
-        place: place.get(id) ?? null,
-        label: entry.label,
-        priority: entry.priority,
-        maxTokens: entry.max_tokens,
-        sampling: entry.sampling,
-      });
-      this.#share(table);
-      for (const node of this.path(lock)) node.lock++;
+      this.#addRequest(entry, place.get(entry.id) ?? null);
+      this.#share(entry.table);
+      for (const node of this.path(entry.lock)) node.lock++;
     }
-  }
-
-  #addRoot() {
-    this.#addNode({
-      id: ROOT,
-      parent: -1,
-      content: { tokens: [], texts: [] },
-      from: 0,
-      blocks: [],
-      last: 0,
-      lock: 0,
-      used: null,
-    });
   }
 }
 
@@ -532,26 +505,3 @@ function kindOf(word) {
   const holders = (word >> 1) - (word & 1);
   return holders === 0 ? "cached" : holders === 1 ? "unshared" : "shared";
 }
-
-/** @type {Record<string, (this: State, event: any) => void>} */
-const FOLD = {
-  __proto__: null,
-  run_started: State.prototype.runStarted,
-  request_arrived: State.prototype.requestArrived,
-  step_started: State.prototype.stepStarted,
-  admitted: State.prototype.admitted,
-  blocks_allocated: State.prototype.blocksAllocated,
-  block_copied: State.prototype.blockCopied,
-  preempted: State.prototype.preempted,
-  radix_evicted: State.prototype.radixEvicted,
-  step_scheduled: State.prototype.stepScheduled,
-  forked: State.prototype.forked,
-  step_finished: State.prototype.stepFinished,
-  blocks_trimmed: State.prototype.blocksTrimmed,
-  radix_split: State.prototype.radixSplit,
-  radix_joined: State.prototype.radixJoined,
-  radix_inserted: State.prototype.radixInserted,
-  radix_extended: State.prototype.radixExtended,
-  request_finished: State.prototype.requestFinished,
-  keyframe: State.prototype.keyframe,
-};

@@ -5,7 +5,7 @@
  * @typedef {object} Block
  * @property {number} id
  * @property {"free" | "unshared" | "shared" | "cached"} kind  cached: idle in the tree
- * @property {number[]} owners  in order of appearance
+ * @property {number[]} owners  ids, ascending
  * @property {number} refs      as the engine counts: tables, plus 1 if in the tree
  * @property {number} node      tree node it belongs to, 0 for none
  * @property {number} filled    slots whose KV is computed
@@ -64,7 +64,8 @@ export class Frame {
   }
 
   get time() {
-    const { start, scheduled, end } = this.model.event(this.model.span(this.step).done ?? -1)?.t ?? {};
+    const { start, scheduled, end } =
+      this.model.event(this.model.span(this.step).done ?? -1)?.t ?? {};
     return end === undefined ? null : { start, scheduled, end };
   }
 
@@ -105,9 +106,14 @@ export class Frame {
     return scheduled && waiting.includes(id) ? waitIn(scheduled, id) : { reason: null, head: null };
   }
 
-  /** The words for the head of the queue's obstacle. */
+  /** The words for why the head of the queue was not admitted. */
   get obstacle() {
     return this.story.blocked ? whyBlocked(this.story.blocked, this.state.settings) : "";
+  }
+
+  /** The words for a reason: the head's obstacle, or that of somebody put off before it. */
+  reasonFor(/** @type {string} */ reason) {
+    return reason === this.story.blocked?.reason ? this.obstacle : "the policy put it off";
   }
 
   #waitSpans(
@@ -116,8 +122,7 @@ export class Frame {
     /** @type {number | null} */ head,
   ) {
     if (!reason) return say`for the next step`;
-    if (head !== request) return say`behind ${this.model.tag(head)}`;
-    return say`${reason === this.story.blocked?.reason ? this.obstacle : "the policy put it off"}`;
+    return head === request ? say`${this.reasonFor(reason)}` : say`behind ${this.model.tag(head)}`;
   }
 
   /** What a request is doing, at the end of the step. @param {number} id */
@@ -164,20 +169,20 @@ export class Frame {
   #describeBlocks() {
     const { state, story } = this;
     const slots = state.blockSize;
-    const owners = ownersOf(state);
-    const ownedBefore = ownersOf(this.before);
-    const nodes = new Map();
-    for (const node of state.nodes.list()) for (const block of node.blocks) nodes.set(block, node.id);
+    const { owners, filled } = holdersOf(state);
+    const { owners: ownersBefore } = holdersOf(this.before);
+    const nodes = [];
+    for (const node of state.nodes.list()) for (const block of node.blocks) nodes[block] = node.id;
     const taken = new Map(story.taken.map((one) => [one.block, one.request]));
     const hits = new Set(story.admissions.flatMap(({ blocks }) => blocks));
     const evicted = new Set(story.evictions.flatMap(({ blocks }) => blocks));
-    const sources = new Map(story.copies.map((copy) => [copy.source, copy]));
-    const copies = new Map(story.copies.map((copy) => [copy.block, copy]));
+    const sources = new Set(story.copies.map(({ source }) => source));
+    const copies = new Set(story.copies.map(({ block }) => block));
     return Array.from({ length: state.settings.num_blocks }, (_, id) => {
-      const held = owners.get(id) ?? [];
-      const inTree = state.inTree(id);
-      const from = ownedBefore.get(id)?.[0]?.request ?? null;
-      const kind = held.length > 1 ? "shared" : held.length ? "unshared" : inTree ? "cached" : "free";
+      const held = owners[id] ?? NOBODY;
+      const node = nodes[id] ?? 0;
+      const from = ownersBefore[id]?.[0] ?? null;
+      const kind = held.length > 1 ? "shared" : held.length ? "unshared" : node ? "cached" : "free";
       let mark = null;
       if (copies.has(id) && held.length) mark = "copy";
       else if (sources.has(id)) mark = "source";
@@ -187,10 +192,10 @@ export class Frame {
       return {
         id,
         kind,
-        owners: held.map(({ request }) => request),
-        refs: state.refs(id),
-        node: nodes.get(id) ?? 0,
-        filled: inTree ? slots : held.reduce((most, { filled }) => Math.max(most, filled), 0),
+        owners: held,
+        refs: held.length + Number(node > 0),
+        node,
+        filled: node ? slots : filled[id],
         slots,
         mark,
         from,
@@ -223,7 +228,8 @@ export class Frame {
 
   #evictionWords() {
     return this.evictions.map(({ blocks, since }) => {
-      const idle = since === null || since >= this.step ? "" : ` (idle ${count(this.step - since, "step")})`;
+      const idle =
+        since === null || since >= this.step ? "" : ` (idle ${count(this.step - since, "step")})`;
       /** @type {Map<number | null, number[]>} */
       const takers = new Map();
       for (const block of blocks) {
@@ -338,23 +344,26 @@ export class Frame {
   }
 }
 
+/** @type {number[]} */
+const NOBODY = [];
+
 /**
- * Who holds each block, and how much of it is computed; in order of appearance.
+ * Who holds each block, ids ascending, and how many of its slots are computed.
  *
  * @param {import("./fold.js").State} state
  */
-function ownersOf(state) {
-  /** @type {Map<number, {request: number, filled: number}[]>} */
-  const owners = new Map();
+function holdersOf(state) {
+  /** @type {number[][]} */
+  const owners = [];
+  const filled = new Int32Array(state.settings.num_blocks);
   const { blockSize } = state;
   for (const id of [...state.running].sort((a, b) => a - b)) {
     const { table, computed } = state.request(id);
-    table.forEach((block, index) => {
-      const filled = Math.max(0, Math.min(blockSize, computed - index * blockSize));
-      const holders = owners.get(block) ?? [];
-      owners.set(block, holders);
-      holders.push({ request: id, filled });
-    });
+    for (let index = 0; index < table.length; index++) {
+      const block = table[index];
+      (owners[block] ??= []).push(id);
+      filled[block] = Math.max(filled[block], Math.min(blockSize, computed - index * blockSize));
+    }
   }
-  return owners;
+  return { owners, filled };
 }

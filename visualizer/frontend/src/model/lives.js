@@ -177,7 +177,9 @@ export class Lives {
     const one = label.replace(/[\s\p{C}]+/gu, " ").trim();
     const letters = [...one];
     const base =
-      letters.length > NAME_LENGTH ? letters.slice(0, NAME_LENGTH - 1).join("") + "…" : one || short;
+      letters.length > NAME_LENGTH
+        ? letters.slice(0, NAME_LENGTH - 1).join("") + "…"
+        : one || short;
     let name = base;
     for (let number = 2; this.names.has(name); number++) name = `${base} ${number}`;
     this.names.add(name);

@@ -116,7 +116,9 @@ export function parseLog(text) {
 /** @param {any} event @param {number} line */
 function checkFirst(event, line) {
   if (event?.type !== "run_started" && event?.type !== "keyframe") {
-    throw new LogError("a log begins with run_started or keyframe: is this an event log?", { line });
+    throw new LogError("a log begins with run_started or keyframe: is this an event log?", {
+      line,
+    });
   }
   if (event.type === "run_started" && event.schema !== SCHEMA) {
     throw new LogError(

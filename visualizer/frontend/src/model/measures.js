@@ -11,7 +11,10 @@ const COUNTS = [
   ..."running waiting preempted evicted found".split(" "),
 ];
 const TIMES = ["start", "scheduled", "end"];
-const NOTHING = Object.fromEntries([...COUNTS.map((name) => [name, 0]), ...TIMES.map((name) => [name, NaN])]);
+const NOTHING = Object.fromEntries([
+  ...COUNTS.map((name) => [name, 0]),
+  ...TIMES.map((name) => [name, NaN]),
+]);
 
 export class Measures {
   #buffers = Object.fromEntries([

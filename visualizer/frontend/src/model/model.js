@@ -125,7 +125,11 @@ export class Model {
     const kept = this.#frames.get(step);
     if (kept) return kept;
     const span = this.span(step);
-    const frame = new Frame(this, span, step > this.firstStep ? this.stateAt(step - 1) : this.#start());
+    const frame = new Frame(
+      this,
+      span,
+      step > this.firstStep ? this.stateAt(step - 1) : this.#start(),
+    );
     this.#frames.set(step, frame);
     if (this.#frames.size > FRAMES_KEPT) this.#frames.delete(this.#frames.keys().next().value);
     return frame;
@@ -159,7 +163,8 @@ export class Model {
   /** The state before the first step's events. */
   #start() {
     const state = new State();
-    for (const event of this.events.slice(0, this.spans[0].from - this.firstSeq)) state.apply(event);
+    for (const event of this.events.slice(0, this.spans[0].from - this.firstSeq))
+      state.apply(event);
     return state;
   }
 
@@ -181,7 +186,8 @@ export class Model {
         this.info = { model: event.model, tokenizer: event.tokenizer, clock: event.clock };
       }
       if (type === "keyframe") this.#join();
-      if (type === "request_arrived" || type === "forked") this.#lives.meet(event, step, this.#live);
+      if (type === "request_arrived" || type === "forked")
+        this.#lives.meet(event, step, this.#live);
       this.events.push(event);
       if (!span) return;
       span.to = seq;
@@ -211,7 +217,8 @@ export class Model {
       type === "request_arrived" ||
       (type === "request_finished" && reason === "abort") ||
       (type === "radix_evicted" && reason === "cleared");
-    const over = span.status === "finished" || (span.status === "joined" && !this.#live.plan.length);
+    const over =
+      span.status === "finished" || (span.status === "joined" && !this.#live.plan.length);
     return between && over;
   }
 

@@ -4,7 +4,8 @@
 export function openingStep(model) {
   const { preempted, found, rows } = model.measures;
   const first = [preempted, found].map((values) => values.findIndex((value) => value > 0));
-  const index = first.find((at) => at >= 0) ?? rows.indexOf(rows.reduce((a, b) => Math.max(a, b), 0));
+  const index =
+    first.find((at) => at >= 0) ?? rows.indexOf(rows.reduce((a, b) => Math.max(a, b), 0));
   return model.firstStep + Math.max(0, index);
 }
 

@@ -29,8 +29,9 @@
  * @typedef {Loss & {reason: string, message: string, waited: boolean}} Ending
  * @typedef {{node: number, blocks: number[], texts: string[], neededBy: number, reason: string,
  *   since: number | null, free: number, seq: number}} Eviction
- * @typedef {{request: number, start: number, count: number, drafts: number[], kind: string,
- *   prompt: number, length: number, seq: number}} Row
+ * @typedef {{request: number, start: number, end: number, count: number, drafts: number[],
+ *   kind: string, prompt: number, length: number, seq: number}} Row
+ *   tokens start .. end are computed, and drafts after them: `count` in all
  * @typedef {{request: number, source: number, block: number, index: number, sharers: number[],
  *   seq: number}} Copy
  */
@@ -160,7 +161,8 @@ export class Story {
         const start = state.depth(lock);
         // A sample joins what its sibling just inserted, and that may be the very blocks it shares.
         const blocks = event.blocks.filter(
-          (/** @type {number} */ block, /** @type {number} */ index) => block !== table[start + index],
+          (/** @type {number} */ block, /** @type {number} */ index) =>
+            block !== table[start + index],
         );
         if (blocks.length) this.joins.push({ request, blocks, seq });
         break;
@@ -180,7 +182,8 @@ export class Story {
       const request = state.request(id);
       const kind = rowKind([id, start, count, drafts], request);
       const { promptLength: prompt, length } = request;
-      this.rows.push({ request: id, start, count, drafts, kind, prompt, length, seq });
+      const end = start + count - drafts.length;
+      this.rows.push({ request: id, start, end, count, drafts, kind, prompt, length, seq });
     }
     for (const [id, reason] of event.skipped) {
       if (state.request(id).place === null) this.stalled.push({ request: id, reason, seq });

@@ -13,9 +13,7 @@ export function tokensPanel({ model, step, state }, id) {
     .slice(0, promptLength)
     .map((text, index) => ({ text, cached: index < found }));
   const live = state.requests.get(id);
-  const shown = live
-    ? live.length - promptLength
-    : tokenSteps.filter((at) => at <= step).length;
+  const shown = live ? live.length - promptLength : tokenSteps.filter((at) => at <= step).length;
   const output = [];
   for (let index = 0, nth = 0; index < shown; index++) {
     const at = tokenSteps[index];
@@ -48,7 +46,10 @@ export function tokensPanel({ model, step, state }, id) {
 }
 
 /** Microseconds between two times of which either may be unknown. */
-function elapsed(/** @type {number | null | undefined} */ from, /** @type {number | undefined} */ to) {
+function elapsed(
+  /** @type {number | null | undefined} */ from,
+  /** @type {number | undefined} */ to,
+) {
   return from === null || from === undefined || to === undefined ? null : to - from;
 }
 

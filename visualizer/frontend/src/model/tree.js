@@ -57,7 +57,8 @@ export function treeOf(state) {
   const queue = grow(ROOT, 0);
   for (const node of queue) queue.push(...grow(node.id, node.depth + node.blocks.length));
   for (const id of state.running) {
-    for (const { id: above } of state.path(state.request(id).lock)) tree.get(above)?.owners.push(id);
+    for (const { id: above } of state.path(state.request(id).lock))
+      tree.get(above)?.owners.push(id);
   }
   return [...tree.values()];
 }
@@ -77,7 +78,7 @@ export function findPrefix(tree, state, { content, length }) {
   const nodes = [];
   /** @type {number[]} */
   const blocks = [];
-  for (let parent = ROOT; blocks.length < limit; ) {
+  for (let parent = ROOT; blocks.length < limit;) {
     const at = blocks.length * size;
     const agrees = (/** @type {number[]} */ tokens, /** @type {number} */ block) => {
       for (let slot = block * size; slot < (block + 1) * size; slot++) {
@@ -89,7 +90,8 @@ export function findPrefix(tree, state, { content, length }) {
     if (!next) break;
     const tokens = next.read("tokens");
     let depth = 1;
-    while (depth < Math.min(next.blocks.length, limit - blocks.length) && agrees(tokens, depth)) depth++;
+    while (depth < Math.min(next.blocks.length, limit - blocks.length) && agrees(tokens, depth))
+      depth++;
     nodes.push(next.id);
     blocks.push(...next.blocks.slice(0, depth));
     if (depth < next.blocks.length) break;

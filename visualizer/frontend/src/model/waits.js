@@ -46,7 +46,14 @@ export function waitSegments(model, life, segment) {
     const { reason, head } = waitAt(model, step, life.id);
     const last = runs.at(-1);
     if (last && last.reason === reason && last.head === head) last.to = step;
-    else runs.push({ from: step, to: step, reason, head, spans: shortWords(model, life, reason, head) });
+    else
+      runs.push({
+        from: step,
+        to: step,
+        reason,
+        head,
+        spans: shortWords(model, life, reason, head),
+      });
   }
   return runs;
 }
@@ -122,6 +129,7 @@ function supply(
   const free_ = `${are(free)} free`;
   const rest = others > 0 ? `, ${free_} and ${others} can be evicted` : ` and ${free_}`;
   if (!own) return rest;
-  const kept = own === 1 ? "the cached one is its own prefix" : `the ${own} cached ones are its own prefix`;
+  const kept =
+    own === 1 ? "the cached one is its own prefix" : `the ${own} cached ones are its own prefix`;
   return others > 0 ? `${rest}; ${kept}` : `, ${free_}, and ${kept}`;
 }

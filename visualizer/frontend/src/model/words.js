@@ -76,6 +76,26 @@ export function its(number, noun) {
   return number === 1 ? `its one ${noun}` : `its ${count(number, noun)}`;
 }
 
+/**
+ * The form of a word that agrees with a number, or with as many as a list has.
+ *
+ * @param {number | any[]} number
+ * @param {string} one
+ * @param {string} many
+ */
+export function agree(number, one, many) {
+  return (typeof number === "number" ? number : number.length) === 1 ? one : many;
+}
+
+/**
+ * @template T
+ * @param {T[]} items
+ * @param {(item: T) => number} value
+ */
+export function sum(items, value) {
+  return items.reduce((total, item) => total + value(item), 0);
+}
+
 const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
 
 /** "three"; from thirteen on "13". @param {number} number */

@@ -22,7 +22,11 @@ export function started(settings = {}, classes = {}) {
 }
 
 /** A prompt is a text; its letters are its tokens. */
-export function arrived(request, prompt, { label = "", n = 1, max_tokens = 4, priority = 0, at } = {}) {
+export function arrived(
+  request,
+  prompt,
+  { label = "", n = 1, max_tokens = 4, priority = 0, at } = {},
+) {
   return {
     type: "request_arrived",
     request,
@@ -87,7 +91,12 @@ export function finished(gains = [], t) {
 }
 export const trimmed = (request, keep) => ({ type: "blocks_trimmed", request, keep });
 export const split = (node, at, upper) => ({ type: "radix_split", node, at, upper });
-export const joined = (request, node, ...blocks) => ({ type: "radix_joined", request, node, blocks });
+export const joined = (request, node, ...blocks) => ({
+  type: "radix_joined",
+  request,
+  node,
+  blocks,
+});
 export const inserted = (request, node, parent, ...blocks) => ({
   type: "radix_inserted",
   request,

@@ -94,11 +94,19 @@ test("radix_joined: the request's own blocks go free, last first", () => {
 test("forked: the sample has everything of its parent's, and a row of its own", () => {
   const start = [started(), arrived(1, "abc", { n: 2 }), step(1), admitted(1), allocated(1, 0, 1)];
   const state = fold(start, scheduled([[1, 0, 3]]), make.forked(2, 1, 1));
-  assert.deepEqual(state.core().plan, [[1, 0, 3, []], [2, 0, 3, []]]);
+  assert.deepEqual(state.core().plan, [
+    [1, 0, 3, []],
+    [2, 0, 3, []],
+  ]);
   assert.deepEqual(state.core().running, [1, 2]);
   assert.deepEqual(state.core().refs.slice(0, 2), [2, 2]);
   assert.deepEqual([request(state, 1).slots, request(state, 2).slots], [1, 1]);
-  state.apply(finished([[1, "x"], [2, "y"]]));
+  state.apply(
+    finished([
+      [1, "x"],
+      [2, "y"],
+    ]),
+  );
   assert.deepEqual(request(state, 1).tokens.at(-1), "x".codePointAt(0));
   assert.deepEqual(request(state, 2).tokens.at(-1), "y".codePointAt(0));
   assert.equal(request(state, 2).computed, 3);

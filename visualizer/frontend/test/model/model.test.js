@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { LogError, Model, openingRequest, openingStep, plain, State } from "../../src/model/index.js";
+import {
+  LogError,
+  Model,
+  openingRequest,
+  openingStep,
+  plain,
+  State,
+} from "../../src/model/index.js";
+import { rowKind } from "../../src/model/rows.js";
 import * as make from "./events.js";
 
 const { admitted, allocated, arrived, finished, inserted, scheduled, started, step } = make;
@@ -22,8 +30,17 @@ const secondStep = [
   step(2),
   admitted(2, 1, [0, 1]),
   allocated(2, 3),
-  scheduled([[1, 5, 1], [2, 4, 1]]),
-  finished([[1, "g"], [2, "y"]], { start: 500, scheduled: 510, end: 700, logprobs: [[0], [-1]] }),
+  scheduled([
+    [1, 5, 1],
+    [2, 4, 1],
+  ]),
+  finished(
+    [
+      [1, "g"],
+      [2, "y"],
+    ],
+    { start: 500, scheduled: 510, end: 700, logprobs: [[0], [-1]] },
+  ),
   make.extended(1, 1, 2),
 ];
 
@@ -36,18 +53,35 @@ test("no steps, no frames", () => {
 
 test("a step ends with its commit; arrivals, aborts and clearings belong to the next", () => {
   const one = model(started(), firstStep, arrived(2, "x"), make.ended(2, "abort"));
-  assert.deepEqual(one.spans.map((span) => span.status), ["finished", "pending"]);
+  assert.deepEqual(
+    one.spans.map((span) => span.status),
+    ["finished", "pending"],
+  );
   assert.deepEqual(one.frame(1).waiting, []);
-  assert.deepEqual(one.frame(2).outcomes.map(({ kind }) => kind), ["arrived", "aborted"]);
+  assert.deepEqual(
+    one.frame(2).outcomes.map(({ kind }) => kind),
+    ["arrived", "aborted"],
+  );
   assert.equal(one.stepOf(7), 1);
   assert.equal(one.stepOf(8), 2);
+});
+
+test("an abort right after a commit belongs to the next step, a stop to this one", () => {
+  const aborted = model(started(), firstStep, make.ended(1, "abort"));
+  assert.deepEqual([aborted.stepCount, aborted.request(1).finished.step], [2, 2]);
+  assert.equal(aborted.frame(1).phase(1).kind, "prefill");
+  const stopped = model(started(), firstStep, make.ended(1, "stop"));
+  assert.deepEqual([stopped.stepCount, stopped.request(1).finished.step], [1, 1]);
 });
 
 test("a held engine: requests wait for a step that has not begun", () => {
   const held = model(started(), arrived(1, "a"), arrived(2, "b"));
   assert.deepEqual([held.firstStep, held.lastStep], [1, 1]);
   assert.equal(held.frame(1).status, "pending");
-  assert.deepEqual(held.frame(1).waits.map(({ reason }) => reason), [null, null]);
+  assert.deepEqual(
+    held.frame(1).waits.map(({ reason }) => reason),
+    [null, null],
+  );
 });
 
 test("a log that ends inside a step", () => {
@@ -99,13 +133,70 @@ test("a life: arrival, segments, tokens, end", () => {
   assert.deepEqual(life.finished, { step: 2, reason: "length", message: "", seq: 15 });
 });
 
+test("what a row is", () => {
+  const kind = (start, count, length, drafts = []) =>
+    rowKind([1, start, count, drafts], { promptLength: 4, length });
+  assert.equal(kind(0, 4, 4), "prefill");
+  assert.equal(kind(3, 1, 4), "prefill", "a last prompt chunk of one token is no decode");
+  assert.equal(kind(2, 5, 7), "prefill", "it begins in the prompt");
+  assert.equal(kind(4, 1, 5), "decode");
+  assert.equal(kind(4, 3, 5, [7, 8]), "decode", "drafts are no tokens yet");
+  assert.equal(kind(4, 3, 7), "catchup", "forced or recomputed");
+  assert.equal(kind(4, 1, 7), "catchup", "cut by the budget");
+});
+
+test("a run of decodes ends where a step is left out", () => {
+  const decode = (number, start) => [
+    step(number),
+    scheduled([[1, start, 1]]),
+    finished([[1, "x"]]),
+  ];
+  const pause = [step(3), scheduled([])];
+  const { segments } = model(
+    started(),
+    firstStep,
+    decode(2, 5),
+    pause,
+    finished(),
+    decode(4, 6),
+  ).request(1);
+  assert.deepEqual(
+    segments.slice(1).map(({ from, to }) => [from, to]),
+    [
+      [2, 2],
+      [4, 4],
+    ],
+  );
+});
+
+test("what a waiting request would find: whole blocks, part of an edge, never all of itself", () => {
+  const found = (prompt, settings) => {
+    const whole = model(started(settings), firstStep, secondStep, arrived(3, prompt));
+    return whole.frame(3).path(3).blocks;
+  };
+  assert.deepEqual(found("abcdefg"), [0, 1, 2]);
+  assert.deepEqual(found("abcdef"), [0, 1], "one token at least is left to compute");
+  assert.deepEqual(found("abcx5"), [0]);
+  assert.deepEqual(found("xbcd5"), []);
+  assert.deepEqual(found("abcdefg", { prefix_cache: false }), []);
+  const split = [make.split(1, 1, 2), arrived(3, "abxxx")];
+  const cut = model(started(), firstStep, secondStep, split).frame(3).path(3);
+  assert.deepEqual([cut.nodes, cut.blocks], [[2], [0]]);
+  // Below an edge that was left half way nothing can match, however alike it looks.
+  const below = [make.split(1, 2, 2), arrived(3, "abefefg")];
+  assert.deepEqual(model(started(), firstStep, secondStep, below).frame(3).path(3).blocks, [0]);
+});
+
 test("a run of decodes is one segment", () => {
   const decode = (number) => [step(number), scheduled([[1, 3 + number, 1]]), finished([[1, "x"]])];
   const { segments } = model(started(), firstStep, decode(2), decode(3), decode(4)).request(1);
-  assert.deepEqual(segments.map(({ kind, from, to }) => [kind, from, to]), [
-    ["prefill", 1, 1],
-    ["decode", 2, 4],
-  ]);
+  assert.deepEqual(
+    segments.map(({ kind, from, to }) => [kind, from, to]),
+    [
+      ["prefill", 1, 1],
+      ["decode", 2, 4],
+    ],
+  );
 });
 
 /** r1 holds blocks 0 to 2, r2 shares 0 and 1 and holds 3; in step 3 r1 takes r2's block. */
@@ -123,12 +214,22 @@ test("preempted and resumed: segments, fates, blocks that change hands", () => {
   const rest = [scheduled([[2, 4, 2]]), finished([[2, "z"]])];
   const whole = model(started(full), firstStep, secondStep, thirdStep, back, rest);
   const { segments, preemptions } = whole.request(2);
-  assert.deepEqual(segments.slice(1, 3).map(({ kind, from, to, by, resume, recomputed }) => [
-    kind, from, to, by, resume, recomputed,
-  ]), [
-    ["preempted", 3, 3, 1, 4, undefined],
-    ["prefill", 4, 4, undefined, undefined, 1],
-  ]);
+  assert.deepEqual(
+    segments
+      .slice(1, 3)
+      .map(({ kind, from, to, by, resume, recomputed }) => [
+        kind,
+        from,
+        to,
+        by,
+        resume,
+        recomputed,
+      ]),
+    [
+      ["preempted", 3, 3, 1, 4, undefined],
+      ["prefill", 4, 4, undefined, undefined, 1],
+    ],
+  );
   assert.deepEqual(preemptions, [{ step: 3, by: 1, computed: 5, resume: 4, seq: 16 }]);
 
   const frame = whole.frame(3);
@@ -191,14 +292,20 @@ test("a victim's choice is explained only where the rule is known and was follow
 test("the tokens panel: cached prompt, output with odds, the next token", () => {
   const whole = model(started(full), firstStep, secondStep, thirdStep);
   const panel = whole.frame(2).tokensOf(1);
-  assert.deepEqual(panel.output.map(({ text, probability, step: at }) => [text, probability, at]), [
-    ["f", 0.5, 1],
-    ["g", 1, 2],
-  ]);
+  assert.deepEqual(
+    panel.output.map(({ text, probability, step: at }) => [text, probability, at]),
+    [
+      ["f", 0.5, 1],
+      ["g", 1, 2],
+    ],
+  );
   assert.equal(panel.ttft, 300);
   assert.deepEqual(panel.next, { step: 3, after: null });
   assert.deepEqual(whole.frame(1).tokensOf(1).next, { step: 2, after: 300 });
-  const cached = whole.frame(2).tokensOf(2).prompt.map((piece) => piece.cached);
+  const cached = whole
+    .frame(2)
+    .tokensOf(2)
+    .prompt.map((piece) => piece.cached);
   assert.deepEqual(cached, [true, true, true, true, false]);
   assert.equal(whole.frame(3).tokensOf(2).next, null);
 });
@@ -207,16 +314,25 @@ test("forced tokens have no odds", () => {
   const t = { end: 1, logprobs: [[-1, 0, 0]] };
   const forced = [step(2), scheduled([[1, 5, 1]]), finished([[1, "xyz", 0, 2]], t)];
   const { output } = model(started(), firstStep, forced).frame(2).tokensOf(1);
-  assert.deepEqual(output.slice(1).map((token) => token.forced), [false, true, true]);
+  assert.deepEqual(
+    output.slice(1).map((token) => token.forced),
+    [false, true, true],
+  );
   assert.equal(output[2].probability, null);
 });
 
 test("names: labels, numbered where they repeat, cut where they are long, cleaned", () => {
   const labels = ["Ada", "", "Ada", "  Bo\n\u202eevil ", "a".repeat(40), "Ada 2"];
-  const named = model(started(), labels.map((label, at) => arrived(at + 1, "x", { label })));
+  const named = model(
+    started(),
+    labels.map((label, at) => arrived(at + 1, "x", { label })),
+  );
   const names = named.requests.map(({ name }) => name);
   assert.deepEqual(names, ["Ada", "r2", "Ada 2", "Bo evil", `${"a".repeat(15)}…`, "Ada 2 2"]);
-  assert.deepEqual(named.requests.map(({ hueIndex }) => hueIndex), [0, 1, 2, 3, 4, 5]);
+  assert.deepEqual(
+    named.requests.map(({ hueIndex }) => hueIndex),
+    [0, 1, 2, 3, 4, 5],
+  );
 });
 
 test("why a request waited, run by run", () => {
@@ -270,11 +386,13 @@ test("a window begins with a keyframe: earlier is unknown, later is all there", 
   assert.equal(window.frame(2).status, "joined");
   assert.equal(window.request(1).arrived, null);
   assert.deepEqual(window.request(1).tokenSteps, [0, 0, 3]);
-  assert.deepEqual(window.frame(3).table(2).fates.map(({ fate }) => fate), [
-    "others",
-    "others",
-    "taken",
-  ]);
+  assert.deepEqual(
+    window
+      .frame(3)
+      .table(2)
+      .fates.map(({ fate }) => fate),
+    ["others", "others", "taken"],
+  );
   assert.equal(window.event(16).type, "preempted");
   const whole = model(events, thirdStep);
   assert.deepEqual(window.frame(3).state.core(), whole.frame(3).state.core());
@@ -297,7 +415,10 @@ test("steps are found again in any order, also far from a kept copy", () => {
 
 test("a log that contradicts itself says where", () => {
   const refuses = (events, pattern) =>
-    assert.throws(() => model(events), (error) => error instanceof LogError && pattern.test(error.message));
+    assert.throws(
+      () => model(events),
+      (error) => error instanceof LogError && pattern.test(error.message),
+    );
   refuses([started(), step(1), step(3)], /^event 2: step 3 follows step 1/);
   refuses([started(), started()], /^event 1: run_started can only be the first/);
   refuses([started(), step(1), scheduled([[9, 0, 1]])], /^event 2: there is no request 9/);

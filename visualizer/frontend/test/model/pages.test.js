@@ -16,7 +16,10 @@ test("a stack gives back what was pushed last, across pages", () => {
   const pages = new Pages();
   for (let item = 0; item < 130; item++) pages.push(item);
   for (let item = 129; item >= 60; item--) assert.equal(pages.pop(), item);
-  assert.deepEqual(pages.list(), Array.from({ length: 60 }, (_, item) => item));
+  assert.deepEqual(
+    pages.list(),
+    Array.from({ length: 60 }, (_, item) => item),
+  );
   assert.equal(new Pages().pop(), undefined);
 });
 

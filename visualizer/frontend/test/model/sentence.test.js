@@ -24,8 +24,14 @@ const two = (options) => [
   step(2),
   admitted(2, 1, [0, 1]),
   allocated(2, 3),
-  scheduled([[1, 5, 1], [2, 4, 1]]),
-  finished([[1, "g"], [2, "y"]]),
+  scheduled([
+    [1, 5, 1],
+    [2, 4, 1],
+  ]),
+  finished([
+    [1, "g"],
+    [2, "y"],
+  ]),
   make.extended(1, 1, 2),
 ];
 /** In step 3 r1 needs a block, and there are only four. */
@@ -43,6 +49,9 @@ const wait = (number, blocked, alone = false) => [
   scheduled(alone ? [] : [[1, 3 + number, 1]], { blocked }),
   finished(alone ? [] : [[1, "x"]]),
 ];
+
+/** After step 2 r1 is gone and left node 1, blocks 0 and 1, in the cache. */
+const gone = [wait(2), make.ended(1)];
 
 test("nothing special", () => {
   assert.equal(
@@ -62,10 +71,13 @@ test("a hit; a label is the name", () => {
     "Step 2: 1 decode and 1 token of Ada's prompt, 2 of 8 tokens. " +
       "4 of Ada's 5 prompt tokens were in the cache.",
   );
-  assert.deepEqual(spans.filter((span) => span.request), [
-    { text: "Ada", request: 2, bold: true },
-    { text: "Ada", request: 2 },
-  ]);
+  assert.deepEqual(
+    spans.filter((span) => span.request),
+    [
+      { text: "Ada", request: 2, bold: true },
+      { text: "Ada", request: 2 },
+    ],
+  );
   assert.equal(spans[0].bold, true);
   assert.equal(spans.at(-1).bold, undefined);
 });
@@ -82,7 +94,14 @@ test("a wait that ends with a hit", () => {
 
 test("a wait for more than one reason names none", () => {
   const waits = [wait(2, [2, "batch_full", 0, 1, 0]), wait(3, [2, "token_budget", 0, 1, 0])];
-  const text = say(4, started(), one(), arrived(2, "abcdx"), waits, two().slice(1).with(0, step(4)));
+  const text = say(
+    4,
+    started(),
+    one(),
+    arrived(2, "abcdx"),
+    waits,
+    two().slice(1).with(0, step(4)),
+  );
   assert.match(text, /r2 waited two steps; 4 of/);
 });
 
@@ -111,13 +130,39 @@ test("preempting oneself", () => {
   );
 });
 
+test("a preemption although something could be had", () => {
+  const long = [
+    arrived(2, "0123456789abcd"),
+    step(3),
+    admitted(2),
+    allocated(2, 2, 3, 4, 5),
+    scheduled([[2, 0, 8]]),
+    finished(),
+  ];
+  const self = [
+    step(4),
+    make.preempted(2, 2),
+    scheduled([], { blocked: [2, "after_preemption", 0, 0, 0] }),
+  ];
+  assert.match(
+    say(4, started(), one(), gone, long, self),
+    /r2 needs 3 blocks and only 2 can be evicted, so it is preempted itself: of its 4 blocks all are free\./,
+  );
+});
+
 test("a resume tells what is computed again", () => {
   const back = [
     step(4),
     admitted(2, 1, [0, 1], true),
     allocated(2, 4),
-    scheduled([[1, 7, 1], [2, 4, 2]]),
-    finished([[1, "i"], [2, "z"]]),
+    scheduled([
+      [1, 7, 1],
+      [2, 4, 2],
+    ]),
+    finished([
+      [1, "i"],
+      [2, "z"],
+    ]),
   ];
   assert.equal(
     say(4, started({ num_blocks: 5 }), one(), two(), three, back),
@@ -125,9 +170,6 @@ test("a resume tells what is computed again", () => {
       "r2 resumes after one step: 4 of its 6 tokens are in the cache, 1 has to be computed again.",
   );
 });
-
-/** After step 2 r1 is gone and left node 1, blocks 0 and 1, in the cache. */
-const gone = [wait(2), make.ended(1)];
 
 test("an eviction: need, free, and how long it was idle", () => {
   const big = [
@@ -164,14 +206,22 @@ test("a fork, and the copies on write after it", () => {
     scheduled([[1, 0, 3]]),
     make.forked(2, 1, 1),
     make.forked(3, 1, 2),
-    finished([[1, "x"], [2, "y"], [3, "z"]]),
+    finished([
+      [1, "x"],
+      [2, "y"],
+      [3, "z"],
+    ]),
   ];
   assert.equal(
     say(1, started(), fork),
     "Step 1: 3 tokens of r1's prompt, 3 of 8 tokens. r1's prompt is complete; " +
       "r2 and r3 are more samples of it and share its 2 blocks.",
   );
-  const rows = scheduled([[1, 3, 1], [2, 3, 1], [3, 3, 1]]);
+  const rows = scheduled([
+    [1, 3, 1],
+    [2, 3, 1],
+    [3, 3, 1],
+  ]);
   assert.match(
     say(2, started(), fork, step(2), make.copied(1, 1, 1, 2), make.copied(2, 1, 1, 3), rows),
     /r1 and r2 write into blocks that others share, so those are copied: 1 to 2 and 1 to 3\.$/,
@@ -230,7 +280,10 @@ test("twins that computed the same", () => {
     allocated(1, 0, 1),
     scheduled([[1, 0, 4]]),
     make.forked(2, 1, 1),
-    finished([[1, "x"], [2, "y"]]),
+    finished([
+      [1, "x"],
+      [2, "y"],
+    ]),
     inserted(1, 1, 0, 0, 1),
     make.joined(2, 1, 0, 1),
   ];
@@ -266,8 +319,14 @@ test("why the head of the queue waits, with what it needs and what there is", ()
   const place = { max_batch_size: 1 };
   assert.equal(why([2, "batch_full", 0, 1, 0], place), "r2 waits: the one place is taken.");
   assert.match(why([2, "batch_full", 0, 3, 1]), /it needs 3 places and only 1 is empty\./);
-  assert.match(why([2, "token_budget", 1, 1, 0]), /the budget of 8 tokens is spent; r3 waits behind/);
-  assert.match(why([2, "token_budget", 0, 8, 7]), /needs 8 tokens in one step, and 7 of 8 are left\./);
+  assert.match(
+    why([2, "token_budget", 1, 1, 0]),
+    /the budget of 8 tokens is spent; r3 waits behind/,
+  );
+  assert.match(
+    why([2, "token_budget", 0, 8, 7]),
+    /needs 8 tokens in one step, and 7 of 8 are left\./,
+  );
   assert.match(why([2, "no_free_blocks", 0, 4, 3]), /it needs 4 blocks and 3 are free\./);
   assert.match(why([2, "reserved_blocks", 0, 4, 1]), /need 4 blocks, and only 1 is not promised/);
   assert.match(why([2, "reserved_blocks", 0, 4, -2]), /need 4 blocks, and all are promised/);
@@ -281,7 +340,10 @@ test("cached blocks: what can be evicted, and what is the request's own", () => 
     return say(3, started(), one(), gone, arrived(2, "abcdx"), wait(3, blocked, true));
   };
   assert.match(why(7, 6), /it needs 7 blocks, 4 are free and 2 can be evicted\./);
-  assert.match(why(5, 4), /it needs 5 blocks, 4 are free, and the 2 cached ones are its own prefix\./);
+  assert.match(
+    why(5, 4),
+    /it needs 5 blocks, 4 are free, and the 2 cached ones are its own prefix\./,
+  );
   assert.match(
     why(6, 5),
     /it needs 6 blocks, 4 are free and 1 can be evicted; the cached one is its own prefix\./,

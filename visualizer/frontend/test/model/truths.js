@@ -27,16 +27,18 @@ function sum(/** @type {number[]} */ values) {
 function recount(/** @type {any[]} */ events) {
   const steps = new Map();
   const state = new State();
+  const room = (/** @type {any} */ core) => ({
+    free: core.refs.filter((refs) => refs === 0).length,
+    evictable: sum(core.nodes.filter(({ lock }) => !lock).map(({ blocks }) => blocks.length)),
+  });
+  let firstLack = null;
   for (const event of events) {
+    if (event.type === "step_started") firstLack = null;
+    if (event.type === "preempted") firstLack ??= room(state.core());
     if (event.type === "step_scheduled") {
       const core = state.core();
-      steps.set(state.step, {
-        rows: event.rows,
-        blocked: event.blocked,
-        waiting: core.waiting,
-        free: core.refs.filter((refs) => refs === 0).length,
-        evictable: sum(core.nodes.filter(({ lock }) => !lock).map(({ blocks }) => blocks.length)),
-      });
+      const { rows, blocked } = event;
+      steps.set(state.step, { rows, blocked, waiting: core.waiting, firstLack, ...room(core) });
     }
     state.apply(event);
   }
@@ -52,7 +54,10 @@ function checkBlocks(/** @type {import("../../src/model/frame.js").Frame} */ fra
   }
   for (const block of blocks) {
     const holders = core.requests.filter(({ table }) => table.includes(block.id));
-    assert.deepEqual(block.owners, holders.map(({ id }) => id));
+    assert.deepEqual(
+      block.owners,
+      holders.map(({ id }) => id),
+    );
     assert.equal(block.refs, holders.length + Number(inTree.has(block.id)));
     assert.equal(block.node > 0, inTree.has(block.id));
     assert.equal(frame.blockTexts(block.id).length, block.filled);
@@ -80,13 +85,20 @@ function checkTree(/** @type {import("../../src/model/frame.js").Frame} */ frame
   }
 }
 
-function checkSentence(/** @type {any} */ model, /** @type {any} */ frame, /** @type {any} */ truth) {
+function checkSentence(
+  /** @type {any} */ model,
+  /** @type {any} */ frame,
+  /** @type {any} */ truth,
+) {
   const spans = sentence(model, frame.step);
   const text = plain(spans);
   assert.match(text, /^Step \d+/);
   assert.match(text, /\.$/);
   assert.doesNotMatch(text, /undefined|null|NaN|object|  | [.,;:]/);
-  assert.doesNotMatch(text, /\b1 (tokens|blocks|steps|drafts|places|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|places|decodes?)\b/);
+  assert.doesNotMatch(
+    text,
+    /\b1 (tokens|blocks|steps|drafts|places|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|places|decodes?)\b/,
+  );
   assert.ok(text.length <= MOST_LETTERS, `${text.length} letters: ${text}`);
   for (const span of spans) {
     if (span.request !== undefined) assert.equal(span.text, model.request(span.request).name);
@@ -104,6 +116,10 @@ function checkSentence(/** @type {any} */ model, /** @type {any} */ frame, /** @
   const [first] = frame.story.preemptions;
   if (first) {
     assert.match(text, /preempted/, "a preemption is always told");
+    const { firstLack } = truth;
+    const lack = text.slice(0, text.indexOf(", so "));
+    assert.equal(numbers(lack, /(\d+) (?:is|are) free/)?.[0] ?? 0, firstLack.free, text);
+    assert.equal(numbers(lack, /(\d+) can be evicted/)?.[0] ?? 0, firstLack.evictable, text);
     const victims = frame.story.preemptions.filter(({ by }) => by === first.by);
     const lost = numbers(text, /of (?:its|their) (\d+) blocks/);
     if (lost) assert.equal(lost[0], new Set(victims.flatMap(({ table }) => table)).size, text);
@@ -111,7 +127,10 @@ function checkSentence(/** @type {any} */ model, /** @type {any} */ frame, /** @
       const { fates } = frame.table(first.request);
       const parts = text.slice(text.indexOf(": of")).split(".")[0];
       const told = { others: /others keep (\d+|all)/, cached: /cache keeps (\d+|all)/ };
-      for (const [fate, pattern] of Object.entries({ ...told, free: /(\d+|all) (?:is|are) free/ })) {
+      for (const [fate, pattern] of Object.entries({
+        ...told,
+        free: /(\d+|all) (?:is|are) free/,
+      })) {
         const claim = parts.match(pattern)?.[1] ?? "0";
         const number = fates.filter((one) => one.fate === fate).length;
         assert.equal(claim === "all" ? fates.length : Number(claim), number, text);
@@ -131,12 +150,16 @@ function checkSentence(/** @type {any} */ model, /** @type {any} */ frame, /** @
       const wanted = numbers(words, /needs (\d+)/)?.[0] ?? 1;
       const idle = numbers(words, /(\d+) (?:is|are) free/)?.[0] ?? 0;
       const evict = numbers(words, /(\d+) can be evicted/)?.[0] ?? 0;
-      const own = /the cached one is/.test(words) ? 1 : (numbers(words, /the (\d+) cached/)?.[0] ?? 0);
+      const own = /the cached one is/.test(words)
+        ? 1
+        : (numbers(words, /the (\d+) cached/)?.[0] ?? 0);
       assert.deepEqual([wanted, idle], [need, free], words);
       assert.equal(idle + evict, have, words);
       assert.equal(evict + own, evictable, words);
     }
-    const line = frame.decisions.find(({ kind, requests }) => kind === "waits" && requests.includes(head));
+    const line = frame.decisions.find(
+      ({ kind, requests }) => kind === "waits" && requests.includes(head),
+    );
     assert.ok(line, "the head of the queue has its line");
     const lines = frame.decisions.filter(({ kind }) => kind === "waits");
     assert.deepEqual(new Set(lines.flatMap(({ requests }) => requests)), new Set(waiting));
@@ -145,7 +168,11 @@ function checkSentence(/** @type {any} */ model, /** @type {any} */ frame, /** @
   }
 }
 
-function checkDecisions(/** @type {any} */ model, /** @type {any} */ frame, /** @type {any} */ truth) {
+function checkDecisions(
+  /** @type {any} */ model,
+  /** @type {any} */ frame,
+  /** @type {any} */ truth,
+) {
   const rows = frame.decisions.filter(({ tokens }) => tokens !== undefined);
   assert.deepEqual(
     rows.map(({ request, tokens }) => [request, tokens]),

@@ -1,0 +1,398 @@
+/**
+ * What can be said about a step, one function for each kind of thing, in the order in which it is told:
+ * before the step, scheduling, the forward pass, the commit. A function adds nothing, or clauses with a
+ * rank; smaller ranks are more important.
+ *
+ * @typedef {import("./words.js").Span} Span
+ * @typedef {import("./frame.js").Frame} Frame
+ * @typedef {(rank: number, spans: Span[]) => void} Add
+ */
+
+import { needOf, waitOf } from "./decisions.js";
+import { agree, are, count, inWords, its, list, say, some, sum } from "./words.js";
+
+/** Clauses from this rank on are said only where there is nothing better to say. */
+export const FILLER = 20;
+
+/** @type {((frame: Frame, add: Add) => void)[]} */
+export const CLAUSES = [
+  aborted,
+  cleared,
+  preempted,
+  resumed,
+  admitted,
+  cut,
+  evicted,
+  copied,
+  stalled,
+  waiting,
+  emptyPlaces,
+  drafted,
+  failed,
+  forked,
+  forced,
+  joined,
+  finished,
+  firstTokens,
+  routine,
+];
+
+/**
+ * @param {Frame} frame
+ * @param {(number | {request: number})[]} items
+ * @param {number} [most]
+ */
+export function names({ model }, items, most = 4) {
+  return list(
+    items.map((item) => model.tag(typeof item === "number" ? item : item.request)),
+    most,
+  );
+}
+
+/** @param {Frame} frame @param {Add} add */
+function aborted(frame, add) {
+  const ends = frame.story.endings.filter(({ reason }) => reason === "abort");
+  if (ends.length) add(4, say`${names(frame, ends)} ${agree(ends, "was", "were")} aborted.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function cleared({ story }, add) {
+  const blocks = sum(story.evictions, (one) => (one.neededBy < 0 ? one.blocks.length : 0));
+  if (blocks) add(2, say`The cache is cleared of the ${some(blocks, "block")} nobody used.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function preempted(frame, add) {
+  const { story } = frame;
+  const needers = [...new Set(story.preemptions.map(({ by }) => by))];
+  for (const by of needers) {
+    const losses = story.preemptions.filter((one) => one.by === by);
+    const [first] = losses;
+    const name = names(frame, [by]);
+    const need = needOf(frame, first);
+    const needs = say`${name} needs ${some(need, "block")}`;
+    const others = losses.filter(({ request }) => request !== by);
+    const self = others.length < losses.length;
+    const also = self ? say`, and then ${name} itself` : "";
+    const gone = others.length
+      ? say`so ${names(frame, others)} ${agree(others, "is", "are")} preempted${also}`
+      : say`so it is preempted itself`;
+    if (by !== needers[0]) {
+      add(2, say`${needs}, too, ${gone}.`);
+      continue;
+    }
+    // When a sharer leaves, the copy that was needed before is needed no more.
+    const spared = !self && first.want.writesShared && story.takenBy(by).length < need;
+    const end = spared ? say`, and ${name} need not copy any more` : "";
+    add(1, say`${needs} and ${supply(first)}, ${gone}: ${fates(frame, losses)}${end}.`);
+  }
+}
+
+/** @param {{free: number, evictable: number}} room */
+function supply({ free, evictable }) {
+  const evict = `${evictable} can be evicted`;
+  if (!free) return evictable ? `only ${evict}` : "none is left";
+  return `only ${are(free)} free${evictable ? ` and ${evict}` : ""}`;
+}
+
+/**
+ * What became of the victims' blocks, each counted once.
+ *
+ * @param {Frame} frame
+ * @param {import("./story.js").Preemption[]} losses
+ */
+function fates(frame, losses) {
+  const lost = new Map(losses.flatMap(({ table, seq }) => table.map((block) => [block, seq])));
+  const found = [...lost].map(([block, seq]) => frame.fate(block, seq));
+  const whose = losses.length === 1 ? "its" : "their";
+  const all = lost.size;
+  /** @type {Span[][]} */
+  const parts = [];
+  const tell = (
+    /** @type {(fate: import("./frame.js").Fate) => boolean} */ which,
+    /** @type {(blocks: string) => Span[]} */ words,
+  ) => {
+    const number = found.filter(which).length;
+    if (number)
+      parts.push(words(all === 1 ? `${whose} one block` : `${number < all ? number : "all"}`));
+  };
+  tell(
+    ({ fate }) => fate === "others",
+    (blocks) => say`others keep ${blocks}`,
+  );
+  tell(
+    ({ fate }) => fate === "cached",
+    (blocks) => say`the cache keeps ${blocks}`,
+  );
+  for (const taker of new Set(found.flatMap(({ to }) => to ?? []))) {
+    tell(
+      ({ to }) => to === taker,
+      (blocks) => say`${names(frame, [taker])} takes ${blocks}`,
+    );
+  }
+  tell(
+    ({ fate }) => fate === "free",
+    (blocks) => say`${blocks} ${blocks === "1" || all === 1 ? "is" : "are"} free`,
+  );
+  const told = parts.flatMap((part, index) => (index ? say`, ${part}` : part));
+  return all === 1 ? told : say`of ${whose} ${count(all, "block")} ${told}`;
+}
+
+/** @param {Frame} frame @param {Add} add */
+function resumed(frame, add) {
+  for (const { request, resumed: again, found, length } of frame.story.admissions) {
+    if (!again) continue;
+    const { preemptions } = frame.model.request(request);
+    const waited = waitOf(frame, request);
+    const after = waited ? ` after ${steps(waited)}` : "";
+    // Tokens that had been computed before any of its preemptions.
+    const before = preemptions.filter(({ step }) => step < frame.step);
+    const once = Math.max(0, ...before.map(({ computed }) => computed));
+    const lost = Math.max(0, Math.min(length, once) - found);
+    const have = `${agree(lost, "has", "have")} to be computed again`;
+    const hit = `: ${found} of its ${count(length, "token")} ${agree(found, "is", "are")} in the cache`;
+    const rest = found
+      ? `${hit}${lost ? `, ${lost} ${have}` : ""}`
+      : lost
+        ? `; ${its(lost, "computed token")} ${have}`
+        : "";
+    add(3, say`${names(frame, [request])} resumes${after}${rest}.`);
+  }
+}
+
+/** "four steps". @param {number} number */
+function steps(number) {
+  return `${inWords(number)} ${agree(number, "step", "steps")}`;
+}
+
+/** What somebody waited for, if it was one thing all the time. @type {Record<string, string>} */
+const WAITED_FOR = {
+  batch_full: " for a place",
+  no_free_blocks: " for memory",
+  reserved_blocks: " for memory",
+  token_budget: " for room in the budget",
+  static_batch: " for the batch to end",
+};
+
+/** @param {Frame} frame @param {Add} add */
+function admitted(frame, add) {
+  const fresh = frame.story.admissions
+    .filter((one) => !one.resumed)
+    .map((one) => ({ ...one, wait: waitWords(frame, one.request) }))
+    .filter(({ found, wait }) => found || wait);
+  const group = (/** @type {typeof fresh} */ some_, /** @type {string} */ whose) => {
+    const found = sum(some_, (one) => one.found);
+    const who = names(frame, some_);
+    const waits = new Set(some_.map(({ wait }) => wait));
+    const [wait] = waits;
+    const of = say`${sum(some_, (one) => one.length)} prompt tokens ${agree(found, "was", "were")} in the cache`;
+    if (some_.length === 1 && !wait) return say`${found} of ${who}'s ${of}.`;
+    const how = (waits.size === 1 && wait) || "start";
+    return found ? say`${who} ${how}; ${found} of ${whose} ${of}.` : say`${who} ${how}.`;
+  };
+  if (fresh.length > 2) add(5, group(fresh, "their"));
+  else for (const one of fresh) add(5, group([one], "its"));
+}
+
+/** "waited four steps for a place", or nothing. @param {Frame} frame @param {number} id */
+function waitWords(frame, id) {
+  const waited = waitOf(frame, id);
+  if (!waited) return "";
+  const { model, step } = frame;
+  const life = model.request(id);
+  const wait = life.segments.findLast(({ to }) => to === step - 1);
+  const [{ reason }, ...others] = model.waits(life, wait);
+  const same = others.every((one) => one.reason === reason);
+  return `waited ${steps(waited)}${(same && WAITED_FOR[reason]) || ""}`;
+}
+
+/** A request of which the budget leaves tokens for later. @param {Frame} frame @param {Add} add */
+function cut(frame, add) {
+  const row = frame.story.rows.find(({ end, length }) => end < length);
+  if (!row) return;
+  const { end, prompt, length } = row;
+  const name = names(frame, [row]);
+  const left = length - end;
+  const of = say`${left} of ${count(prompt, "token")} ${agree(left, "is", "are")} left for later`;
+  if (length === prompt) add(9, say`The budget cuts ${name}'s prompt: ${of}.`);
+  else add(9, say`The budget leaves ${count(left, "token")} of ${name} for later.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function evicted(frame, add) {
+  const { story, step } = frame;
+  // What a victim leaves in the cache may be evicted at once; its fate has been told.
+  const lost = new Set(story.preemptions.flatMap(({ table }) => table));
+  const made = story.evictions.filter(
+    ({ neededBy, blocks }) => neededBy >= 0 && !blocks.every((block) => lost.has(block)),
+  );
+  if (!made.length) return;
+  const needers = [...new Set(made.map(({ neededBy }) => neededBy))];
+  const [{ since, free }] = made;
+  const known = since !== null && since < step && made.every((one) => one.since === since);
+  const blocks = count(
+    sum(made, (one) => one.blocks.length),
+    "cached block",
+  );
+  const age = known ? `, unused since step ${since},` : "";
+  const leaves = made.length === 1 ? "a leaf of" : `${made.length} leaves with`;
+  const gone = `${leaves} ${blocks}${age} ${agree(made, "is", "are")} evicted`;
+  const who = names(frame, needers);
+  if (needers.length > 1) add(7, say`For ${who}, ${gone}.`);
+  else {
+    const need = some(story.takenBy(needers[0]).length, "block");
+    add(7, say`${who} needs ${need} and ${are(free)} free, so ${gone}.`);
+  }
+}
+
+/** @param {Frame} frame @param {Add} add */
+function copied(frame, add) {
+  const { copies } = frame.story;
+  const who = names(frame, copies);
+  if (copies.length > 1) {
+    const where = list(copies.map(({ source, block }) => `${source} to ${block}`));
+    add(8, say`${who} write into blocks that others share, so those are copied: ${where}.`);
+  }
+  if (copies.length !== 1) return;
+  const [{ source, block, sharers }] = copies;
+  const others = names(frame, sharers);
+  add(
+    8,
+    say`${who} writes into a block it shares with ${others}, so block ${source} is copied to ${block}.`,
+  );
+}
+
+/** @param {Frame} frame @param {Add} add */
+function stalled(frame, add) {
+  const { stalled: idle } = frame.story;
+  const get = agree(idle, "runs but gets", "run but get");
+  if (idle.length) add(10, say`${names(frame, idle)} ${get} nothing: the budget is spent.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function waiting(frame, add) {
+  const { story, status } = frame;
+  if (!story.scheduled) {
+    const ids = status === "joined" ? [] : frame.waiting;
+    if (ids.length) add(6, say`${names(frame, ids)} ${agree(ids, "waits", "wait")}.`);
+    return;
+  }
+  // Whoever was preempted in this step waits, too, but that has been said.
+  const ids = story.waiting.filter((id) =>
+    story.preemptions.every(({ request }) => request !== id),
+  );
+  const own = ids.filter((id) => frame.waitOf(id).head === id);
+  const behind = ids.filter((id) => !own.includes(id));
+  if (!own.length) return;
+  const head = own.length === 1 ? "it" : names(frame, [story.blocked.request]);
+  const rest = behind.length
+    ? say`; ${names(frame, behind, 3)} ${agree(behind, "waits", "wait")} behind ${head}`
+    : "";
+  add(6, say`${names(frame, own)} ${agree(own, "waits", "wait")}: ${frame.obstacle}${rest}.`);
+}
+
+/** Static batching: places that nobody may take. @param {Frame} frame @param {Add} add */
+function emptyPlaces({ story, state }, add) {
+  const { max_batch_size: places } = state.settings;
+  const empty = places - story.places;
+  if (story.blocked?.reason !== "static_batch" || empty < 1) return;
+  add(7, say`${inWords(empty)} of ${inWords(places)} places ${agree(empty, "is", "are")} empty.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function drafted({ story }, add) {
+  const drafts = sum(story.rows, (row) => row.drafts.length);
+  if (!drafts || !story.gains.length) return;
+  const accepted = sum(story.gains, (one) => one.accepted);
+  if (drafts === 1) add(10, say`The draft is ${accepted ? "accepted" : "rejected"}.`);
+  else add(10, say`Of ${drafts} drafts ${are(accepted)} accepted.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function failed(frame, add) {
+  const ends = frame.story.endings.filter(({ reason }) => reason === "error");
+  if (!ends.length) return;
+  const letters = [...ends[0].message.replace(/\s+/g, " ")];
+  const message = letters.length > 60 ? `${letters.slice(0, 59).join("")}…` : letters.join("");
+  const why = message && ` (${message})`;
+  const end = agree(ends, "ends", "end");
+  add(0, say`The forward pass fails${why}, and ${names(frame, ends)} ${end} with it.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function forked(frame, add) {
+  const { forks } = frame.story;
+  if (!forks.length) return;
+  const [{ parent, blocks }] = forks;
+  const own = forks.filter((one) => one.parent === parent);
+  const are_ = agree(own, "is another sample", "are more samples");
+  const share = agree(own, "shares", "share");
+  const complete = say`${names(frame, [parent])}'s prompt is complete`;
+  add(
+    6,
+    say`${complete}; ${names(frame, own)} ${are_} of it and ${share} ${its(blocks, "block")}.`,
+  );
+}
+
+/** @param {Frame} frame @param {Add} add */
+function forced(frame, add) {
+  const gain = frame.story.gains.find((one) => one.forced);
+  if (!gain) return;
+  const come = agree(gain.forced, "comes", "come");
+  const tokens = say`${count(gain.forced, "token")} of ${names(frame, [gain])}`;
+  add(10, say`${tokens} ${come} from its tool, not from the model.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function joined(frame, add) {
+  const { joins } = frame.story;
+  if (!joins.length) return;
+  const blocks = count(
+    sum(joins, (one) => one.blocks.length),
+    "block",
+  );
+  const use = agree(joins, "uses", "use");
+  const who = names(frame, joins, 3);
+  add(12, say`${who} computed ${blocks} that the cache has by now, and ${use} the cache's.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function finished(frame, add) {
+  const { endings } = frame.story;
+  const stopped = endings.filter(({ reason }) => reason === "stop");
+  const full = endings.filter(({ reason }) => reason === "length");
+  const parts = [];
+  if (stopped.length) parts.push(say`${names(frame, stopped)} ${agree(stopped, "stops", "stop")}`);
+  if (full.length) {
+    const { maxTokens } = frame.model.request(full[0].request);
+    const limit = `reaches its limit of ${count(maxTokens, "token")}`;
+    parts.push(say`${names(frame, full)} ${agree(full, limit, "reach their limits")}`);
+  }
+  if (parts.length) add(11, say`${list(parts)}.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function firstTokens(frame, add) {
+  const { gains, rows } = frame.story;
+  const firsts = rows.filter(
+    (row) =>
+      row.kind === "prefill" &&
+      row.length === row.prompt &&
+      gains.some(({ request }) => request === row.request),
+  );
+  if (!firsts.length) return;
+  const who = names(frame, firsts);
+  const tokens = gains.every(({ ids }) => ids.length === 1) ? "token" : "tokens";
+  if (firsts.length === 1)
+    add(FILLER, say`${who}'s prompt is complete, so it has its first ${tokens}.`);
+  else add(FILLER, say`The prompts of ${who} are complete, so each has its first ${tokens}.`);
+}
+
+/** @param {Frame} frame @param {Add} add */
+function routine(frame, add) {
+  const { gains } = frame.story;
+  if (!gains.length || gains.some(({ ids }) => ids.length > 1)) return;
+  const gain = agree(gains, "gains one token", "gain one token each");
+  const alone = frame.waiting.length ? "" : "; nobody waits";
+  add(FILLER + 1, say`${names(frame, gains)} ${gain}${alone}.`);
+}
