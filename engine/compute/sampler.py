@@ -17,7 +17,7 @@ from engine.scheduling.sampling_params import SamplingParams
 # Top-p looks at this many of the likeliest tokens first; sorting a whole vocabulary takes longer
 # than the rest of sampling together.
 _FIRST_LOOK = 64
-_COOLEST = 1e-30  # what smaller temperatures count as, since float32 cannot divide by them
+_COOLEST = 1e-30  # what smaller temperatures count as, or float32 would overflow
 
 
 @dataclass(slots=True)
@@ -43,6 +43,9 @@ def choose(logits: Tensor, draws: Draws) -> tuple[list[int], list[float]]:
     Log-probabilities are those of the model's own distribution, before temperature and cuts. Raises
     FloatingPointError if the logits are not finite.
     """
+    logprobs = torch.log_softmax(logits, dim=-1)
+    if logprobs[:, 0].isnan().any():  # one bad logit spoils its whole row
+        raise FloatingPointError("the model's logits are not finite: its weights or KV are damaged")
     ids = logits.argmax(dim=-1)
     drawn = [i for i, params in enumerate(draws.params) if params.temperature > 0]
     if drawn:
@@ -51,7 +54,7 @@ def choose(logits: Tensor, draws: Draws) -> tuple[list[int], list[float]]:
         probabilities = distribution(
             logits[rows],
             torch.tensor([p.temperature for p in params]),
-            torch.tensor([p.top_k for p in params]),
+            torch.tensor([min(p.top_k, logits.shape[-1]) for p in params]),
             torch.tensor([p.top_p for p in params], dtype=torch.float64),
         )
         numbers = uniforms(
@@ -60,10 +63,8 @@ def choose(logits: Tensor, draws: Draws) -> tuple[list[int], list[float]]:
             [draws.positions[i] for i in drawn],
         )
         ids[rows] = draw(probabilities, torch.from_numpy(numbers))
-    logprobs = torch.log_softmax(logits, dim=-1).gather(1, ids[:, None])[:, 0]
-    if not torch.isfinite(logprobs).all():
-        raise FloatingPointError("the model's logits are not finite: its weights or KV are damaged")
-    return ids.tolist(), logprobs.tolist()
+    chosen = logprobs.gather(1, ids[:, None])[:, 0]
+    return ids.tolist(), chosen.tolist()
 
 
 def distribution(logits: Tensor, temperature: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
@@ -71,13 +72,11 @@ def distribution(logits: Tensor, temperature: Tensor, top_k: Tensor, top_p: Tens
 
     logits       [rows, vocab]
     temperature  [rows], above 0
-    top_k        [rows], 0 keeps all
+    top_k        [rows], at most vocab; 0 keeps all
     top_p        [rows], 1 keeps all; otherwise the smallest set whose probability reaches it
 
     Tokens tied with the last one kept are kept too, or the cut would depend on how ties are sorted.
     """
-    # Measured from the likeliest token, so that a small temperature cannot overflow upwards.
-    logits = logits - logits.max(dim=-1, keepdim=True).values
     logits = logits / temperature.clamp(min=_COOLEST)[:, None]
     if (top_k > 0).any() or (top_p < 1).any():
         logits = logits.masked_fill(logits < _least_kept(logits, top_k, top_p), -torch.inf)
@@ -95,9 +94,9 @@ def draw(probabilities: Tensor, numbers: Tensor) -> Tensor:
 def _least_kept(logits: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
     """[rows, 1]: the smallest logit that top-k and then top-p keep; -inf where nothing is cut."""
     vocab = logits.shape[-1]
-    look = min(max(_FIRST_LOOK, int(top_k.max())), vocab)
+    look = max(min(_FIRST_LOOK, vocab), int(top_k.max()))
     likeliest = logits.topk(look).values
-    kth = likeliest.gather(1, (top_k.clamp(1, vocab) - 1)[:, None])
+    kth = likeliest.gather(1, (top_k.clamp(min=1) - 1)[:, None])
     least = kth.masked_fill((top_k == 0)[:, None], -torch.inf)
     cut = (top_p < 1)[:, None]
     if not cut.any():

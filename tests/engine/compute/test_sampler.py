@@ -54,6 +54,7 @@ def test_distribution_equals_the_plain_one(rows, vocab, spread):
         [torch.randn(vocab, generator=torch.manual_seed(seed)) * spread for seed, *_ in rows]
     )
     _, temperature, top_k, top_p = zip(*rows, strict=True)
+    top_k = [min(k, vocab) for k in top_k]
     found = distribution(
         logits,
         torch.tensor(temperature),
@@ -156,9 +157,21 @@ def test_drawn_frequencies_are_the_probabilities():
         assert abs(found[token] / count - probability) <= 4 * deviation
 
 
-def test_nan_logits_are_an_error():
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_logits_that_are_not_finite_are_an_error(bad, temperature):
+    params = SamplingParams(temperature=temperature, top_p=0.9)
     with pytest.raises(FloatingPointError, match="not finite"):
-        choose(torch.tensor([[0.0, float("nan")]]), all_draws(SamplingParams(), [1]))
+        choose(torch.tensor([[0.0, 1.0], [0.0, bad]]), all_draws(params, [1, 2]))
+
+
+def test_a_top_k_beyond_any_vocabulary_keeps_all():
+    logits = torch.tensor([[0.0, 1.0, 2.0]])
+    huge = SamplingParams(temperature=1.0, top_k=10**30)
+    for seed in range(20):
+        assert choose(logits, all_draws(huge, [seed])) == choose(
+            logits, all_draws(SamplingParams(temperature=1.0), [seed])
+        )
 
 
 class TestUniforms:
