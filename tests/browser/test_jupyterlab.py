@@ -84,9 +84,10 @@ def test_browser_and_kernel_agree(
     # What is done here, the kernel hears of.
     board.press(".", ".")
     expect_fold(board, log, 32)
-    board.root.locator(".decisions .chip").first.click()
-    selected = board.data("selected")
-    expect(board.root).to_have_attribute("data-synced", "32")
+    chip = board.root.locator(".decisions .chip").first
+    selected = chip.get_attribute("data-request")
+    chip.click()
+    expect(board.root).to_have_attribute("data-synced", f"32 {selected}")
     run_cell(page, 1)
     free = board.data("free")
     said = f"kernel: Board(12 requests, 53 steps, at step 32) {selected} {free}"

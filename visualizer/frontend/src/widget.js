@@ -69,7 +69,7 @@ async function render({ model: traits, el, signal }) {
     timer ??= setTimeout(() => {
       timer = null;
       traits.save_changes();
-      board.root.dataset.synced = traits.get("step");
+      board.root.dataset.synced = `${traits.get("step")} ${traits.get("selected")}`;
     }, SYNC_EVERY);
   };
   const board = new Board(el, { signal: ending, onChange: sync });
