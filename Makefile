@@ -17,12 +17,14 @@ help: ## list the targets
 
 setup: $(INSTALLED) ## make .venv and install everything into it
 
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml constraints.txt notebooks/lab-overrides.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Underglass needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	@echo "Setting up .venv: a few minutes the first time, most of them PyTorch."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	@mkdir -p $(VENV)/share/jupyter/lab/settings  # no question about news, no look for updates
+	@cp notebooks/lab-overrides.json $(VENV)/share/jupyter/lab/settings/overrides.json
 	@touch $@
 
 lab: setup ## open the first lesson in JupyterLab
