@@ -351,9 +351,9 @@ function joined(frame, add) {
     sum(joins, (one) => one.blocks.length),
     "block",
   );
-  const use = agree(joins, "uses", "use");
+  const use = agree(joins, "it uses", "they use");
   const who = names(frame, joins, 3);
-  add(12, say`${who} computed ${blocks} that the cache has by now, and ${use} the cache's.`);
+  add(12, say`${who} computed ${blocks} that the cache has by now, so ${use} those instead.`);
 }
 
 /** @param {Frame} frame @param {Add} add */

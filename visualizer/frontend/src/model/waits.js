@@ -58,13 +58,18 @@ export function waitSegments(model, life, segment) {
   return runs;
 }
 
-/** The reasons of a segment in a few words: "batch full, then behind r9". */
+/**
+ * The reasons of a segment in a few words: "batch full, then behind r9". That somebody was preempted holds
+ * for one step only, so it is said where there is no other reason.
+ */
 export function waitWords(
   /** @type {import("./model.js").Model} */ model,
   /** @type {import("./lives.js").Life} */ life,
   /** @type {import("./lives.js").Segment} */ segment,
 ) {
-  const runs = waitSegments(model, life, segment).filter(({ reason }) => reason);
+  const all = waitSegments(model, life, segment).filter(({ reason }) => reason);
+  const lasting = all.filter(({ reason }) => reason !== "after_preemption");
+  const runs = lasting.length ? lasting : all;
   const words = [];
   for (const { spans } of runs) if (plain(spans) !== plain(words.at(-1) ?? [])) words.push(spans);
   return words.flatMap((spans, index) => (index ? say`, then ${spans}` : spans));

@@ -345,7 +345,8 @@ test("why a request waited, run by run", () => {
   const blocked = [
     wait(2, [2, "batch_full", 1, 1, 0]),
     wait(3, [2, "no_free_blocks", 1, 2, 1]),
-    wait(4, [3, "no_free_blocks", 1, 2, 1]),
+    wait(4, [2, "after_preemption", 1, 0, 0]),
+    wait(5, [3, "no_free_blocks", 1, 2, 1]),
   ];
   const whole = model(started(), firstStep, queue, blocked);
   const words = (id) => {

@@ -270,7 +270,7 @@ test("twins that computed the same", () => {
   const rows = [scheduled([[2, 0, 5]]), finished([[2, "f"]]), make.joined(2, 1, 0, 1)];
   assert.match(
     say(2, started(), one(), twin, rows),
-    /r2 computed 2 blocks that the cache has by now, and uses the cache's\.$/,
+    /r2 computed 2 blocks that the cache has by now, so it uses those instead\.$/,
   );
   // A fork's sibling joins the very blocks it shares already: that is no news.
   const fork = [
