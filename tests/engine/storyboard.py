@@ -4,6 +4,7 @@ A prompt is written as (shared, own): `shared` tokens of a common beginning, `ow
 """
 
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 from engine.config import EngineConfig
 from engine.engine import Engine
@@ -25,10 +26,12 @@ class Speaker:
 
 
 def prompt_of(speaker: Speaker) -> list[int]:
-    shared = [1 + (hash((speaker.shared, i)) % 100) for i in range(speaker.shared_tokens)]
+    shared = [
+        1 + (crc32(f"{speaker.shared}{i}".encode()) % 100) for i in range(speaker.shared_tokens)
+    ]
     # The first own token differs between speakers, so that nobody shares more than they should.
     first = 101 + sum(map(ord, speaker.name)) % 100
-    own = [1 + (hash((speaker.name, i)) % 100) for i in range(speaker.own_tokens)]
+    own = [1 + (crc32(f"{speaker.name}{i}".encode()) % 100) for i in range(speaker.own_tokens)]
     if own:
         own[0] = first
     return shared + own

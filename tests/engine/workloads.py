@@ -84,7 +84,7 @@ class HalfRightDrafter:
         seed = 0 if request.params.temperature == 0 else request.seed + request.sample
         for _ in range(self.length):
             token = next_token(tokens, seed)
-            if hash((tuple(tokens), "mistake")) % 4 == 0:
+            if hash((tuple(tokens), -7)) % 4 == 0:
                 token = 97 + (token + 1) % 3
             drafts.append(token)
             tokens.append(token)

@@ -1,0 +1,103 @@
+"""The radix tree against the plainest cache there is: a set of whole prefixes."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from engine.cache.radix_tree import RadixNode, RadixTree
+
+SIZE = 2
+texts = st.lists(st.integers(0, 2), min_size=SIZE, max_size=14).map(
+    lambda tokens: tokens[: len(tokens) // SIZE * SIZE]
+)
+
+
+class TreeAgainstPrefixes(RuleBasedStateMachine):
+    """Readers insert, lock, leave; leaves are evicted. The model is {prefix: block}."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tree = RadixTree(SIZE)
+        self.block_of: dict[tuple[int, ...], int] = {}
+        self.readers: list[RadixNode] = []
+        self.next_block = 0
+
+    @rule(tokens=texts)
+    def read(self, tokens: list[int]) -> None:
+        """What the cache does for a request: match, cut, insert the rest, lock."""
+        match = self.tree.match(tokens, len(tokens) // SIZE)
+        node = match.node
+        if match.depth < len(node.blocks):
+            node = self.tree.split(node, match.depth)
+        rest = tokens[len(match.blocks) * SIZE :]
+        if rest:
+            blocks = []
+            for end in range(len(tokens) - len(rest) + SIZE, len(tokens) + 1, SIZE):
+                blocks.append(self.next_block)
+                self.block_of[tuple(tokens[:end])] = self.next_block
+                self.next_block += 1
+            node = self.tree.insert(node, rest, blocks)
+        self.tree.move_lock(self.tree.root, node)
+        self.readers.append(node)
+
+    @precondition(lambda self: self.readers)
+    @rule(index=st.integers(0, 100))
+    def leave(self, index: int) -> None:
+        node = self.readers.pop(index % len(self.readers))
+        self.tree.move_lock(node, self.tree.root)
+
+    @rule()
+    def evict(self) -> None:
+        leaves = [
+            node
+            for node in self.tree.nodes.values()
+            if node is not self.tree.root and not node.lock and not node.children
+        ]
+        victim = self.tree.next_victim()
+        if not leaves:
+            assert victim is None
+            return
+        assert victim is min(leaves, key=lambda leaf: leaf.last)
+        gone = set(victim.blocks)
+        self.tree.evict(victim)
+        self.block_of = {p: block for p, block in self.block_of.items() if block not in gone}
+
+    @invariant()
+    def agrees(self) -> None:
+        self.tree.check_integrity()
+        for prefix, block in self.block_of.items():
+            found = self.tree.match(prefix, len(prefix) // SIZE).blocks
+            assert len(found) == len(prefix) // SIZE
+            assert found[-1] == block
+        blocks = [block for node in self.tree.nodes.values() for block in node.blocks]
+        assert sorted(blocks) == sorted(self.block_of.values())
+        locks = {node.id: node.lock for node in self.tree.nodes.values()}
+        counted = dict.fromkeys(locks, 0)
+        for reader in self.readers:
+            for node in self.tree.path(reader):
+                counted[node.id] += 1
+        assert counted == locks
+
+
+TreeAgainstPrefixes.TestCase.settings = settings(
+    max_examples=60, stateful_step_count=30, deadline=None
+)
+TestTreeAgainstPrefixes = TreeAgainstPrefixes.TestCase
+
+
+@settings(max_examples=100, deadline=None)
+@given(known=st.lists(texts, max_size=6), asked=texts, limit=st.integers(0, 7))
+def test_a_match_is_the_longest_common_run_of_whole_blocks(
+    known: list[list[int]], asked: list[int], limit: int
+) -> None:
+    machine = TreeAgainstPrefixes()
+    for tokens in known:
+        machine.read(tokens)
+    found = machine.tree.match(asked, min(limit, len(asked) // SIZE))
+    longest = 0
+    while (
+        longest < min(limit, len(asked) // SIZE)
+        and tuple(asked[: (longest + 1) * SIZE]) in machine.block_of
+    ):
+        longest += 1
+    assert len(found.blocks) == longest

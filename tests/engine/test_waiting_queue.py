@@ -1,0 +1,90 @@
+"""The queue against a plain list that is sorted anew for every question."""
+
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.cache.radix_tree import RadixTree
+from engine.scheduling.policies import LongestPrefixMatch, Policy, policy_named
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+from engine.scheduling.waiting_queue import WaitingQueue
+
+
+def request(id_: int, priority: int, length: int) -> Request:
+    tokens = [1] * length
+    return Request(
+        id_, tokens, [""] * length, SamplingParams(), priority=priority, prompt_length=length
+    )
+
+
+class ByLengthAnew(Policy):
+    """As sjf, but with keys that are asked for in every step."""
+
+    keys_change = True
+
+    def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:
+        return (len(request.tokens),)
+
+
+actions = st.lists(
+    st.tuples(
+        st.sampled_from(["add", "front", "remove", "take two"]),
+        st.integers(0, 5),
+        st.integers(1, 4),
+    ),
+    max_size=40,
+)
+
+
+FIXED = [lambda name=name: policy_named(name) for name in ("fcfs", "priority", "sjf")]
+
+
+@pytest.mark.parametrize("make", [*FIXED, ByLengthAnew])
+@settings(max_examples=60, deadline=None)
+@given(actions=actions)
+def test_it_agrees_with_a_sorted_list(make, actions) -> None:
+    policy, tree = make(), RadixTree(4)
+    queue, plain, away = WaitingQueue(policy, tree), list[Request](), list[Request]()
+
+    def in_order() -> list[Request]:
+        return sorted(plain, key=lambda waiting: policy.key(waiting, tree))
+
+    for number, (action, value, length) in enumerate(actions, start=1):
+        if action == "add":
+            plain.append(request(number, value, length))
+            queue.add(plain[-1])
+        elif action == "front" and away:
+            plain.insert(0, away.pop())
+            queue.add_front(plain[0])
+        elif action == "remove" and plain:
+            gone = plain.pop(value % len(plain))
+            queue.remove(gone)
+        elif action == "take two":
+            with closing(queue.in_order()) as candidates:
+                for taken in candidates:
+                    assert taken is in_order()[0]
+                    queue.remove(taken)
+                    plain.remove(taken)
+                    away.append(taken)
+                    if len(away) % 2 == 0:
+                        break
+        assert list(queue) == plain
+        with closing(queue.in_order()) as candidates:
+            assert list(candidates) == in_order()
+        assert len(queue) == len(plain)
+
+
+def test_lpm_keeps_the_order_of_the_queue_when_too_many_wait() -> None:
+    tree = RadixTree(1)
+    tree.insert(tree.root, [7, 7], [0, 1])
+    queue = WaitingQueue(LongestPrefixMatch(), tree)
+    for id_ in range(1, 129):
+        queue.add(Request(id_, [1, 1], ["", ""], SamplingParams(), prompt_length=2))
+    hit = Request(129, [7, 7, 7], [""] * 3, SamplingParams(), prompt_length=3)
+    queue.add(hit)
+    assert next(queue.in_order()).id == 1
+    queue.remove(next(iter(queue)))
+    assert next(queue.in_order()) is hit
