@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.config import ConfigError, EngineConfig
-    from engine.engine import Completion, Engine, RequestError
+    from engine.engine import Completion, Engine
     from engine.events.log import EventLog, LogError
+    from engine.scheduling.admission import RequestError
     from engine.scheduling.policies import Policy
     from engine.scheduling.sampling_params import SamplingError, SamplingParams
 
@@ -24,7 +25,7 @@ _HOME = {
     "EventLog": "engine.events.log",
     "LogError": "engine.events.log",
     "Policy": "engine.scheduling.policies",
-    "RequestError": "engine.engine",
+    "RequestError": "engine.scheduling.admission",
     "SamplingError": "engine.scheduling.sampling_params",
     "SamplingParams": "engine.scheduling.sampling_params",
 }

@@ -39,24 +39,18 @@ from engine.events.vocabulary import (
     TokenRow,
 )
 from engine.runner import Row, Runner, Sampled
+from engine.scheduling.admission import check_request
 from engine.scheduling.drafter import Drafter
 from engine.scheduling.policies import Policy, policy_named
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.scheduler import Plan, Scheduler
+from engine.snapshot import snapshot
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.detokenizer import IncrementalDetokenizer
 from engine.text.tokenizer import Tokenizer
 from engine.tools.calculator import evaluate
 from engine.tools.tool_use import ToolTokens, ToolUse
-
-
-class RequestError(ValueError):
-    """A request cannot be taken. `field` names what is wrong with it."""
-
-    def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field}: {message}")
-        self.field = field
 
 
 @dataclass(slots=True)
@@ -208,53 +202,14 @@ class Engine:
 
         Reads only what never changes, so that any thread may call it.
         """
-        if not tokens:
-            raise RequestError("prompt", "is empty; give it at least one token")
-        vocab_size = self.tokenizer.vocab_size
-        for token in tokens:
-            if not isinstance(token, int) or not 0 <= token < vocab_size:
-                raise RequestError(
-                    "prompt", f"token id {token!r} is not in the vocabulary (0 to {vocab_size - 1})"
-                )
-        if not isinstance(priority, int):
-            raise RequestError("priority", f"must be a whole number, got {priority!r}")
-        config = self.config
-        slots = len(tokens) + params.max_tokens - 1
-        if config.blocks_for(slots) > config.num_blocks:
-            raise RequestError(
-                "prompt" if config.blocks_for(len(tokens)) > config.num_blocks else "max_tokens",
-                f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens need "
-                f"{config.blocks_for(slots)} KV blocks of {config.block_size}, memory has "
-                f"{config.num_blocks}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
-            )
-        context = self.runner.max_context
-        if context is not None and len(tokens) + params.max_tokens > context:
-            raise RequestError(
-                "prompt" if len(tokens) >= context else "max_tokens",
-                f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens exceed "
-                f"the model's context of {context}",
-            )
-        if params.n > config.max_batch_size:
-            raise RequestError(
-                "n",
-                f"{params.n} samples need as many places in the batch, max_batch_size is "
-                f"{config.max_batch_size}",
-            )
-        if not config.preemption:
-            shared = len(tokens) // config.block_size
-            worst = shared + params.n * (config.blocks_for(slots) - shared)
-            if worst > config.num_blocks:
-                raise RequestError(
-                    "n",
-                    f"with preemption off, {params.n} samples reserve {worst} KV blocks, memory "
-                    f"has {config.num_blocks}",
-                )
-        if not config.chunked_prefill and len(tokens) > config.token_budget:
-            raise RequestError(
-                "prompt",
-                f"{len(tokens)} tokens can never fit into a step of {config.token_budget} while "
-                "chunked_prefill is off: shorten the prompt, raise token_budget or allow chunks",
-            )
+        check_request(
+            tokens,
+            params,
+            priority,
+            config=self.config,
+            vocab_size=self.tokenizer.vocab_size,
+            max_context=self.runner.max_context,
+        )
 
     def abort(self, request_id: int) -> bool:
         """End a request now, in whatever state it is; between steps only.
@@ -485,50 +440,8 @@ class Engine:
         )
 
     def snapshot(self) -> dict[str, Any]:
-        """The state, read off the live objects; equal to `State.core()` folded from the log.
-
-        Plain values only: queue and running as ids, plan, free stack, reference counts, live
-        requests, tree nodes.
-        """
-        return {
-            "seq": self.log.next_seq - 1,
-            "step": self.step_count,
-            "tick": self.tree.tick,
-            "waiting": [request.id for request in self.scheduler.waiting],
-            "running": [request.id for request in self.scheduler.running],
-            "plan": [
-                [row.request.id, row.start, row.count, list(row.drafts)]
-                for row in self.scheduler.plan.rows
-            ],
-            "free": list(self.pool.free),
-            "refs": list(self.pool.refs),
-            "requests": [
-                {
-                    "id": request.id,
-                    "root": request.root,
-                    "sample": request.sample,
-                    "prompt_length": request.prompt_length,
-                    "tokens": list(request.tokens),
-                    "computed": request.computed,
-                    "table": list(request.table),
-                    "lock": request.lock,
-                    "slots": request.slots,
-                    "preemptions": request.preemptions,
-                }
-                for _, request in sorted(self.requests.items())
-            ],
-            "nodes": [
-                {
-                    "id": node.id,
-                    "parent": -1 if node.parent is None else node.parent.id,
-                    "tokens": list(node.tokens),
-                    "blocks": list(node.blocks),
-                    "last": node.last,
-                    "lock": node.lock,
-                }
-                for _, node in sorted(self.tree.nodes.items())
-            ],
-        }
+        """The state, read off the live objects; equal to `State.core()` folded from the log."""
+        return snapshot(self)
 
 
 def _completion(request: Request) -> Completion:

@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
 
-from engine.engine import Engine, RequestError
+from engine.engine import Engine
 from engine.events.vocabulary import Event
+from engine.scheduling.admission import RequestError
 from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
 from server.engine_thread import EngineThread, Report

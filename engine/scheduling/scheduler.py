@@ -35,7 +35,6 @@ from engine.scheduling.policies import Policy
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
 
-
 _Obstacle = tuple[WaitingReason, int, int]  # reason, need, have
 
 

@@ -7,8 +7,9 @@ import pytest
 from engine.cache.block_pool import BlockPool
 from engine.cache.radix_tree import RadixTree
 from engine.config import ConfigError, EngineConfig
-from engine.engine import Engine, RequestError
+from engine.engine import Engine
 from engine.events import vocabulary as v
+from engine.scheduling.admission import RequestError
 from engine.scheduling.policies import Fcfs
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingError, SamplingParams

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.config import EngineConfig
-from engine.engine import Engine, RequestError
+from engine.engine import Engine
 from engine.events.log import EventLog
 from engine.runner import Row, Sampled
+from engine.scheduling.admission import RequestError
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner

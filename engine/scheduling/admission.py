@@ -1,0 +1,74 @@
+"""Which requests can be served at all: checked at submission, so that none waits forever.
+
+A request that passes here will end, whatever else the engine does: alone in memory it fits, and
+everybody else can be preempted or waited for.
+"""
+
+from collections.abc import Sequence
+
+from engine.config import EngineConfig
+from engine.scheduling.sampling_params import SamplingParams
+
+
+class RequestError(ValueError):
+    """A request cannot be taken. `field` names what is wrong with it."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(f"{field}: {message}")
+        self.field = field
+
+
+def check_request(
+    tokens: Sequence[int],
+    params: SamplingParams,
+    priority: int,
+    *,
+    config: EngineConfig,
+    vocab_size: int,
+    max_context: int | None,
+) -> None:
+    """Raise RequestError, which names the field and the fix, for a request that never fits."""
+    if not tokens:
+        raise RequestError("prompt", "is empty; give it at least one token")
+    for token in tokens:
+        if not isinstance(token, int) or not 0 <= token < vocab_size:
+            raise RequestError(
+                "prompt", f"token id {token!r} is not in the vocabulary (0 to {vocab_size - 1})"
+            )
+    if not isinstance(priority, int):
+        raise RequestError("priority", f"must be a whole number, got {priority!r}")
+    slots = len(tokens) + params.max_tokens - 1
+    if config.blocks_for(slots) > config.num_blocks:
+        raise RequestError(
+            "prompt" if config.blocks_for(len(tokens)) > config.num_blocks else "max_tokens",
+            f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens need "
+            f"{config.blocks_for(slots)} KV blocks of {config.block_size}, memory has "
+            f"{config.num_blocks}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
+        )
+    if max_context is not None and len(tokens) + params.max_tokens > max_context:
+        raise RequestError(
+            "prompt" if len(tokens) >= max_context else "max_tokens",
+            f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens exceed "
+            f"the model's context of {max_context}",
+        )
+    if params.n > config.max_batch_size:
+        raise RequestError(
+            "n",
+            f"{params.n} samples need as many places in the batch, max_batch_size is "
+            f"{config.max_batch_size}",
+        )
+    if not config.preemption:
+        shared = len(tokens) // config.block_size
+        worst = shared + params.n * (config.blocks_for(slots) - shared)
+        if worst > config.num_blocks:
+            raise RequestError(
+                "n",
+                f"with preemption off, {params.n} samples reserve {worst} KV blocks, memory "
+                f"has {config.num_blocks}",
+            )
+    if not config.chunked_prefill and len(tokens) > config.token_budget:
+        raise RequestError(
+            "prompt",
+            f"{len(tokens)} tokens can never fit into a step of {config.token_budget} while "
+            "chunked_prefill is off: shorten the prompt, raise token_budget or allow chunks",
+        )

@@ -1,0 +1,55 @@
+"""The engine's state, read off the live objects.
+
+This is the witness against the log: it shares no code with the fold (`events/fold.py`), and a test
+holds the two equal after every event.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.engine import Engine
+
+
+def snapshot(engine: "Engine") -> dict[str, Any]:
+    """Queue and running requests as ids, the plan, the free stack, reference counts, live requests
+    and tree nodes: plain values only, in the order and under the names of `State.core()`.
+    """
+    return {
+        "seq": engine.log.next_seq - 1,
+        "step": engine.step_count,
+        "tick": engine.tree.tick,
+        "waiting": [request.id for request in engine.scheduler.waiting],
+        "running": [request.id for request in engine.scheduler.running],
+        "plan": [
+            [row.request.id, row.start, row.count, list(row.drafts)]
+            for row in engine.scheduler.plan.rows
+        ],
+        "free": list(engine.pool.free),
+        "refs": list(engine.pool.refs),
+        "requests": [
+            {
+                "id": request.id,
+                "root": request.root,
+                "sample": request.sample,
+                "prompt_length": request.prompt_length,
+                "tokens": list(request.tokens),
+                "computed": request.computed,
+                "table": list(request.table),
+                "lock": request.lock,
+                "slots": request.slots,
+                "preemptions": request.preemptions,
+            }
+            for _, request in sorted(engine.requests.items())
+        ],
+        "nodes": [
+            {
+                "id": node.id,
+                "parent": -1 if node.parent is None else node.parent.id,
+                "tokens": list(node.tokens),
+                "blocks": list(node.blocks),
+                "last": node.last,
+                "lock": node.lock,
+            }
+            for _, node in sorted(engine.tree.nodes.items())
+        ],
+    }
