@@ -10,7 +10,7 @@ const SIZES = {
   narrow: { reserved: 92, sizes: [[17, 23], [15, 18.4], [13.5, 15.3]] },
 };
 const SWATCH = 0.9; // em, with its margin
-const LOOSE = 0.85; // lines end at words, so a line is never quite full
+const LOOSE = 0.92; // lines end at words, so a line is never quite full
 
 const ruler = globalThis.document?.createElement("canvas").getContext("2d");
 
