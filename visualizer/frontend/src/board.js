@@ -180,19 +180,20 @@ export class Board {
   }
 
   clicked(event) {
-    const chip = event.target.closest(".chip");
-    if (chip) this.select(Number(chip.dataset.request));
+    const named = event.target.closest("[data-request]");
+    if (named) this.select(Number(named.dataset.request));
   }
 
   // Drawing
 
   changed(names) {
+    const moved = names.has("step") || names.has("selected");
     if (names.has("step")) this.time.revealCursor();
     if (names.has("selected")) this.time.revealSelected();
-    this.render();
-    if (names.has("step") || names.has("selected")) {
-      this.onChange({ step: this.store.step, selected: this.store.selected });
-    }
+    if (moved) this.render();
+    else if (names.has("scrolled")) this.time.draw();
+    this.showControls();
+    if (moved) this.onChange({ step: this.store.step, selected: this.store.selected });
   }
 
   /** Fits the board to its width: one column when narrow, everything larger at a projector. */
@@ -216,7 +217,6 @@ export class Board {
     this.frame = model.frame(store.step);
     const context = { model, frame: this.frame, theme, selected: store.selected };
     const focused = this.focusedChip();
-    this.sentence.setAttribute("aria-live", store.playing ? "off" : "polite");
     const width = (this.laidOutFor / this.unit) - (this.narrow ? 28 : 40);
     fitSentence(this.sentence, context, { narrow: this.narrow, unit: this.unit, width });
     for (const panel of this.panels) panel.draw();
@@ -224,9 +224,17 @@ export class Board {
     showMoment(this.decisions);
     this.tokens.replaceChildren(...tokenNodes(context));
     if (store.selected != null) this.tokens.style.setProperty("--hue", lookOf(theme, model.request(store.selected).hueIndex).hue);
-    this.controls.show({ step: store.step, steps: model.lastStep, playing: store.playing, speed: store.speed });
     this.restoreFocus(focused);
     this.label(root);
+    this.showControls();
+  }
+
+  /** Buttons, and whether the sentence is read aloud: not while it changes several times a second. */
+  showControls() {
+    const { step, playing, speed } = this.store;
+    this.controls.show({ step, first: this.model.firstStep, last: this.model.lastStep, playing, speed });
+    this.sentence.setAttribute("aria-live", playing ? "off" : "polite");
+    this.root.dataset.playing = playing;
   }
 
   /** The chip that has the focus is replaced with the rest of the words: find its successor. */
@@ -253,7 +261,6 @@ export class Board {
       steps: model.lastStep,
       requests: model.requests.length,
       selected: store.selected ?? "",
-      playing: store.playing,
       running: frame.running.length,
       waiting: frame.waiting.length,
       tokens: frame.budget.tokens,

@@ -22,9 +22,9 @@ export function buildControls(act) {
   const right = h("div", { class: "controls right" }, help);
   return {
     elements: [left, right],
-    show({ step, steps, playing, speed: perSecond }) {
-      back.disabled = step <= 1;
-      forward.disabled = step >= steps;
+    show({ step, first, last, playing, speed: perSecond }) {
+      back.disabled = step <= first;
+      forward.disabled = step >= last;
       play.replaceChildren(icon(playing ? "pause" : "play"));
       play.title = playing ? "Pause (space)" : "Play (space)";
       play.setAttribute("aria-label", play.title);
