@@ -26,7 +26,7 @@ from server.window import Outbox
 
 @dataclass(slots=True)
 class Report:
-    """Everything that happened in one round.
+    """Everything that happened since the last one.
 
     events    what the engine wrote to its log
     queued    (request, its prompts, the engine's id of each prompt's first sample)
@@ -64,8 +64,8 @@ class _Steps:
 class EngineThread:
     """Runs the engine. `post` may be called from any thread, the rest belongs to its own.
 
-    deliver   takes a Report; called on this thread, once per round
-    record    takes the round's events, for a file on disk
+    deliver   takes a Report; called once per step, and once for all that was posted before it
+    record    takes the new events, for a file on disk
     failed    takes the exception that ended the loop, if one does
     """
 
@@ -185,10 +185,11 @@ class EngineThread:
             while self._wait():
                 for command in self._take_inbox():
                     command()
-                output = self._step() if self._may_step() else None
-                if not self._may_step():
-                    self._answer_steps()
-                self._hand_over(output)
+                if not self._may_step():  # nothing to step through
+                    self._answer_steps(len(self._steps))
+                self._hand_over()  # before the step, which may take long
+                if self._may_step():
+                    self._hand_over(self._step())
         except Exception as error:
             self._failed(error)
 
@@ -214,16 +215,15 @@ class EngineThread:
         self._step_began = None
         if self._steps:
             self._steps[0].left -= 1
-            if self._steps[0].left == 0:
-                self._report.replies.append((self._steps.popleft().reply, output.step))
+            if self._steps[0].left == 0 or not self._engine.has_work():
+                self._answer_steps(1)
         return output
 
-    def _answer_steps(self) -> None:
-        """Nothing is left to step through, so whoever asked for more gets what there was."""
-        while self._steps:
+    def _answer_steps(self, count: int) -> None:
+        for _ in range(count):
             self._report.replies.append((self._steps.popleft().reply, self._engine.step_count))
 
-    def _hand_over(self, output: StepOutput | None) -> None:
+    def _hand_over(self, output: StepOutput | None = None) -> None:
         events = self._outbox.take()
         if events:
             self._record(events)

@@ -130,6 +130,7 @@ class Caller:
             f"Host: {host}:{port}",
             "Content-Type: application/json",
             f"Content-Length: {len(content)}",
+            "Connection: close",
             *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()),
         ]
         self.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
@@ -151,12 +152,9 @@ class Caller:
         self.socket.close()
 
     def read_all(self) -> str:
-        """Everything up to the server's hanging up, or the end of a chunked body."""
+        """Everything up to the server's hanging up."""
         data = b""
-        while not data.endswith(b"0\r\n\r\n"):
-            received = self.socket.recv(65536)
-            if not received:
-                break
+        while received := self.socket.recv(65536):
             data += received
         self.socket.close()
         return data.decode()

@@ -3,13 +3,10 @@
 import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-
-import pytest
 
 from engine.events.vocabulary import Admitted, RequestArrived, StepFinished
-from server.process import BackgroundServer, serve_in_background
-from tests.server.harness import TIMEOUT, Feed, http, post, sse_data, trace
+from server.process import BackgroundServer
+from tests.server.harness import http, post, sse_data, trace
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 20}
 
@@ -90,24 +87,3 @@ def test_the_label_reaches_the_log(url: str) -> None:
     post(url, "/v1/completions", {"prompt": "x", "user": "Bo"})
     post(url, "/v1/completions", {"prompt": "x", "user": "Bo"}, **{"X-Client": "Ada"})
     assert [event.label for event in trace(url).of(RequestArrived)[-2:]] == ["Bo", "Ada"]
-
-
-@pytest.fixture(scope="module")
-def bundled() -> str:
-    with serve_in_background(paused=True) as server:
-        yield server.url
-
-
-def test_two_curls_overlap_on_the_bundled_model(bundled: str) -> None:
-    """Both wait when the engine is let go, so their tokens arrive interleaved."""
-    with Feed(bundled) as feed:
-        feed.keyframe()
-        body = '{"prompt": "Once upon a time", "max_tokens": 40, "ignore_eos": true}'
-        with ThreadPoolExecutor() as pool:
-            reading = [pool.submit(receipts, curl(bundled, body)) for _ in range(2)]
-            feed.until_kind(RequestArrived, 2)
-            post(bundled, "/engine/resume")
-            ada, bo = (one.result(TIMEOUT) for one in reading)
-    assert [text for _, text in ada] == [text for _, text in bo]
-    assert len(ada) == 41
-    assert max(ada[0][0], bo[0][0]) < min(ada[-1][0], bo[-1][0])

@@ -1,0 +1,134 @@
+"""The console command: what it prints, what it refuses, and that nothing is left running."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from engine.events.log import EventLog
+from server.cli import app
+from server.process import ServerError, serve_in_background
+from tests.server.harness import sse_data
+
+COMMAND = [sys.executable, "-m", "server.cli"]
+
+
+def run(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*COMMAND, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=os.environ | environment,
+        check=False,
+    )
+
+
+def invoke(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    """The same without a process of its own, for what ends before anything is started."""
+    done = CliRunner().invoke(app, arguments)
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def taken() -> Iterator[str]:
+    """A port that somebody else listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield str(listener.getsockname()[1])
+
+
+@pytest.fixture
+def corrupt(tmp_path: Path) -> str:
+    """A model directory whose weights are cut off."""
+    bundled = Path("engine/bundled")
+    for file in bundled.iterdir():
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    return str(tmp_path)
+
+
+def refused(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
+    assert done.returncode == 2, done
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    for word in ("underglass: ", *words):
+        assert word in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--policy", "random"], ["policy", "fcfs, priority, sjf, lpm", "random"]),
+        (["--block-size", "0"], ["block_size", "0"]),
+        (["--token-budget", "-1"], ["token_budget"]),
+        (["--max-kv-tokens", "8"], ["max_kv_tokens", "block_size"]),
+        (["--batching", "sometimes"], ["batching", "continuous"]),
+        (["--trace-file", "/nowhere/trace.jsonl"], ["--trace-file", "No such file"]),
+        (["--host", "203.0.113.7"], ["203.0.113.7", "--host"]),
+    ],
+)
+def test_a_wrong_setting_is_one_line(arguments: list[str], words: list[str]) -> None:
+    refused(invoke("serve", "--port", "0", *arguments), *words)
+
+
+def test_a_port_in_use_is_one_line(taken: str) -> None:
+    refused(invoke("serve", "--port", taken), taken, "Address already in use", "--port")
+
+
+def test_a_corrupt_checkpoint_is_one_line(corrupt: str) -> None:
+    refused(run("serve", "--port", "0", "--model", corrupt), "model.safetensors", "damaged")
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--port", "http"], ["--no-such-option"], ["--port", "99999"]]
+)
+def test_a_wrong_option_exits_with_two(arguments: list[str]) -> None:
+    done = invoke("serve", *arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+
+
+def test_settings_come_from_the_environment() -> None:
+    refused(run("serve", "--port", "0", UNDERGLASS_POLICY="random"), "policy")
+
+
+def test_help_names_every_setting_and_does_not_need_torch() -> None:
+    done = run("serve", "--help", COLUMNS="200")
+    assert done.returncode == 0
+    for name in ("--token-budget", "--policy", "UNDERGLASS_MAX_KV_TOKENS", "--trace-file"):
+        assert name in done.stdout
+    check = "import server.cli, sys; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
+
+
+def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
+    """As a person starts it: the banner's command, pasted into a shell, streams tokens."""
+    trace = tmp_path / "trace.jsonl"
+    serve = [*COMMAND, "serve", "--port", "0", "--trace-file", str(trace), "--api-key", "secret"]
+    with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            lines = [process.stdout.readline() for _ in range(9)]
+            assert lines[0].startswith("Underglass serves bundled at http://127.0.0.1:")
+            command = "".join(lines[2:4])
+            assert command.strip().startswith("curl -N ")
+            output = subprocess.run(
+                ["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True
+            ).stdout
+            *tokens, last = sse_data(output)
+            assert "".join(event["token"] for event in tokens) == last["full_text"] != ""
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+    assert len(EventLog.load(trace)) > 10
+
+
+def test_serve_in_background_says_why_it_did_not_start() -> None:
+    with pytest.raises(ServerError, match="policy must be one of"):
+        serve_in_background(policy="random")

@@ -1,0 +1,74 @@
+"""The notebook's client: what lesson 00 does, and that it gives the same log every time."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from engine.events.vocabulary import RequestArrived
+from server.client import Client, RequestFailedError, StreamEvent
+from server.process import BackgroundServer
+
+EIGHT = [
+    {"prompt": f"Tell me about number {number}", "max_tokens": 4 + number, "label": f"r{number}"}
+    for number in range(8)
+]
+Serve = Callable[..., BackgroundServer]
+
+
+def fired(url: str) -> tuple[list[StreamEvent], list[bytes]]:
+    client = Client(url)
+    events = asyncio.run(client.fire(EIGHT))
+    return events, client.trace().deterministic()
+
+
+def test_eight_requests_at_once_give_the_same_log_every_time(serve: Serve) -> None:
+    first, second = (fired(serve(engine={"max_batch_size": 4}).url) for _ in range(2))
+    assert first[1] == second[1]
+    texts = {event.label: event.full_text for event in first[0] if event.full_text}
+    assert texts == {one["label"]: "abcdefghijk"[: one["max_tokens"]] for one in EIGHT}
+
+
+def test_hold_queue_look_let_go(serve: Serve) -> None:
+    client = Client(serve().url)
+
+    async def lesson() -> list[StreamEvent]:
+        client.pause()
+        streams = await client.queue(EIGHT)
+        assert [stream.request for stream in streams] == list(range(1, 9))
+        assert client.health()["waiting"] == 8
+        assert client.step(2) == 2
+        client.resume()
+        return [event async for event in client.read(streams)]
+
+    events = asyncio.run(lesson())
+    assert [event.at for event in events] == sorted(event.at for event in events)
+    for one in EIGHT:
+        mine = [event for event in events if event.label == one["label"]]
+        assert mine[0].ttft_ms > 0
+        assert "".join(event.token for event in mine) == mine[-1].full_text
+    arrived = client.trace().of(RequestArrived)
+    assert [event.label for event in arrived] == [one["label"] for one in EIGHT]
+
+
+def test_one_stream(url: str) -> None:
+    async def read() -> list[StreamEvent]:
+        stream = Client(url).stream("Once", max_tokens=3, label="Ada", temperature=0.5)
+        return [event async for event in stream]
+
+    *tokens, last = asyncio.run(read())
+    assert [event.token for event in tokens] == ["a", "b", "c"]
+    assert (last.full_text, last.label) == ("abc", "Ada")
+
+
+def test_what_the_server_refuses_is_raised_in_its_words(url: str) -> None:
+    with pytest.raises(RequestFailedError, match="max_tokens"):
+        asyncio.run(Client(url).submit("x", max_tokens=0))
+    with pytest.raises(RequestFailedError, match="pause it first"):
+        Client(url).step()
+
+
+def test_a_stream_that_fails_is_raised_and_others_are_closed(url: str) -> None:
+    requests = [{"prompt": "x", "label": "fail-after-2"}, {"prompt": "y", "max_tokens": 1000}]
+    with pytest.raises(RequestFailedError, match="told to fail"):
+        asyncio.run(Client(url).fire(requests))

@@ -1,0 +1,224 @@
+"""What goes wrong on the server's side: every client hears of it, nothing hangs, the rest goes on."""
+
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from engine.events.vocabulary import RequestArrived, RequestFinished
+from server.process import BackgroundServer
+from tests.server.harness import Caller, Feed, get, http, post, sse_data, trace
+
+Serve = Callable[..., BackgroundServer]
+
+
+def until(url: str, path: str, wanted: Callable[[httpx.Response], bool]) -> None:
+    """Ask until the server has noticed; it does so within its next turn."""
+    with http(url) as client:
+        while not wanted(client.get(path)):
+            pass
+
+
+def until_ready_says(url: str, status: int) -> None:
+    until(url, "/ready", lambda answer: answer.status_code == status)
+
+
+# A forward pass that raises
+
+
+def test_a_failing_forward_pass_ends_its_requests_with_an_error(url: str) -> None:
+    body = {"prompt": "x", "max_tokens": 9}
+    failing = {"X-Client": "fail-after-3"}
+    *tokens, last = sse_data(post(url, "/v1/completions", body, **failing).text)
+    assert [event["token"] for event in tokens] == ["a", "b", "c"]
+    assert last["error"]["code"] == "forward_pass_failed"
+    assert "told to fail" in last["error"]["message"]
+
+    streamed = post(url, "/v1/completions", body | {"stream": True}, **failing)
+    *_, error, done = sse_data(streamed.text)
+    assert (error["error"]["type"], done) == ("server_error", "[DONE]")
+
+    whole = post(url, "/v1/completions", body | {"stream": False}, **failing)
+    assert whole.status_code == 500
+    assert whole.json()["error"]["code"] == "forward_pass_failed"
+
+    chat = {"messages": [{"role": "user", "content": "x"}], "n": 2, "stream": True}
+    *_, error, done = sse_data(post(url, "/v1/chat/completions", chat, **failing).text)
+    assert (error["error"]["code"], done) == ("forward_pass_failed", "[DONE]")
+
+
+def test_a_prompt_that_fails_before_its_samples_fork_ends_for_all_of_them(url: str) -> None:
+    body = {"prompt": "x", "n": 3, "stream": False}
+    assert post(url, "/v1/completions", body, **{"X-Client": "fail-after-0"}).status_code == 500
+    assert get(url, "/health")["active"] == 0
+
+
+def test_the_server_goes_on_after_a_failed_forward_pass(url: str) -> None:
+    post(url, "/v1/completions", {"prompt": "x"}, **{"X-Client": "fail-after-1"})
+    after = sse_data(post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3}).text)
+    assert after[-1]["full_text"] == "abc"
+    health = get(url, "/health")
+    assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]
+    assert get(url, "/ready") == {"status": "ready"}
+
+
+# The engine's own loop raises
+
+
+def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> None:
+    url = serve(paused=True).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        streams = [
+            Caller(url, "/v1/completions", {"prompt": "x", "stream": True}) for _ in range(3)
+        ]
+        whole = Caller(url, "/v1/completions", {"prompt": "x", "stream": False})
+        feed.until_kind(RequestArrived, 4)
+        breaking = Caller(url, "/v1/completions", {"prompt": "x"}, X_Client="break")
+        # A policy's key is asked for when a request arrives or when a step is scheduled.
+        Caller(url, "/engine/resume", None).read_all()
+        for stream in streams:
+            error, done = sse_data(stream.read_all())[-2:]
+            assert (error["error"]["code"], done) == ("engine_failed", "[DONE]")
+        assert "503" in whole.read_all().splitlines()[0]
+        assert "engine_failed" in breaking.read_all()
+    ready = http(url).get("/ready")
+    assert (ready.status_code, ready.json()["error"]["code"]) == (503, "not_ready")
+    assert "told to break" in ready.json()["error"]["message"]
+    assert get(url, "/health")["status"] == "failed"
+    for path in ("/v1/completions", "/engine/pause", "/engine/step"):
+        refused = post(url, path, {"prompt": "x"} if "v1" in path else None)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_failed")
+
+
+# A forward pass that hangs
+
+
+def test_a_hanging_step_is_said_on_ready(serve: Serve, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    url = serve(gate=str(gate), server={"stuck_seconds": 0.0}).url
+    caller = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 2}, X_Client="gate")
+    until_ready_says(url, 503)
+    assert get(url, "/health")["status"] == "ok"
+    gate.write_text("open")
+    assert sse_data(caller.read_all())[-1]["full_text"] == "ab"
+    until_ready_says(url, 200)
+
+
+# Too many, too slow
+
+
+def test_over_the_queue_limit_there_is_429(serve: Serve) -> None:
+    url = serve(paused=True, server={"max_waiting": 2}).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        callers = [Caller(url, "/v1/completions", {"prompt": "x"}) for _ in range(2)]
+        feed.until_kind(RequestArrived, 2)
+        refused = post(url, "/v1/completions", {"prompt": "x"})
+        assert refused.status_code == 429
+        assert refused.headers["retry-after"] == "1"
+        assert refused.json()["error"]["code"] == "queue_full"
+        post(url, "/engine/resume")
+        for caller in callers:
+            assert len(sse_data(caller.read_all())) == 51
+    assert post(url, "/v1/completions", {"prompt": "x"}).status_code == 200
+
+
+def test_a_reader_that_does_not_read_is_cut_off_and_stalls_nobody(serve: Serve) -> None:
+    url = serve(
+        engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 100_000, "stall_seconds": 2.0}
+    ).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        body = {"prompt": "x", "max_tokens": 50_000}
+        slow = Caller(url, "/v1/completions", body, receive_buffer=4096, X_Client="slow")
+        feed.until_kind(RequestArrived)
+        fast = sse_data(post(url, "/v1/completions", {"prompt": "y", "max_tokens": 500}).text)
+        assert len(fast) == 501
+        ended = feed.until_kind(RequestFinished, 2)
+        assert (ended.request, ended.reason) == (1, "abort")
+        assert feed.state.step < 50_000
+    received = slow.read_all()
+    assert '"done"' not in received
+
+
+# The end
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_sigterm_lets_running_requests_finish(serve: Serve, tmp_path: Path, paused: bool) -> None:
+    """While it drains it still answers: /ready and new requests get 503. Held requests run, too."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(gate=str(gate), paused=paused)
+    url = server.url
+    with Feed(url) as feed:
+        feed.keyframe()
+        callers = [
+            Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 30}, X_Client="gate")
+            for _ in range(2)
+        ]
+        if paused:
+            feed.until_kind(RequestArrived, 2)
+        else:  # one is in the step that hangs, one waits for its end
+            feed.until_kind(RequestArrived)
+            until(url, "/health", lambda answer: answer.json()["pending_submit"] == 1)
+        server.process.send_signal(signal.SIGTERM)
+        until_ready_says(url, 503)
+        assert get(url, "/health")["status"] == "draining"
+        refused = post(url, "/v1/completions", {"prompt": "x"})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutdown")
+        assert refused.headers["retry-after"] == "1"
+        writer = subprocess.Popen(["sh", "-c", f"while :; do echo open > {gate}; done"])
+        texts = [sse_data(caller.read_all())[-1] for caller in callers]
+        assert server.process.wait(30) == 0
+        writer.kill()
+        writer.wait()
+    assert [text["full_text"] for text in texts] == ["abcdefghijklmnopqrstuvwxyzabcd"] * 2
+
+
+def test_what_does_not_finish_in_time_is_told_so(serve: Serve, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(gate=str(gate), server={"drain_seconds": 0.2})
+    with Feed(server.url) as feed:
+        feed.keyframe()
+        body = {"prompt": "x", "stream": True}
+        caller = Caller(server.url, "/v1/completions", body, X_Client="gate")
+        feed.until_kind(RequestArrived)
+        server.process.send_signal(signal.SIGTERM)
+        error, done = sse_data(caller.read_all())
+        assert (error["error"]["code"], done) == ("shutdown", "[DONE]")
+        assert server.process.wait(30) == 0
+
+
+def test_a_second_sigterm_stops_at_once(serve: Serve, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(gate=str(gate))
+    caller = Caller(server.url, "/v1/completions", {"prompt": "x"}, X_Client="gate")
+    caller.socket.recv(1)
+    server.process.send_signal(signal.SIGTERM)
+    until_ready_says(server.url, 503)
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 128 + signal.SIGTERM
+
+
+def test_the_server_ends_with_whoever_started_it(serve: Serve) -> None:
+    server = serve()
+    server.process.stdin.close()
+    assert server.process.wait(30) == 0
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    with pytest.raises(OSError):
+        socket.create_connection((host, int(port)))
+
+
+def test_an_exception_in_a_route_is_an_error_object_too(url: str) -> None:
+    """No route raises by itself; a trace that was asked for while nothing runs is whole."""
+    assert trace(url).state().core()["running"] == []
