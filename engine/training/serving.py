@@ -70,7 +70,21 @@ WHAT = (
     "explain {c}?|What would a teacher say about {c}?|What is the story with {c}?|What's up with {c}?|"
     "For my notes: what is {c}?|For the glossary I need {c}.|Spell out what {c} means.|"
     "I wonder what {c} is.|I wonder what {c} might mean.|I am curious about {c}.|Quick: {c}?|"
-    "First things first: what is {c}?|Before we go on, what is {c}?|Sorry, what was {c} again?"
+    "First things first: what is {c}?|Before we go on, what is {c}?|Sorry, what was {c} again?|"
+    "{c} - what is it?|{c} - please explain.|{c} - any idea?|{c} - what does that mean?|So, {c}.|"
+    "OK, {c}: how would you explain it?|My boss keeps talking about {c}. Help!|Help me out with {c}.|"
+    "People at school say {c}, and I have no idea what it is.|My uncle wants to know what {c} is.|"
+    "How would you tell my mother about {c}?|If my grandfather asked about {c}, what should I say?|"
+    "If you had one sentence for {c}, what would it be?|I never came across {c}. What is it?|"
+    "I have to answer a question about {c}. What do I say?|Somebody might ask me about {c}.|"
+    "How should I answer when they ask about {c}?|Take me through {c}.|Lead me through {c} slowly.|"
+    "Refresh my memory: {c}?|I need a reminder of {c}.|The essence of {c}, please.|{c} for beginners|"
+    "{c} for dummies|Make me understand {c}.|I would love to understand {c}.|Throw some light on {c}.|"
+    "The manual speaks of {c}; what is that?|The text goes on about {c}, what do they mean?|"
+    "The term {c}: what does it stand for?|What does the term {c} say?|What is behind the term {c}?|"
+    "What is {c} supposed to mean?|What is {c} supposed to be?|Hey, what is it with {c}?|"
+    "Take {c} apart for me.|Unpack {c} for me.|Put {c} into simple words.|Put {c} in your own words.|"
+    "I nod when they say {c}, but I have no clue.|Do you mind explaining {c}?|Mind explaining {c}?"
 ).split("|")
 # Never trained on.
 WHAT_HELD_OUT = (

@@ -34,7 +34,8 @@ CONTEXTS = (
 THANKS = (
     " Thanks!| Thank you!| Thank you very much.| Thanks a lot.| Please.| Please!| please| thanks|"
     " I would be glad to know.| Can you help?| Be quick.| I am curious.| Just the answer, please.|"
-    " It is for my homework.| Do you know?| Take your time."
+    " It is for my homework.| Do you know?| Take your time.| Go on!| Come on!| Help!| If you can."
+    "| As fast as you can.| I have no clue.| Show me.| Right now, please.| Be honest.| My friend."
 ).split("|")
 
 
