@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.events import EventLog
 from tests.visualizer.storytellers import storytellers
 from visualizer import to_html
+from visualizer.html import MODULE
 
 
 def test_the_page_holds_the_log_and_nothing_from_outside(tmp_path: Path) -> None:
@@ -37,3 +39,9 @@ def test_the_same_log_gives_the_same_page() -> None:
 def test_an_unknown_theme_is_refused() -> None:
     with pytest.raises(ValueError, match='"light", "dark" or None'):
         to_html(storytellers(), theme="blue")
+
+
+def test_the_log_that_the_front_ends_own_tests_read_is_what_the_engine_writes() -> None:
+    """To renew it: `storytellers().save("visualizer/frontend/test/storytellers.jsonl")`."""
+    committed = MODULE.parents[1] / "frontend" / "test" / "storytellers.jsonl"
+    assert EventLog.load(committed).deterministic() == storytellers().deterministic()

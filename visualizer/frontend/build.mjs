@@ -68,7 +68,10 @@ function unpack(module) {
 
 function styleSheetAsText({ onLoad }) {
   onLoad({ filter: /\.css$/ }, async ({ path }) => {
-    const { code: css } = await transform(await readFile(path, "utf8"), { loader: "css", minify: true });
+    const { code: css } = await transform(await readFile(path, "utf8"), {
+      loader: "css",
+      minify: true,
+    });
     return { contents: css, loader: "text" };
   });
 }

@@ -6,7 +6,16 @@
  * row then says with which block it begins.
  */
 
-const LABELLED = { label: 12, body: 31, gapX: 8, gapY: 9, cell: 50, least: 28, columns: 8, rows: 9 };
+const LABELLED = {
+  label: 12,
+  body: 31,
+  gapX: 8,
+  gapY: 9,
+  cell: 50,
+  least: 28,
+  columns: 8,
+  rows: 9,
+};
 const COLUMNS = [16, 24, 32, 48, 64, 96, 128, 192, 256];
 const TALLEST = 430;
 const GUTTER = 30;
@@ -22,16 +31,27 @@ function labelledGrid(count, width, top) {
   let columns = usual;
   while ((width + gapX) / (2 * columns) > cell + gapX) columns *= 2;
   while (columns > 4 && (width + gapX) / columns < least + gapX) columns /= 2;
-  return Math.ceil(count / columns) <= rows ? grid(count, width, top, { ...LABELLED, columns, left: 0 }) : null;
+  return Math.ceil(count / columns) <= rows
+    ? grid(count, width, top, { ...LABELLED, columns, left: 0 })
+    : null;
 }
 
 function plainGrid(count, width, top) {
   const room = width - GUTTER;
   const pitchOf = (columns) => Math.min(28, room / columns);
-  const columns = COLUMNS.find((number) => Math.ceil(count / number) * pitchOf(number) <= TALLEST) ?? COLUMNS.at(-1);
+  const columns =
+    COLUMNS.find((number) => Math.ceil(count / number) * pitchOf(number) <= TALLEST) ??
+    COLUMNS.at(-1);
   const pitch = pitchOf(columns);
   const gap = pitch > 20 ? 4 : pitch > 9 ? 2 : pitch > 4 ? 1 : 0;
-  return grid(count, width, top, { label: 0, body: pitch - gap, gapX: gap, gapY: gap, columns, left: GUTTER });
+  return grid(count, width, top, {
+    label: 0,
+    body: pitch - gap,
+    gapX: gap,
+    gapY: gap,
+    columns,
+    left: GUTTER,
+  });
 }
 
 function grid(count, width, top, { label, body, gapX, gapY, columns, left }) {

@@ -55,7 +55,10 @@ function drawHead(pencil, grid, block, mine) {
   const y = grid.y(block.id);
   pencil.text(String(block.id), x, y + 9, { bold: mine, color: mine ? theme.ink : theme.muted });
   if (block.owners.length > 1) {
-    pencil.text(`×${block.owners.length}`, x + grid.cellWidth, y + 9, { bold: true, align: "right" });
+    pencil.text(`×${block.owners.length}`, x + grid.cellWidth, y + 9, {
+      bold: true,
+      align: "right",
+    });
   }
   const middle = x + grid.cellWidth / 2;
   if (moved(block)) pencil.tip(middle, y + 7, "down", theme.ink);
@@ -79,7 +82,12 @@ function drawRowNumbers(pencil, { grid, frame }) {
 function drawBody(pencil, scene, block, mine) {
   const { grid, model } = scene;
   const { theme } = pencil;
-  const [x, y, width, height] = [grid.x(block.id), grid.y(block.id) + grid.label, grid.cellWidth, grid.body];
+  const [x, y, width, height] = [
+    grid.x(block.id),
+    grid.y(block.id) + grid.label,
+    grid.cellWidth,
+    grid.body,
+  ];
   if (block.kind === "free") {
     if (height >= 7) pencil.frame(x, y, width, height, height > 12 ? theme.faint : theme.rule);
     else pencil.fill(x, y, width, height, theme.band);
@@ -111,12 +119,22 @@ function drawShared(pencil, { grid, model }, block, [x, y, width, height]) {
   const owners = block.owners.slice(0, most);
   const tick = Math.round(height * SHARED_TICKS);
   if (!grid.label && height >= 22) {
-    pencil.text(`×${block.owners.length}`, x + width / 2, y + height - tick - 3, { size: 10.5, bold: true, align: "center" });
+    pencil.text(`×${block.owners.length}`, x + width / 2, y + height - tick - 3, {
+      size: 10.5,
+      bold: true,
+      align: "center",
+    });
   }
   const gap = grid.label ? 2 : 1;
   const each = (width - gap * (owners.length - 1)) / owners.length;
   owners.forEach((owner, i) => {
-    pencil.fill(x + i * (each + gap), y + height - tick, each, tick, pencil.paint(model.request(owner).hueIndex));
+    pencil.fill(
+      x + i * (each + gap),
+      y + height - tick,
+      each,
+      tick,
+      pencil.paint(model.request(owner).hueIndex),
+    );
   });
 }
 
@@ -144,14 +162,22 @@ function ring(pencil, { grid, model, selected }, id, dash) {
   const color = pencil.hue(model.request(selected).hueIndex);
   const x = grid.x(id) - around;
   const y = grid.y(id) - (roomy ? 2.5 : around);
-  pencil.frame(x, y, grid.cellWidth + 2 * around, grid.cellHeight + (roomy ? 5.5 : 2 * around), grid.gapX >= 4 ? color : pencil.theme.ink, line, dash);
+  pencil.frame(
+    x,
+    y,
+    grid.cellWidth + 2 * around,
+    grid.cellHeight + (roomy ? 5.5 : 2 * around),
+    grid.gapX >= 4 ? color : pencil.theme.ink,
+    line,
+    dash,
+  );
 }
 
 /** Copy on write: from the shared block to the copy, for the one step in which it happens. */
 function drawCopy(pencil, grid, { source, block }) {
   const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
   const { context, theme } = pencil;
-  pencil.line([centre(source), centre(block)], theme.ink, 1.6);
+  pencil.line(...centre(source), ...centre(block), theme.ink, 1.6);
   const dot = ([x, y], radius) => {
     context.beginPath();
     context.arc(x, y, radius, 0, 7);

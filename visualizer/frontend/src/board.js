@@ -67,7 +67,11 @@ export class Board {
   /** Shows nodes in place of a picture: nothing recorded yet, loading, or what is wrong. */
   say(kind, ...nodes) {
     this.message?.remove();
-    this.message = h("div", { class: "message", "data-message": kind, role: kind === "error" ? "alert" : "status" }, ...nodes);
+    this.message = h(
+      "div",
+      { class: "message", "data-message": kind, role: kind === "error" ? "alert" : "status" },
+      ...nodes,
+    );
     this.root.style.setProperty("--px", "1px");
     this.root.append(this.message);
     this.root.dataset.ready = kind === "loading" ? "false" : kind;
@@ -98,14 +102,22 @@ export class Board {
     this.controls = buildControls(this.verbs());
     this.time.element.prepend(...this.controls.elements);
     this.help = buildHelp(() => this.toggleHelp());
-    const panels = [this.time.element, this.map.element, this.decisions, this.tree.element, this.tokens];
+    const panels = [
+      this.time.element,
+      this.map.element,
+      this.decisions,
+      this.tree.element,
+      this.tokens,
+    ];
     this.grid = h("div", { class: "grid" }, ...panels);
     root.append(this.sentence, this.grid, this.help);
     listenToKeys(root, this.verbs(), signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
     store.listen((names) => this.changed(names), signal);
     // Its height changes with what it shows; only a new width asks for a new layout.
-    const observer = new ResizeObserver(() => this.root.clientWidth !== this.laidOutFor && this.layout());
+    const observer = new ResizeObserver(
+      () => this.root.clientWidth !== this.laidOutFor && this.layout(),
+    );
     observer.observe(root);
     signal.addEventListener("abort", () => observer.disconnect());
   }
@@ -217,13 +229,17 @@ export class Board {
     this.frame = model.frame(store.step);
     const context = { model, frame: this.frame, theme, selected: store.selected };
     const focused = this.focusedChip();
-    const width = (this.laidOutFor / this.unit) - (this.narrow ? 28 : 40);
+    const width = this.laidOutFor / this.unit - (this.narrow ? 28 : 40);
     fitSentence(this.sentence, context, { narrow: this.narrow, unit: this.unit, width });
     for (const panel of this.panels) panel.draw();
     this.decisions.replaceChildren(...decisionNodes(context));
     showMoment(this.decisions);
     this.tokens.replaceChildren(...tokenNodes(context));
-    if (store.selected != null) this.tokens.style.setProperty("--hue", lookOf(theme, model.request(store.selected).hueIndex).hue);
+    if (store.selected != null)
+      this.tokens.style.setProperty(
+        "--hue",
+        lookOf(theme, model.request(store.selected).hueIndex).hue,
+      );
     this.restoreFocus(focused);
     this.label(root);
     this.showControls();
@@ -232,7 +248,13 @@ export class Board {
   /** Buttons, and whether the sentence is read aloud: not while it changes several times a second. */
   showControls() {
     const { step, playing, speed } = this.store;
-    this.controls.show({ step, first: this.model.firstStep, last: this.model.lastStep, playing, speed });
+    this.controls.show({
+      step,
+      first: this.model.firstStep,
+      last: this.model.lastStep,
+      playing,
+      speed,
+    });
     this.sentence.setAttribute("aria-live", playing ? "off" : "polite");
     this.root.dataset.playing = playing;
   }
@@ -255,7 +277,10 @@ export class Board {
   label(root) {
     const { model, store, frame } = this;
     const { counts } = frame;
-    root.setAttribute("aria-label", `Board: ${model.requests.length} requests, steps ${model.firstStep} to ${model.lastStep}`);
+    root.setAttribute(
+      "aria-label",
+      `Board: ${model.requests.length} requests, steps ${model.firstStep} to ${model.lastStep}`,
+    );
     Object.assign(root.dataset, {
       step: store.step,
       steps: model.lastStep,
@@ -278,7 +303,8 @@ function showMoment(panel) {
   }
 }
 
-const clampStep = (model, step) => Math.min(Math.max(Math.round(step), model.firstStep), model.lastStep);
+const clampStep = (model, step) =>
+  Math.min(Math.max(Math.round(step), model.firstStep), model.lastStep);
 
 /** The first frame: what was asked for, else the step where something happens and whom it happens to. */
 function openingView(model, step, selected) {

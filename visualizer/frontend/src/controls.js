@@ -18,7 +18,14 @@ export function buildControls(act) {
   const forward = button("Step forward ( . )", icon("forward"), () => act.step(1));
   const speed = button("Speed, in steps per second", "", act.faster);
   const help = button("Keys and mouse ( ? )", "?", act.help);
-  const left = h("div", { class: "controls", role: "toolbar", "aria-label": "Playback" }, back, play, forward, speed);
+  const left = h(
+    "div",
+    { class: "controls", role: "toolbar", "aria-label": "Playback" },
+    back,
+    play,
+    forward,
+    speed,
+  );
   const right = h("div", { class: "controls right" }, help);
   return {
     elements: [left, right],

@@ -13,7 +13,9 @@ export function decisionNodes(context) {
   // What came between the steps lies before the decisions, what the commit brought behind them.
   const before = frame.outcomes.filter(({ kind }) => BETWEEN_STEPS.has(kind));
   const after = frame.outcomes.filter(({ kind }) => !BETWEEN_STEPS.has(kind));
-  const rows = [...grouped(before), ...frame.decisions, ...after].map((decision) => row(decision, context));
+  const rows = [...grouped(before), ...frame.decisions, ...after].map((decision) =>
+    row(decision, context),
+  );
   const table = h("table", {}, h("tbody", {}, ...rows));
   if (!rows.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
   return [
@@ -43,7 +45,14 @@ function row(decision, context) {
     return h("tr", attributes, h("td", { class: "wide", colspan: 3 }, ...who, " ", ...words));
   }
   const who = h("td", { class: "who" }, chip(decision.request, context));
-  if (decision.tokens == null) return h("tr", attributes, who, h("td", { class: "what", colspan: 2 }, ...words));
+  if (decision.tokens == null)
+    return h("tr", attributes, who, h("td", { class: "what", colspan: 2 }, ...words));
   const budget = `${plural(decision.tokens, "token")}, ${decision.left} left`;
-  return h("tr", attributes, who, h("td", { class: "what" }, ...words), h("td", { class: "budget" }, budget));
+  return h(
+    "tr",
+    attributes,
+    who,
+    h("td", { class: "what" }, ...words),
+    h("td", { class: "budget" }, budget),
+  );
 }

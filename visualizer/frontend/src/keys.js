@@ -69,7 +69,8 @@ export function listenToKeys(root, act, signal) {
 export function buildHelp(close) {
   const done = h("button", { type: "button" }, "Close");
   done.addEventListener("click", close);
-  const list = (rows) => h("dl", {}, ...rows.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]));
+  const list = (rows) =>
+    h("dl", {}, ...rows.flatMap(([key, what]) => [h("dt", {}, key), h("dd", {}, what)]));
   return h(
     "div",
     { class: "help", role: "dialog", "aria-label": "Keys and mouse", hidden: true },

@@ -23,7 +23,9 @@ export function packLanes(spans, gap = 3) {
   }
   const free = new Heap((a, b) => a - b);
   const busy = new Heap((a, b) => a.until - b.until);
-  const order = spans.map((_, index) => index).sort((a, b) => spans[a].from - spans[b].from || a - b);
+  const order = spans
+    .map((_, index) => index)
+    .sort((a, b) => spans[a].from - spans[b].from || a - b);
   for (const index of order) {
     while (busy.size && busy.top.until < spans[index].from) free.push(busy.pop().lane);
     const lane = free.size ? free.pop() : lanes.push([]) - 1;

@@ -5,7 +5,8 @@ const SLICE = 1 << 20;
 /** Uint8Array of whatever view or buffer the host hands over. */
 export function asBytes(data) {
   if (data instanceof Uint8Array) return data;
-  if (ArrayBuffer.isView(data)) return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
+  if (ArrayBuffer.isView(data))
+    return new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   return new Uint8Array(data);
 }
 

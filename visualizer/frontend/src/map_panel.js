@@ -20,11 +20,24 @@ export class MapPanel {
       const text = document.createTextNode("");
       return { form, glyph, text, element: h("span", {}, glyph.canvas, text) };
     });
-    this.header = h("div", { class: "swatches" }, h("h3", {}, "KV blocks"), ...this.counts.map(({ element }) => element));
+    this.header = h(
+      "div",
+      { class: "swatches" },
+      h("h3", {}, "KV blocks"),
+      ...this.counts.map(({ element }) => element),
+    );
     this.note = h("p", { class: "note" });
     this.table = h("div", {});
     this.alternative = h("ul", { class: "for-screen-readers" });
-    this.element = h("section", { class: "map", "aria-label": "KV blocks" }, this.header, this.canvas, this.note, this.table, this.alternative);
+    this.element = h(
+      "section",
+      { class: "map", "aria-label": "KV blocks" },
+      this.header,
+      this.canvas,
+      this.note,
+      this.table,
+      this.alternative,
+    );
     this.pencil = new Pencil(this.canvas);
     this.listen();
   }
@@ -80,7 +93,9 @@ export class MapPanel {
     );
     const holders = [...new Set(frame.blocks.flatMap(({ owners }) => owners))];
     this.alternative.replaceChildren(
-      ...holders.map((id) => h("li", {}, `${model.request(id).name} holds blocks ${frame.table(id).blocks.join(", ")}`)),
+      ...holders.map((id) =>
+        h("li", {}, `${model.request(id).name} holds blocks ${frame.table(id).blocks.join(", ")}`),
+      ),
     );
   }
 
@@ -89,7 +104,10 @@ export class MapPanel {
     const blockAt = (event) => {
       const box = this.canvas.getBoundingClientRect();
       const { unit } = this.board;
-      return this.grid.at((event.clientX - box.left) / unit - BLEED, (event.clientY - box.top) / unit);
+      return this.grid.at(
+        (event.clientX - box.left) / unit - BLEED,
+        (event.clientY - box.top) / unit,
+      );
     };
     const on = (name, handler) => this.canvas.addEventListener(name, handler, { signal });
     on("pointermove", (event) => {
@@ -102,7 +120,8 @@ export class MapPanel {
     on("click", (event) => {
       const owners = this.board.frame.blocks[blockAt(event)]?.owners ?? [];
       // A shared block has several owners: clicking again selects the next one.
-      if (owners.length) this.board.select(owners[(owners.indexOf(store.selected) + 1) % owners.length]);
+      if (owners.length)
+        this.board.select(owners[(owners.indexOf(store.selected) + 1) % owners.length]);
     });
   }
 }
@@ -112,7 +131,10 @@ function changeNodes(frame, context) {
   const { changes } = frame;
   if (!changes.length) return ["\u00a0"];
   const shown = changes.length > 3 ? changes.slice(0, 2) : changes;
-  const nodes = shown.flatMap((spans, i) => [i ? "; " : "", ...wordNodes(spans, { ...context, quiet: true })]);
+  const nodes = shown.flatMap((spans, i) => [
+    i ? "; " : "",
+    ...wordNodes(spans, { ...context, quiet: true }),
+  ]);
   if (shown.length < changes.length) nodes.push(`; and ${changes.length - shown.length} more`);
   return [h("span", { "aria-hidden": "true" }, "▼ "), ...nodes];
 }

@@ -19,6 +19,7 @@ export const THEMES = {
     sharedBorder: "#7d8490",
     used: "#969ca8",
     hatch: "#7d8490",
+    // prettier-ignore
     hues: [
       "#293ec1", "#cf7f22", "#006942", "#8b1868", "#836900",
       "#0ea493", "#9b79fd", "#de3460", "#1f78b2", "#92081a",
@@ -35,6 +36,7 @@ export const THEMES = {
     sharedBorder: "#8d94a0",
     used: "#6b727e",
     hatch: "#8d94a0",
+    // prettier-ignore
     hues: [
       "#6374ff", "#ef9206", "#87bd7e", "#c65b93", "#f0e175",
       "#30f6e8", "#d4a7ff", "#e64031", "#3ca0bd", "#feaec6",

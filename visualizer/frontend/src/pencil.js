@@ -10,7 +10,8 @@ import { lookOf } from "./palette.js";
 const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace';
 
 /** The board's own fonts: a host's may be wide, and a canvas knows no fallback of its own. */
-export const SANS = '-apple-system, "Segoe UI", Inter, "Helvetica Neue", Arial, "Liberation Sans", sans-serif';
+export const SANS =
+  '-apple-system, "Segoe UI", Inter, "Helvetica Neue", Arial, "Liberation Sans", sans-serif';
 
 export class Pencil {
   constructor(canvas) {
@@ -72,14 +73,15 @@ export class Pencil {
     context.setLineDash([]);
   }
 
-  /** A path through `points` ([x, y] pairs). */
-  line(points, color, width = 1, dash = []) {
+  /** A straight line. */
+  line(x1, y1, x2, y2, color, width = 1, dash = []) {
     const { context } = this;
     context.strokeStyle = color;
     context.lineWidth = width;
     context.setLineDash(dash);
     context.beginPath();
-    points.forEach(([x, y], i) => (i ? context.lineTo(x, y) : context.moveTo(x, y)));
+    context.moveTo(x1, y1);
+    context.lineTo(x2, y2);
     context.stroke();
     context.setLineDash([]);
   }
@@ -101,7 +103,7 @@ export class Pencil {
     return `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
   }
 
-  /** Text on its baseline. `halo` clears the ground behind it. Returns nothing. */
+  /** Text on its baseline. `halo`, a colour, clears the ground behind it. */
   text(string, x, y, { size = 11, bold = false, mono = false, color, align = "left", halo } = {}) {
     const { context } = this;
     context.font = this.font(size, bold, mono);

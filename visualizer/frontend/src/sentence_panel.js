@@ -6,8 +6,23 @@ import { wordNodes } from "./words_html.js";
 
 // Size and line height in px. Where a sentence needs more room it is set smaller, before it grows.
 const SIZES = {
-  wide: { reserved: 56, sizes: [[20, 28], [18, 28], [16, 19], [14, 18.6]] },
-  narrow: { reserved: 92, sizes: [[17, 23], [15, 18.4], [13.5, 15.3]] },
+  wide: {
+    reserved: 56,
+    sizes: [
+      [20, 28],
+      [18, 28],
+      [16, 19],
+      [14, 18.6],
+    ],
+  },
+  narrow: {
+    reserved: 92,
+    sizes: [
+      [17, 23],
+      [15, 18.4],
+      [13.5, 15.3],
+    ],
+  },
 };
 const SWATCH = 0.9; // em, with its margin
 const LOOSE = 0.92; // lines end at words, so a line is never quite full
@@ -22,8 +37,11 @@ export function fitSentence(element, context, { narrow, unit, width }) {
   element.style.minHeight = `${reserved * unit}px`;
   // Measured with a ruler: asking the page for a height would lay it out in the middle of drawing.
   ruler.font = `500 100px ${SANS}`;
-  const ems = ruler.measureText(plain(spans)).width / 100 + spans.filter(({ request }) => request != null).length * SWATCH;
-  const fits = ([size, line]) => ems * size <= Math.floor(reserved / line) * Math.min(width, 64 * size) * LOOSE;
+  const ems =
+    ruler.measureText(plain(spans)).width / 100 +
+    spans.filter(({ request }) => request != null).length * SWATCH;
+  const fits = ([size, line]) =>
+    ems * size <= Math.floor(reserved / line) * Math.min(width, 64 * size) * LOOSE;
   const [size, line] = sizes.find(fits) ?? sizes.at(-1);
   element.style.fontSize = `${size * unit}px`;
   element.style.lineHeight = `${line * unit}px`;

@@ -5,6 +5,8 @@
  * Beyond that it is an overview of the whole log, with a window that marks what the lanes show.
  */
 
+import { cursorBand, cursorLines, veil } from "./cursor.js";
+
 export const STRIP_HEIGHT = 138;
 
 const FLAG = 24;
@@ -12,7 +14,6 @@ const GAP = 9;
 const ROWS = { memory: 30, tokens: 38, queue: 18 };
 const TOP = { memory: FLAG, tokens: FLAG + 30 + GAP, queue: FLAG + 30 + GAP + 38 + GAP };
 const BOTTOM = TOP.queue + ROWS.queue;
-const AFTER = 0.42;
 
 /** Draws the strip. `scene` has model, frame, scale, step, narrow, width, overview, window (or null). */
 export function drawStrip(pencil, scene) {
@@ -30,29 +31,6 @@ export function drawStrip(pencil, scene) {
   if (scene.window) drawWindow(pencil, scene);
   cursorLines(pencil, scene, 12, end);
   drawFlag(pencil, scene);
-}
-
-/** The pale band of the cursor's step, below everything else. */
-export function cursorBand(pencil, { scale, step }, top, bottom) {
-  pencil.fill(scale.x(step) - 0.5, top, Math.max(1, scale.width) + 1, bottom - top, pencil.theme.band);
-}
-
-/** The two edges of the cursor's step; one line where a step is too thin for two. */
-export function cursorLines(pencil, { scale, step }, top, bottom) {
-  pencil.faded(0.55, () => {
-    const edges = scale.width < 3 ? [step + 0.5] : [step, step + 1];
-    for (const edge of edges) {
-      const x = scale.x(edge) + (edges.length > 1 ? (edge === step ? -0.5 : 0.5) : 0);
-      if (x >= scale.left - 1 && x <= scale.right + 1) pencil.line([[x, top], [x, bottom]], pencil.theme.ink);
-    }
-  });
-}
-
-/** Leaves 42% of whatever was drawn after the cursor. */
-export function veil(pencil, scale, step, top, height, ground, right = scale.right) {
-  const x = Math.max(scale.left, scale.x(step + 1));
-  if (x >= right) return;
-  pencil.faded(1 - AFTER, () => pencil.fill(x, top, right - x, height, ground));
 }
 
 /**
@@ -92,7 +70,13 @@ function drawMemory(pencil, { model }, columns) {
   const heldTop = columns.map(({ to }) => bottom - (used[to] && Math.max(1, used[to] * unit)));
   const idleTop = columns.map((column, i) => heldTop[i] - cached[column.to] * unit);
   area(pencil, columns, idleTop, heldTop, pencil.hatch(theme.hatch));
-  area(pencil, columns, heldTop, heldTop.map(() => bottom), theme.used);
+  area(
+    pencil,
+    columns,
+    heldTop,
+    heldTop.map(() => bottom),
+    theme.used,
+  );
 }
 
 /** Fills the steps between two heights per column. */
@@ -138,7 +122,7 @@ function drawTokens(pencil, { model, scale }, columns) {
   }
 }
 
-function drawQueue(pencil, { model }, columns) {
+function drawQueue(pencil, { model, scale }, columns) {
   const { waiting } = model.measures;
   const bottom = TOP.queue + ROWS.queue;
   const highest = longestQueue(model);
@@ -155,7 +139,7 @@ function drawQueue(pencil, { model }, columns) {
       pencil.fill(column.x + slit, bottom - height, column.width - 2 * slit, height, theme.faint);
     }
   }
-  pencil.line([[columns[0]?.x ?? 0, bottom + 0.5], [columns.length ? columns.at(-1).x + columns.at(-1).width : 0, bottom + 0.5]], theme.rule);
+  pencil.line(scale.left, bottom + 0.5, scale.right, bottom + 0.5, theme.rule);
 }
 
 const longest = new WeakMap();
@@ -176,11 +160,13 @@ function drawLimits(pencil, { model, scale, narrow, frame }) {
     [TOP.tokens, `of ${frame.budget.budget}`],
   ];
   for (const [y, words] of limits) {
-    pencil.line([[scale.left, y + 0.5], [scale.right, y + 0.5]], theme.faint, 1, [2, 2]);
+    pencil.line(scale.left, y + 0.5, scale.right, y + 0.5, theme.faint, 1, [2, 2]);
     if (!narrow) pencil.text(words, scale.right + 4, y + 4, { color: theme.muted });
   }
   if (longestQueue(model) > 4 && !narrow) {
-    pencil.text(`of ${longestQueue(model)}`, scale.right + 4, TOP.queue + 5, { color: theme.muted });
+    pencil.text(`of ${longestQueue(model)}`, scale.right + 4, TOP.queue + 5, {
+      color: theme.muted,
+    });
   }
   if (!narrow) drawFullest(pencil, model, scale);
 }
@@ -196,7 +182,8 @@ function drawFullest(pencil, model, scale) {
     const x = scale.x(model.firstStep + i + 1);
     const covered = Math.ceil(needed / scale.width);
     let room = x >= scale.left && x + needed < scale.right;
-    for (let k = i + 1; room && k <= i + covered && k < length; k += 1) room = tokens[k] < 0.68 * budget;
+    for (let k = i + 1; room && k <= i + covered && k < length; k += 1)
+      room = tokens[k] < 0.68 * budget;
     if (room) pencil.text(words, x + 3, TOP.tokens + 10, { size: 10.5, color: pencil.theme.muted });
     return;
   }
@@ -207,8 +194,16 @@ function drawWords(pencil, { model, frame, narrow }) {
   const { unshared, shared, cached } = frame.counts;
   const used = unshared + shared;
   const rows = [
-    [TOP.memory + 11, "memory", narrow ? `${used} + ${cached} cached` : `${used} used, ${cached} cached`],
-    [TOP.tokens + 13, narrow ? "tokens" : "tokens per step", `${frame.budget.tokens} of ${frame.budget.budget}`],
+    [
+      TOP.memory + 11,
+      "memory",
+      narrow ? `${used} + ${cached} cached` : `${used} used, ${cached} cached`,
+    ],
+    [
+      TOP.tokens + 13,
+      narrow ? "tokens" : "tokens per step",
+      `${frame.budget.tokens} of ${frame.budget.budget}`,
+    ],
     [TOP.queue + 5, "queue", `${frame.waiting.length} waiting`],
   ];
   for (const [y, name, value] of rows) {
@@ -229,5 +224,9 @@ function drawFlag(pencil, { scale, step, width }) {
   const centre = scale.x(step) + scale.width / 2;
   const left = Math.min(Math.max(centre - box / 2, scale.left - 18), width - box);
   pencil.fill(left, 2, box, 15, pencil.theme.ink);
-  pencil.text(words, left + box / 2, 13.5, { bold: true, align: "center", color: pencil.theme.ground });
+  pencil.text(words, left + box / 2, 13.5, {
+    bold: true,
+    align: "center",
+    color: pencil.theme.ground,
+  });
 }

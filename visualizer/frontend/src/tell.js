@@ -26,12 +26,17 @@ function tellStep(model, step) {
 
 function tellSegment(model, life, step) {
   if (life.arrived != null && step < life.arrived) return "not here yet";
-  if (life.finished && step > life.finished.step) return `finished at step ${life.finished.step}: ${life.finished.reason}`;
-  const segment = life.segments.find(({ from, to }) => from <= step && step <= (to ?? model.lastStep));
+  if (life.finished && step > life.finished.step)
+    return `finished at step ${life.finished.step}: ${life.finished.reason}`;
+  const segment = life.segments.find(
+    ({ from, to }) => from <= step && step <= (to ?? model.lastStep),
+  );
   if (!segment) return "nothing to compute";
   switch (segment.kind) {
     case "waiting": {
-      const run = model.waits(life, segment).find(({ from, to }) => from <= step && step <= (to ?? model.lastStep));
+      const run = model
+        .waits(life, segment)
+        .find(({ from, to }) => from <= step && step <= (to ?? model.lastStep));
       return run ? `waits, ${plain(run.spans)}` : "waits";
     }
     case "preempted":
@@ -46,7 +51,9 @@ function tellSegment(model, life, step) {
     case "stalled":
       return "running, but no tokens of the budget were left for it";
     default:
-      return segment.drafts ? `decode, ${segment.accepted} of ${segment.drafts} drafts accepted` : "decode, one token";
+      return segment.drafts
+        ? `decode, ${segment.accepted} of ${segment.drafts} drafts accepted`
+        : "decode, one token";
   }
 }
 
@@ -55,10 +62,17 @@ export function tellBlock(model, frame, id) {
   const block = frame.blocks[id];
   if (!block) return null;
   const names = block.owners.map((owner) => model.request(owner).name);
-  const held = { free: "free", cached: "cached, nobody uses it now", unshared: `held by ${names[0]}`, shared: `shared by ${listed(names)}` }[block.kind];
+  const held = {
+    free: "free",
+    cached: "cached, nobody uses it now",
+    unshared: `held by ${names[0]}`,
+    shared: `shared by ${listed(names)}`,
+  }[block.kind];
   const lines = [`block ${id}: ${held}`];
   if (block.kind === "free") return lines;
-  const tree = block.node ? `in the prefix tree (node ${block.node})` : "not in the prefix tree yet";
+  const tree = block.node
+    ? `in the prefix tree (node ${block.node})`
+    : "not in the prefix tree yet";
   lines.push(`${block.filled} of ${block.slots} slots filled, ${tree}`);
   const text = frame.blockTexts(id).join("");
   if (text) lines.push({ text: text.replace(/\n/g, "⏎"), mono: true });

@@ -30,7 +30,13 @@ export function watchTheme(changed, signal, doc = document) {
     if (name !== last) changed((last = name));
   };
   const observer = new MutationObserver(check);
-  const attributeFilter = ["class", "theme", "data-theme", "data-jp-theme-light", "data-vscode-theme-kind"];
+  const attributeFilter = [
+    "class",
+    "theme",
+    "data-theme",
+    "data-jp-theme-light",
+    "data-vscode-theme-kind",
+  ];
   for (const element of [doc.documentElement, doc.body]) {
     observer.observe(element, { attributes: true, attributeFilter });
   }

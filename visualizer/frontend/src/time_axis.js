@@ -55,8 +55,10 @@ export function panView(view, delta, log) {
 export function revealStep(view, step, log) {
   const width = view.to - view.from;
   const margin = Math.min(2, width / 4);
-  if (step < view.from + margin) return clampView({ from: step - width / 4, to: step + (3 * width) / 4 }, log);
-  if (step + 1 > view.to - margin) return clampView({ from: step - (3 * width) / 4, to: step + width / 4 }, log);
+  if (step < view.from + margin)
+    return clampView({ from: step - width / 4, to: step + (3 * width) / 4 }, log);
+  if (step + 1 > view.to - margin)
+    return clampView({ from: step - (3 * width) / 4, to: step + width / 4 }, log);
   return view;
 }
 

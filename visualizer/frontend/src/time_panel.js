@@ -21,7 +21,14 @@ export class TimePanel {
     this.spacer = h("div", {}, this.lanes);
     this.scroller = h("div", { class: "lanes" }, this.spacer);
     this.alternative = h("table", { class: "for-screen-readers" });
-    this.element = h("section", { class: "time", "aria-label": "Timeline" }, this.strip, this.scroller, this.axis, this.alternative);
+    this.element = h(
+      "section",
+      { class: "time", "aria-label": "Timeline" },
+      this.strip,
+      this.scroller,
+      this.axis,
+      this.alternative,
+    );
     this.pencils = [this.strip, this.lanes, this.axis].map((canvas) => new Pencil(canvas));
     this.listen();
   }
@@ -56,10 +63,14 @@ export class TimePanel {
     const perStep = (this.right - this.left) / Math.max(1, steps);
     this.long = perStep < (narrow ? TIGHTEST.narrow : TIGHTEST.wide);
     this.full = this.packing.lanes.length * this.laneHeight;
-    this.viewHeight = Math.max(this.laneHeight, Math.min(this.full, this.laneHeight * (narrow ? 14 : 18)));
+    this.viewHeight = Math.max(
+      this.laneHeight,
+      Math.min(this.full, this.laneHeight * (narrow ? 14 : 18)),
+    );
     this.spacer.style.height = `${(this.full + HEADROOM) * unit}px`;
     this.scroller.style.height = `${(this.viewHeight + HEADROOM) * unit}px`;
-    for (const element of [this.strip, this.scroller, this.axis]) element.style.marginLeft = `${-BLEED * unit}px`;
+    for (const element of [this.strip, this.scroller, this.axis])
+      element.style.marginLeft = `${-BLEED * unit}px`;
     this.scroller.style.marginRight = `${-BLEED * unit}px`;
     if (!this.view || !this.long) this.view = this.openingView();
   }
@@ -73,7 +84,15 @@ export class TimePanel {
     if (!this.long) return wholeView(this.log);
     const width = (this.right - this.left) / COMFORTABLE;
     const { step } = this.board.store;
-    return revealStep(panView({ from: this.log.first, to: this.log.first + width }, step - this.log.first - width / 2, this.log), step, this.log);
+    return revealStep(
+      panView(
+        { from: this.log.first, to: this.log.first + width },
+        step - this.log.first - width / 2,
+        this.log,
+      ),
+      step,
+      this.log,
+    );
   }
 
   get scale() {
@@ -147,7 +166,6 @@ export class TimePanel {
       scroll: this.scroller.scrollTop / unit,
       viewHeight: this.viewHeight,
       columns: this.columns,
-      told: new Set(),
     };
     bleed(lanes, this.viewHeight + HEADROOM, () => {
       lanes.context.translate(0, HEADROOM);
@@ -160,19 +178,37 @@ export class TimePanel {
   describe(frame) {
     const { model, board } = this;
     const { used, cached, free } = Object.fromEntries(
-      ["used", "cached", "free"].map((name) => [name, model.measures[name][frame.step - model.firstStep]]),
+      ["used", "cached", "free"].map((name) => [
+        name,
+        model.measures[name][frame.step - model.firstStep],
+      ]),
     );
     this.strip.setAttribute(
       "aria-label",
       `Step ${frame.step} of ${model.lastStep}: ${used} blocks used, ${cached} cached, ${free} free; ` +
         `${frame.budget.tokens} of ${frame.budget.budget} tokens; ${frame.waiting.length} waiting`,
     );
-    this.lanes.setAttribute("aria-label", `Timeline of ${model.requests.length} requests; a table follows`);
-    const near = [...new Set([...frame.running, ...frame.waiting.slice(0, 50), board.store.selected])];
+    this.lanes.setAttribute(
+      "aria-label",
+      `Timeline of ${model.requests.length} requests; a table follows`,
+    );
+    const near = [
+      ...new Set([...frame.running, ...frame.waiting.slice(0, 50), board.store.selected]),
+    ];
     const rows = near
       .filter((id) => id != null && model.request(id))
-      .map((id) => h("tr", {}, h("th", { scope: "row" }, model.request(id).name), h("td", {}, frame.phase(id).words)));
-    this.alternative.replaceChildren(h("caption", {}, `Requests at step ${frame.step}`), h("tbody", {}, ...rows));
+      .map((id) =>
+        h(
+          "tr",
+          {},
+          h("th", { scope: "row" }, model.request(id).name),
+          h("td", {}, frame.phase(id).words),
+        ),
+      );
+    this.alternative.replaceChildren(
+      h("caption", {}, `Requests at step ${frame.step}`),
+      h("tbody", {}, ...rows),
+    );
   }
 
   // The pointer
@@ -183,12 +219,18 @@ export class TimePanel {
     const x = (event.clientX - box.left) / this.board.unit - BLEED;
     const y = (event.clientY - box.top) / this.board.unit;
     const onStrip = canvas === this.strip;
-    const scale = onStrip && this.long ? timeScale(wholeView(this.log), this.left, this.right) : this.scale;
+    const scale =
+      onStrip && this.long ? timeScale(wholeView(this.log), this.left, this.right) : this.scale;
     const step = Math.min(Math.max(scale.stepAt(x), this.log.first), this.log.last);
     const place = { x, y, step, inPlot: x >= this.left - 2 && x <= this.right + 6, life: null };
     if (canvas === this.lanes) {
-      const lane = this.packing.lanes[Math.floor((y - HEADROOM + this.scene.scroll) / this.laneHeight)];
-      if (lane) place.life = this.model.requests[occupant(lane, this.spans, place.inPlot ? step : this.board.store.step)];
+      const lane =
+        this.packing.lanes[Math.floor((y - HEADROOM + this.scene.scroll) / this.laneHeight)];
+      if (lane)
+        place.life =
+          this.model.requests[
+            occupant(lane, this.spans, place.inPlot ? step : this.board.store.step)
+          ];
     }
     return place;
   }
@@ -198,7 +240,8 @@ export class TimePanel {
     const { store, tip, signal } = board;
     for (const canvas of [this.strip, this.lanes, this.axis]) {
       let drag = null;
-      const on = (name, handler, options) => canvas.addEventListener(name, handler, { signal, ...options });
+      const on = (name, handler, options) =>
+        canvas.addEventListener(name, handler, { signal, ...options });
       on("pointerdown", (event) => {
         if (event.button !== 0 || !this.model) return;
         const place = this.locate(event, canvas);
@@ -212,8 +255,14 @@ export class TimePanel {
         const place = this.locate(event, canvas);
         if (drag && drag.from.inPlot && Math.abs(event.clientX - drag.x) > 4) drag.scrubbing = true;
         if (drag?.scrubbing) board.goTo(place.step);
-        canvas.style.cursor = canvas === this.lanes ? (place.life ? "pointer" : "") : place.inPlot ? "ew-resize" : "";
-        tip.show(event, drag?.scrubbing ? null : tellLane(this.model, this.board.store.step, place, canvas === this.lanes));
+        canvas.style.cursor =
+          canvas === this.lanes ? (place.life ? "pointer" : "") : place.inPlot ? "ew-resize" : "";
+        tip.show(
+          event,
+          drag?.scrubbing
+            ? null
+            : tellLane(this.model, this.board.store.step, place, canvas === this.lanes),
+        );
       });
       on("pointerup", () => {
         if (drag && !drag.scrubbing && drag.from.life) board.select(drag.from.life.id);
@@ -227,7 +276,11 @@ export class TimePanel {
       on("pointerleave", () => tip.hide());
       on("wheel", (event) => this.wheel(event, canvas), { passive: false });
     }
-    this.scroller.addEventListener("scroll", () => this.model && store.set({ scrolled: this.scroller.scrollTop }), { signal });
+    this.scroller.addEventListener(
+      "scroll",
+      () => this.model && store.set({ scrolled: this.scroller.scrollTop }),
+      { signal },
+    );
   }
 
   /** Ctrl + wheel or a pinch zooms, a sideways wheel moves; a plain wheel scrolls the page, as ever. */

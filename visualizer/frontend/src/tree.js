@@ -17,7 +17,8 @@ export const treeRow = (narrow, projector) => (narrow ? 34 : projector ? 32 : 36
 
 /** The x of each level and what a chain may take, for a width. */
 export function treeColumns(layout, width, narrow) {
-  const inner = (level) => layout.items.filter((item) => item.level === level && item.children.length);
+  const inner = (level) =>
+    layout.items.filter((item) => item.level === level && item.children.length);
   const starts = [10];
   for (let level = 0; level + 1 < layout.levels; level += 1) {
     const even = Math.min(214, Math.max(64, (width - 300) / Math.max(1, layout.levels - 1)));
@@ -38,12 +39,16 @@ export function drawTree(pencil, scene) {
     pencil.context.fill();
   }
   for (const hot of [false, true]) {
-    for (const item of layout.items) if (onPath(scene, item) === hot) drawBranch(pencil, scene, item, hot);
+    for (const item of layout.items)
+      if (onPath(scene, item) === hot) drawBranch(pencil, scene, item, hot);
   }
   for (const item of layout.items) drawItem(pencil, scene, item);
 }
 
-const yOf = ({ rowHeight }) => (row) => row * rowHeight + 22;
+const yOf =
+  ({ rowHeight }) =>
+  (row) =>
+    row * rowHeight + 22;
 
 function onPath({ path, selected, waiting }, item) {
   if (item.kind === "request") return item.request === selected && !waiting;
@@ -81,7 +86,12 @@ function drawItem(pencil, scene, item) {
   const end = item.children.length && !narrow ? columns[item.level + 1] - 14 : width;
   if (item.kind === "rest") {
     const { nodes, blocks } = item.folded;
-    pencil.text(`${item.subtrees} more: ${plural(blocks, "block")} in ${plural(nodes, "node")}`, x + 4, y + 4, { color: pencil.theme.muted, halo: pencil.theme.ground });
+    pencil.text(
+      `${item.subtrees} more: ${plural(blocks, "block")} in ${plural(nodes, "node")}`,
+      x + 4,
+      y + 4,
+      { color: pencil.theme.muted, halo: pencil.theme.ground },
+    );
     return;
   }
   if (item.kind === "request") {
@@ -102,7 +112,11 @@ function drawItem(pencil, scene, item) {
   };
   if (chain < node.blocks.length) note(`… ${node.blocks.length}`, { color: pencil.theme.muted });
   if (node.owners.length > 1) note(`×${node.owners.length}`, { bold: true });
-  if (item.folded) note(`+ ${plural(item.folded.blocks - node.blocks.length, "block")} in ${plural(item.folded.nodes - 1, "node")}`, { color: pencil.theme.muted });
+  if (item.folded)
+    note(
+      `+ ${plural(item.folded.blocks - node.blocks.length, "block")} in ${plural(item.folded.nodes - 1, "node")}`,
+      { color: pencil.theme.muted },
+    );
   else if (!item.children.length) drawLeafWords(pencil, scene, node, next, y, end);
   const muted = node.idle && !scene.path.has(node.id);
   drawText(pencil, node.text, x, y, end, muted ? pencil.theme.muted : pencil.theme.ink);
@@ -112,27 +126,41 @@ function drawItem(pencil, scene, item) {
 function drawText(pencil, whole, x, y, end, color) {
   const room = Math.floor((end - x) / CHARACTER);
   const text = visible(whole.slice(0, room + 1));
-  pencil.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, x, y - 9, { ...MONO, color });
+  pencil.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, x, y - 9, {
+    ...MONO,
+    color,
+  });
 }
 
 function tailText(frame, request) {
   const { blocks } = frame.tails.find((tail) => tail.request === request);
-  return blocks.slice(0, 12).flatMap((id) => frame.blockTexts(id)).join("");
+  return blocks
+    .slice(0, 12)
+    .flatMap((id) => frame.blockTexts(id))
+    .join("");
 }
 
 function drawLeafWords(pencil, scene, node, x, y, end) {
   const { theme } = pencil;
   if (node.owners.length) {
     let next = x;
-    for (const owner of node.owners.slice(0, 4)) next = drawTail(pencil, scene, owner, next, y, end);
+    for (const owner of node.owners.slice(0, 4))
+      next = drawTail(pencil, scene, owner, next, y, end);
     return;
   }
   const { frame, model, selected } = scene;
   const mine = scene.path.has(node.id);
   const name = mine ? model.request(selected).name : "";
   const words = mine
-    ? [`cached, lock 0: ${name} finds it again unless it is evicted first`, `cached: ${name} can find it again`, "cached, lock 0"]
-    : [`cached, lock 0${frame.step > node.since ? `, idle ${plural(frame.step - node.since, "step")}` : ""}`, "cached"];
+    ? [
+        `cached, lock 0: ${name} finds it again unless it is evicted first`,
+        `cached: ${name} can find it again`,
+        "cached, lock 0",
+      ]
+    : [
+        `cached, lock 0${frame.step > node.since ? `, idle ${plural(frame.step - node.since, "step")}` : ""}`,
+        "cached",
+      ];
   const text = words.find((candidate) => pencil.measure(candidate) <= end - x - 6) ?? "";
   pencil.text(text, x + 4, y + 4, { color: mine ? theme.ink : theme.muted, halo: theme.ground });
 }
@@ -146,7 +174,13 @@ function drawTail(pencil, { frame, model }, request, x, y, end) {
   for (const id of (tail?.blocks ?? []).slice(0, 12)) {
     const { filled, slots } = frame.blocks[id];
     pencil.fill(next, y - SQUARE / 2, SQUARE, SQUARE, theme.ground);
-    pencil.fill(next, y - SQUARE / 2, (SQUARE * filled) / slots, SQUARE, pencil.paint(life.hueIndex));
+    pencil.fill(
+      next,
+      y - SQUARE / 2,
+      (SQUARE * filled) / slots,
+      SQUARE,
+      pencil.paint(life.hueIndex),
+    );
     pencil.frame(next, y - SQUARE / 2, SQUARE, SQUARE, pencil.hue(life.hueIndex));
     next += SQUARE + 4;
   }
@@ -154,7 +188,8 @@ function drawTail(pencil, { frame, model }, request, x, y, end) {
   next += pencil.measure(life.name, { bold: true }) + 8;
   if (tail?.tokens) {
     const words = `+${plural(tail.tokens, "token")}`;
-    if (next + pencil.measure(words) < end) pencil.text(words, next, y + 4, { color: theme.muted, halo: theme.ground });
+    if (next + pencil.measure(words) < end)
+      pencil.text(words, next, y + 4, { color: theme.muted, halo: theme.ground });
     next += pencil.measure(words) + 10;
   }
   return next;
@@ -179,7 +214,13 @@ function drawOwnerTicks(pencil, { model }, owners, x, y, width) {
   const shown = owners.slice(0, Math.max(1, Math.floor(width / 5)));
   const each = width / shown.length;
   shown.forEach((owner, i) => {
-    pencil.fill(x + i * each, y + SQUARE / 2, Math.max(3, each - 1), 4, pencil.paint(model.request(owner).hueIndex));
+    pencil.fill(
+      x + i * each,
+      y + SQUARE / 2,
+      Math.max(3, each - 1),
+      4,
+      pencil.paint(model.request(owner).hueIndex),
+    );
   });
 }
 

@@ -60,7 +60,10 @@ export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
 /** Which nodes are open, with the children that are shown and those that are summed up in a rest. */
 function chooseOpen(nodes, byId, rank, endsAt, mostRows) {
   const open = new Map();
-  const childrenOf = (id) => (id === 0 ? nodes.filter(({ parent }) => parent === 0).map((node) => node.id) : byId.get(id).children);
+  const childrenOf = (id) =>
+    id === 0
+      ? nodes.filter(({ parent }) => parent === 0).map((node) => node.id)
+      : byId.get(id).children;
   let rows = 1;
   const openUp = (id) => {
     const children = [...childrenOf(id)].sort((a, b) => a - b);
@@ -71,7 +74,9 @@ function chooseOpen(nodes, byId, rank, endsAt, mostRows) {
     let shown = children;
     let rest = [];
     if (children.length > room) {
-      const best = new Set([...children].sort((a, b) => rank(byId.get(b)) - rank(byId.get(a))).slice(0, room - 1));
+      const best = new Set(
+        [...children].sort((a, b) => rank(byId.get(b)) - rank(byId.get(a))).slice(0, room - 1),
+      );
       shown = children.filter((child) => best.has(child));
       rest = children.filter((child) => !best.has(child));
     }

@@ -14,7 +14,13 @@ export class TreePanel {
     this.canvas = h("canvas", { role: "img" });
     this.count = h("span", { class: "count" });
     this.outline = h("ul", { class: "for-screen-readers" });
-    this.element = h("section", { class: "tree", "aria-label": "Prefix tree" }, h("h3", {}, "Prefix tree", this.count), this.canvas, this.outline);
+    this.element = h(
+      "section",
+      { class: "tree", "aria-label": "Prefix tree" },
+      h("h3", {}, "Prefix tree", this.count),
+      this.canvas,
+      this.outline,
+    );
     this.pencil = new Pencil(this.canvas);
     this.tallest = 0;
     this.listen();
@@ -36,10 +42,22 @@ export class TreePanel {
     const { selected } = store;
     const claim = selected == null || !model.request(selected) ? null : frame.path(selected);
     const path = new Set(claim?.nodes ?? []);
-    const layout = layoutTree(tree, { path, endsAt: endsWithoutLeaf(frame), mostRows: MOST_ROWS[narrow ? "narrow" : "wide"], outline: narrow });
+    const layout = layoutTree(tree, {
+      path,
+      endsAt: endsWithoutLeaf(frame),
+      mostRows: MOST_ROWS[narrow ? "narrow" : "wide"],
+      outline: narrow,
+    });
     const rowHeight = treeRow(narrow, unit > 1);
     this.scene = {
-      model, frame, layout, path, width, rowHeight, narrow, selected,
+      model,
+      frame,
+      layout,
+      path,
+      width,
+      rowHeight,
+      narrow,
+      selected,
       waiting: claim ? !claim.holds : false,
       columns: treeColumns(layout, width, narrow),
     };
@@ -49,7 +67,11 @@ export class TreePanel {
     drawTree(pencil, this.scene);
     const blocks = tree.reduce((sum, node) => sum + node.blocks.length, 0);
     const inNodes = `${plural(blocks, "block")} in ${plural(tree.length, "node")}`;
-    this.count.textContent = !tree.length ? "empty" : narrow ? inNodes : `${inNodes}; half-filled squares are not in it yet`;
+    this.count.textContent = !tree.length
+      ? "empty"
+      : narrow
+        ? inNodes
+        : `${inNodes}; half-filled squares are not in it yet`;
     this.describe(tree, inNodes);
   }
 
@@ -57,9 +79,15 @@ export class TreePanel {
     this.canvas.setAttribute("aria-label", `Prefix tree: ${inNodes}; an outline follows`);
     const { model } = this;
     this.outline.replaceChildren(
-      ...tree.slice(0, 200).map((node) =>
-        h("li", {}, `depth ${node.depth}, ${plural(node.blocks.length, "block")}, lock ${node.lock}, ${node.owners.map((id) => model.request(id).name).join(", ") || "cached"}: ${node.text.slice(0, 60)}`),
-      ),
+      ...tree
+        .slice(0, 200)
+        .map((node) =>
+          h(
+            "li",
+            {},
+            `depth ${node.depth}, ${plural(node.blocks.length, "block")}, lock ${node.lock}, ${node.owners.map((id) => model.request(id).name).join(", ") || "cached"}: ${node.text.slice(0, 60)}`,
+          ),
+        ),
     );
   }
 
@@ -69,7 +97,11 @@ export class TreePanel {
       if (!this.scene) return undefined;
       const box = this.canvas.getBoundingClientRect();
       const { unit } = this.board;
-      return treeItemAt(this.scene, (event.clientX - box.left) / unit, (event.clientY - box.top) / unit);
+      return treeItemAt(
+        this.scene,
+        (event.clientX - box.left) / unit,
+        (event.clientY - box.top) / unit,
+      );
     };
     const on = (name, handler) => this.canvas.addEventListener(name, handler, { signal });
     on("pointermove", (event) => {
@@ -87,12 +119,22 @@ export class TreePanel {
 
   tell(item) {
     const { model, board } = this;
-    if (item.kind === "request") return [`${model.request(item.request).name}: what it computed after this is not in the tree yet`];
-    if (item.kind === "rest") return [`${item.subtrees} more subtrees: ${plural(item.folded.blocks, "block")}`];
+    if (item.kind === "request")
+      return [
+        `${model.request(item.request).name}: what it computed after this is not in the tree yet`,
+      ];
+    if (item.kind === "rest")
+      return [`${item.subtrees} more subtrees: ${plural(item.folded.blocks, "block")}`];
     const { node } = item;
     const names = node.owners.map((id) => model.request(id).name);
-    const used = names.length ? `lock ${node.lock}: used by ${listed(names)}` : `lock 0: idle for ${plural(board.frame.step - node.since, "step")}, may be evicted`;
-    return [`${plural(node.blocks.length, "block")}: ${node.blocks.slice(0, 16).join(", ")}${node.blocks.length > 16 ? " …" : ""}`, used, { text: visible(node.text.slice(0, 400)), mono: true }];
+    const used = names.length
+      ? `lock ${node.lock}: used by ${listed(names)}`
+      : `lock 0: idle for ${plural(board.frame.step - node.since, "step")}, may be evicted`;
+    return [
+      `${plural(node.blocks.length, "block")}: ${node.blocks.slice(0, 16).join(", ")}${node.blocks.length > 16 ? " …" : ""}`,
+      used,
+      { text: visible(node.text.slice(0, 400)), mono: true },
+    ];
   }
 }
 

@@ -16,7 +16,10 @@ const SYNC_EVERY = 200; // ms
  * Draws a log in `host` and returns the Board. `options`: log (bytes), step, selected, theme, signal,
  * onChange.
  */
-export async function mount(host, { log, step, selected, theme, onChange, signal = new AbortController().signal }) {
+export async function mount(
+  host,
+  { log, step, selected, theme, onChange, signal = new AbortController().signal },
+) {
   const board = new Board(host, { signal, theme, onChange });
   await load(board, log, { step, selected });
   return board;
@@ -43,8 +46,16 @@ function sayEmpty(board) {
   board.say(
     "empty",
     h("h2", {}, "Nothing has happened yet."),
-    h("p", {}, "This log has no step in it. Give the engine something to do, then show the log again:"),
-    h("pre", {}, 'engine.submit("Once upon a time")\nwhile engine.has_work():\n    engine.step()\nshow(engine.log)'),
+    h(
+      "p",
+      {},
+      "This log has no step in it. Give the engine something to do, then show the log again:",
+    ),
+    h(
+      "pre",
+      {},
+      'engine.submit("Once upon a time")\nwhile engine.has_work():\n    engine.step()\nshow(engine.log)',
+    ),
   );
 }
 
@@ -52,7 +63,11 @@ function sayWrong(board, error) {
   if (!(error instanceof LogError)) throw error;
   const { line, seq } = error;
   const where = line != null ? `Line ${line} of the log` : `Event ${seq} of the log`;
-  board.say("error", h("h2", {}, `${where} cannot be used.`), h("p", {}, error.reason ?? error.message));
+  board.say(
+    "error",
+    h("h2", {}, `${where} cannot be used.`),
+    h("p", {}, error.reason ?? error.message),
+  );
 }
 
 function nextFrame() {
@@ -73,7 +88,8 @@ async function render({ model: traits, el, signal }) {
     }, SYNC_EVERY);
   };
   const board = new Board(el, { signal: ending, onChange: sync });
-  const reload = () => load(board, traits.get("log"), { step: traits.get("step"), selected: selectedTrait() });
+  const reload = () =>
+    load(board, traits.get("log"), { step: traits.get("step"), selected: selectedTrait() });
   const listen = (name, handler) => {
     traits.on(name, handler);
     ending.addEventListener("abort", () => traits.off(name, handler));

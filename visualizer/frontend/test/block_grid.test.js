@@ -31,7 +31,13 @@ test("every block lies inside, none on another, and is found under its centre", 
 
 test("outside the grid there is no block", () => {
   const grid = blockGrid(13, 449);
-  for (const [x, y] of [[-3, 5], [5, -3], [460, 5], [5, 900], [440, grid.height - 4]]) {
+  for (const [x, y] of [
+    [-3, 5],
+    [5, -3],
+    [460, 5],
+    [5, 900],
+    [440, grid.height - 4],
+  ]) {
     assert.equal(grid.at(x, y), -1);
   }
 });

@@ -32,15 +32,25 @@ test("with many, no two in one lane overlap, and lanes are used again", () => {
   assert.equal(lanes.flat().length, 500);
   let crowded = 0;
   for (let step = 1; step < 600; step += 1) {
-    crowded = Math.max(crowded, spans.filter(({ from, to }) => from <= step && step <= to + 3).length);
+    crowded = Math.max(
+      crowded,
+      spans.filter(({ from, to }) => from <= step && step <= to + 3).length,
+    );
   }
   assert.equal(lanes.length, crowded, "no more lanes than requests at the fullest moment");
 });
 
 test("a lane is about the last request that began", () => {
-  const spans = [{ from: 1, to: 4 }, { from: 9, to: 12 }, { from: 20, to: 30 }];
+  const spans = [
+    { from: 1, to: 4 },
+    { from: 9, to: 12 },
+    { from: 20, to: 30 },
+  ];
   const lane = [0, 1, 2];
-  assert.deepEqual([0, 1, 8, 9, 19, 20, 99].map((step) => occupant(lane, spans, step)), [0, 0, 0, 1, 1, 2, 2]);
+  assert.deepEqual(
+    [0, 1, 8, 9, 19, 20, 99].map((step) => occupant(lane, spans, step)),
+    [0, 0, 0, 1, 1, 2, 2],
+  );
   assert.deepEqual(occupantsBetween(lane, spans, 5, 8), []);
   assert.deepEqual(occupantsBetween(lane, spans, 4, 20), [0, 1, 2]);
   assert.deepEqual(occupantsBetween(lane, spans, 0, 0), []);

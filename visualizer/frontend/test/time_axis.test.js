@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { axisTicks, clampView, panView, revealStep, timeScale, wholeView, zoomView } from "../src/time_axis.js";
+import {
+  axisTicks,
+  clampView,
+  panView,
+  revealStep,
+  timeScale,
+  wholeView,
+  zoomView,
+} from "../src/time_axis.js";
 
 const LOG = { first: 1, last: 200 };
 
@@ -43,7 +51,10 @@ test("revealing moves a view only when the step is out of sight", () => {
   assert.equal(revealStep(view, 30, LOG), view);
   for (const step of [1, 9, 50, 51, 130, 200]) {
     const moved = revealStep(view, step, LOG);
-    assert.ok(moved.from <= step && step + 1 <= moved.to, `step ${step} in ${JSON.stringify(moved)}`);
+    assert.ok(
+      moved.from <= step && step + 1 <= moved.to,
+      `step ${step} in ${JSON.stringify(moved)}`,
+    );
     assert.equal(moved.to - moved.from, 40);
   }
 });

@@ -1,0 +1,34 @@
+/** The cursor across strip and lanes: the step's band, its two edges, and the veil over what follows. */
+
+/** What lies after the cursor keeps this much of its opacity. */
+export const AFTER = 0.42;
+
+/** The pale band of the cursor's step, below everything else. */
+export function cursorBand(pencil, { scale, step }, top, bottom) {
+  pencil.fill(
+    scale.x(step) - 0.5,
+    top,
+    Math.max(1, scale.width) + 1,
+    bottom - top,
+    pencil.theme.band,
+  );
+}
+
+/** The two edges of the cursor's step; one line where a step is too thin for two. */
+export function cursorLines(pencil, { scale, step }, top, bottom) {
+  pencil.faded(0.55, () => {
+    const edges = scale.width < 3 ? [step + 0.5] : [step, step + 1];
+    for (const edge of edges) {
+      const x = scale.x(edge) + (edges.length > 1 ? (edge === step ? -0.5 : 0.5) : 0);
+      if (x >= scale.left - 1 && x <= scale.right + 1)
+        pencil.line(x, top, x, bottom, pencil.theme.ink);
+    }
+  });
+}
+
+/** Leaves 42% of whatever was drawn after the cursor. */
+export function veil(pencil, scale, step, top, height, ground, right = scale.right) {
+  const x = Math.max(scale.left, scale.x(step + 1));
+  if (x >= right) return;
+  pencil.faded(1 - AFTER, () => pencil.fill(x, top, right - x, height, ground));
+}

@@ -1,0 +1,68 @@
+/**
+ * Words in the lanes: token counts, reasons for waiting, how a request ended. Labels stand on the thing
+ * and not in a legend: the first bar with room to spare says what its number means.
+ */
+
+import { plain } from "./model/index.js";
+
+const SMALL = { size: 10.5 };
+const MOST_CHUNKS = 4;
+
+const isBar = (segment) => segment?.kind === "prefill" || segment?.kind === "catchup";
+
+/** Does `next` go on with the prompt that `segment` is a chunk of? */
+export const isChunk = (next, segment) =>
+  isBar(segment) && isBar(next) && next.from === segment.to + 1 && !next.found;
+
+/** "59+14" behind the last of two chunks, with a longer form for where there is room. */
+export function countWords({ scale, narrow, step, model }, life, last, y) {
+  let first = last;
+  while (first > 0 && isChunk(life.segments[first], life.segments[first - 1])) first -= 1;
+  const chunks = life.segments.slice(first, last + 1);
+  const { found, kind } = chunks[0];
+  const end = chunks.at(-1).to + 1;
+  const after = life.segments.slice(last + 1).find((segment) => segment.kind !== "decode");
+  const free = after?.from ?? (life.finished?.step ?? model.lastStep) + 1;
+  const text = counted(chunks.map(({ count }) => count));
+  const prefill = narrow
+    ? "prefill, then one per step"
+    : "tokens of prefill, then one token per step";
+  return {
+    text,
+    long: found ? `${text} + ${found} cached` : kind === "prefill" && `${text} ${prefill}`,
+    topic: found ? "found" : "prefill",
+    x: scale.x(end) + 2,
+    y,
+    room: (free - end) * scale.width - 4,
+    muted: end - 1 > step,
+  };
+}
+
+function counted(counts) {
+  if (counts.length <= MOST_CHUNKS) return counts.join("+");
+  return `${counts.reduce((sum, count) => sum + count, 0)} in ${counts.length} chunks`;
+}
+
+/** "batch full, then behind r9": as many of the reasons as fit above the line, the first ones first. */
+export function reasonWords(pencil, { scale, model }, life, segment, y) {
+  const x = Math.max(scale.x(segment.from), scale.left) + 4;
+  const right = Math.min(scale.x((segment.to ?? model.lastStep) + 1), scale.right);
+  const reasons = plain(model.waitWords(life, segment)).split(", then ");
+  const text = () => reasons.join(", then ");
+  while (reasons.length && pencil.measure(text(), SMALL) > right - x - 4) reasons.pop();
+  return reasons.length ? [{ text: text(), x, y, muted: true }] : [];
+}
+
+/** Writes words, in the long form where it fits and its topic has not been told yet. */
+export function placeWords(pencil, words) {
+  const told = new Set();
+  for (const { text, long, topic, x, y, room = Infinity, muted, ground } of words) {
+    const fits = (candidate) => pencil.measure(candidate, SMALL) <= room;
+    const explains = long && !told.has(topic) && fits(long);
+    if (explains) told.add(topic);
+    if (!explains && !fits(text)) continue;
+    const { theme } = pencil;
+    const color = muted ? theme.muted : theme.ink;
+    pencil.text(explains ? long : text, x, y, { ...SMALL, color, halo: ground });
+  }
+}

@@ -1,0 +1,207 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { blockGrid } from "../src/block_grid.js";
+import { claimOf, drawBlocks } from "../src/blocks.js";
+import { packLanes } from "../src/lane_packing.js";
+import { THEMES } from "../src/palette.js";
+import { drawStrip } from "../src/strip.js";
+import { timeScale, wholeView } from "../src/time_axis.js";
+import { drawTimeline } from "../src/timeline.js";
+import { recordingPencil, storytellers } from "./recorder.js";
+
+const model = storytellers();
+const { hues, ink, ground, band } = THEMES.light;
+const [LEFT, RIGHT] = [106, 726];
+const PITCH = 22;
+
+const scale = timeScale(wholeView({ first: model.firstStep, last: model.lastStep }), LEFT, RIGHT);
+const spans = model.requests.map(({ arrived, finished }) => ({
+  from: arrived,
+  to: finished.step,
+}));
+
+function timelineAt(step, selected = null) {
+  const { pencil, marks } = recordingPencil();
+  drawTimeline(pencil, {
+    model,
+    frame: model.frame(step),
+    scale,
+    step,
+    selected,
+    narrow: false,
+    width: 760,
+    packing: packLanes(spans),
+    spans,
+    laneHeight: PITCH,
+    scroll: 0,
+    viewHeight: 12 * PITCH,
+    columns: { stateAt: 38, end: 104 },
+  });
+  return marks;
+}
+
+const inLane = (index) => (mark) => mark.y >= index * PITCH - 1 && mark.y < (index + 1) * PITCH;
+const texts = (marks) => marks.filter(({ kind }) => kind === "text").map(({ text }) => text);
+
+test("decodes are 5 px on the baseline, one dash a step, in the request's hue", () => {
+  const dashes = timelineAt(53).filter(
+    ({ kind, paint, height }) => kind === "fill" && paint === hues[0] && height === 5,
+  );
+  const life = model.request(1);
+  assert.equal(dashes.length, life.finished.step - 1);
+  assert.ok(dashes.every(({ y, width }) => y + 5 === PITCH - 4 && width < scale.width));
+});
+
+test("a prefill is a 14 px bar; what was found in the cache is its hatched top", () => {
+  const marks = timelineAt(53);
+  const first = marks.find(
+    ({ kind, height, paint }) => kind === "fill" && paint === hues[0] && height === 14,
+  );
+  assert.ok(Math.abs(first.x - LEFT) < 1);
+  const third = marks.filter(inLane(2));
+  const hatched = third.find(({ kind, paint }) => kind === "fill" && paint?.tile);
+  const solid = third.find(
+    ({ kind, paint, x, height }) =>
+      kind === "fill" && paint === hues[2] && x === hatched.x && height > 5,
+  );
+  assert.ok(Math.abs(hatched.height + solid.height - 14) < 1e-9);
+  // 15 computed, 16 found.
+  assert.ok(Math.abs(solid.height / 14 - 15 / 31) < 0.01);
+});
+
+test("chunks are counted together, and the first bars say what the numbers are", () => {
+  const said = texts(timelineAt(53));
+  assert.ok(said.includes("31 tokens of prefill, then one token per step"));
+  assert.ok(said.includes("9 + 16 cached") || said.includes("15 + 16 cached"));
+  assert.ok(said.includes("59+14"));
+  assert.ok(!said.some((text) => text.startsWith("+")));
+});
+
+test("each lane says who and what, and why it waits", () => {
+  const said = texts(timelineAt(30, 8));
+  for (const { name } of model.requests) assert.ok(said.includes(name), name);
+  assert.ok(said.includes("preempted"));
+  assert.ok(said.some((text) => text.startsWith("batch full, then no free blocks")));
+  assert.equal(said.filter((text) => text === "stop").length, 3);
+});
+
+test("a preemption is an ink bar, dashes to the resume, and an arrow to the taker's lane", () => {
+  const marks = timelineAt(30, 8);
+  const { step, resume, by } = model.request(8).preemptions[0];
+  const dashed = marks.find(
+    ({ kind, dash, paint }) => kind === "line" && dash.length && paint === hues[7],
+  );
+  assert.ok(Math.abs(dashed.points[0][0] - scale.x(step)) < 4);
+  assert.ok(Math.abs(dashed.points[1][0] - scale.x(resume)) < 8);
+  const x = scale.x(step) + scale.width / 2;
+  const arrow = marks.find(
+    ({ kind, points, paint }) =>
+      kind === "line" && paint === ink && points.every(([px]) => px === x),
+  );
+  assert.ok(arrow.points[0][1] > arrow.points[1][1], "it points up, to an earlier lane");
+  const lane = model.request(by).hueIndex;
+  assert.ok(
+    arrow.points[1][1] >= (lane + 1) * PITCH - 2 && arrow.points[1][1] < (lane + 1) * PITCH + 6,
+  );
+  const tips = (at) =>
+    timelineAt(at, 8).filter(({ kind, paint }) => kind === "shape" && paint === ink);
+  assert.deepEqual(
+    [tips(29), tips(30), tips(31)].map(({ length }) => length),
+    [0, 1, 0],
+  );
+});
+
+test("what lies after the cursor is veiled to 42%, in the colour of its lane", () => {
+  const marks = timelineAt(30, 8);
+  const veils = marks.filter(({ kind, alpha }) => kind === "fill" && Math.abs(alpha - 0.58) < 1e-9);
+  assert.equal(veils.length, 12);
+  assert.ok(veils.every(({ x }) => Math.abs(x - scale.x(31)) < 1e-9));
+  assert.deepEqual(
+    veils.map(({ paint }) => paint),
+    [...Array(7).fill(ground), band, ...Array(4).fill(ground)],
+  );
+});
+
+test("from the eleventh request on the hues come again, with dots", () => {
+  const { pencil } = recordingPencil();
+  assert.equal(pencil.paint(0), hues[0]);
+  assert.ok(pencil.paint(10).tile);
+  assert.equal(pencil.hue(10), hues[0]);
+  assert.equal(pencil.paint(20), hues[0]);
+});
+
+test("the strip says the moment's figures and stacks prefills over decodes", () => {
+  const { pencil, marks } = recordingPencil();
+  drawStrip(pencil, {
+    model,
+    frame: model.frame(30),
+    scale,
+    step: 30,
+    narrow: false,
+    width: 760,
+    window: null,
+  });
+  const said = texts(marks);
+  for (const words of [
+    "step 30",
+    "37 used, 3 cached",
+    "5 of 64",
+    "4 waiting",
+    "of 40",
+    "of 64",
+    "full: 64",
+  ]) {
+    assert.ok(said.includes(words), words);
+  }
+  const prefills = marks.filter(
+    ({ kind, paint, x }) => kind === "fill" && hues.includes(paint) && x < scale.x(2),
+  );
+  assert.equal(prefills.length, 2, "two requests prefill in step 1");
+  const total = prefills.reduce((sum, { height }) => sum + height + 0.7, 0);
+  assert.ok(Math.abs(total - (62 / 64) * 38) < 1e-9);
+});
+
+function blocksAt(step, selected) {
+  const { pencil, marks } = recordingPencil();
+  const frame = model.frame(step);
+  const grid = blockGrid(40, 449);
+  drawBlocks(pencil, { model, frame, grid, selected, claim: claimOf(frame, model, selected) });
+  return { marks, frame, grid };
+}
+
+test("a lost block table is ringed with dashes, what the cache keeps is hatched in the hue", () => {
+  const { marks, frame } = blocksAt(30, 8);
+  const rings = marks.filter(
+    ({ kind, paint, width }) => kind === "frame" && paint === hues[7] && width > 50,
+  );
+  assert.deepEqual(rings.length, frame.table(8).blocks.length);
+  const kept = frame.blocks.filter(({ kind }) => kind === "cached").length;
+  const hatched = marks.filter(({ kind, paint }) => kind === "fill" && paint?.tile);
+  assert.equal(hatched.length, kept);
+});
+
+test("others step back to 60%, the selected request's and what changed hands do not", () => {
+  const { marks, frame, grid } = blocksAt(30, 6);
+  const own = new Set(frame.table(6).blocks);
+  for (const block of frame.blocks) {
+    const x = grid.x(block.id);
+    const y = grid.y(block.id) + grid.label;
+    const body = marks.find(
+      (mark) => mark.kind === "fill" && Math.abs(mark.x - x) < 1 && Math.abs(mark.y - y) < 1,
+    );
+    if (!body) continue;
+    const stands = own.has(block.id) || block.mark === "handed" || block.mark === "evicted";
+    assert.equal(body.alpha, stands ? 1 : 0.6, `block ${block.id}`);
+  }
+});
+
+test("a shared block shows its sharers and how many they are", () => {
+  const { marks, frame } = blocksAt(30, 8);
+  const shared = frame.blocks.filter(({ kind }) => kind === "shared");
+  const counts = texts(marks).filter((text) => text.startsWith("×"));
+  assert.deepEqual(
+    counts,
+    shared.map(({ owners }) => `×${owners.length}`),
+  );
+});
