@@ -37,7 +37,6 @@ class Bridge:
     draining        the server is about to stop and takes no more requests
     failure         what ended the engine thread, or ""
     stopped         set when the end has come, also for viewers
-    pending_submit  requests that were let in and are not in the engine's queue yet
     """
 
     def __init__(
@@ -55,7 +54,6 @@ class Bridge:
         self.paused = engine.paused
         self.draining = False
         self.failure = ""
-        self.pending_submit = 0
         self._engine = engine
         self._record = record or (lambda _events: None)
         self._thread = EngineThread(
@@ -67,6 +65,7 @@ class Bridge:
         )
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
         self._live: set[Generation] = set()
+        self._pending: set[Generation] = set()  # let in, but not in the engine's queue yet
         self._asked: set[asyncio.Future[Any]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -105,6 +104,11 @@ class Bridge:
         self.stopped.set()
         self._thread.stop(patience=2.0)
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def pending_submit(self) -> int:
+        """Requests that were let in and are not in the engine's queue yet."""
+        return len(self._pending)
 
     @property
     def not_ready(self) -> str:
@@ -173,7 +177,7 @@ class Bridge:
                 )
             )
 
-        self.pending_submit += 1
+        self._pending.add(generation)
         try:
             await self._loop.run_in_executor(self._tokenizing, work)
             await reply
@@ -183,7 +187,7 @@ class Bridge:
         except (TokenizerError, ChatTemplateError) as error:
             raise bad_request(order.fields.get("prompt", "prompt"), str(error)) from error
         finally:
-            self.pending_submit -= 1
+            self._pending.discard(generation)
             self._asked.discard(reply)
 
     # The teacher's controls
@@ -230,6 +234,7 @@ class Bridge:
         self.paused = report.paused
         for generation, prompts, ids in report.queued:
             generation.queued(prompts, ids)
+            self._pending.discard(generation)  # now it is counted among the waiting
         for reply, answer in report.replies:
             if reply.done():
                 continue
