@@ -61,7 +61,7 @@ export class Board {
     for (const [key, value] of Object.entries(this.theme)) {
       if (typeof value === "string") this.root.style.setProperty(`--${key}`, value);
     }
-    if (this.model) this.render();
+    if (this.laidOutFor) this.render();
   }
 
   /** Shows nodes in place of a picture: nothing recorded yet, loading, or what is wrong. */
@@ -85,8 +85,6 @@ export class Board {
     if (!this.grid) this.build();
     for (const panel of this.panels) panel.setModel(model);
     this.layout();
-    this.panels[0].revealSelected();
-    this.root.dataset.ready = "true";
   }
 
   build() {
@@ -199,6 +197,7 @@ export class Board {
   // Drawing
 
   changed(names) {
+    if (!this.laidOutFor) return;
     const moved = names.has("step") || names.has("selected");
     if (names.has("step")) this.time.revealCursor();
     if (names.has("selected")) this.time.revealSelected();
@@ -208,7 +207,10 @@ export class Board {
     if (moved) this.onChange({ step: this.store.step, selected: this.store.selected });
   }
 
-  /** Fits the board to its width: one column when narrow, everything larger at a projector. */
+  /**
+   * Fits the board to its width: one column when narrow, everything larger at a projector. In a tab that
+   * is not shown it has no width, and waits for one.
+   */
   layout() {
     if (!this.model || !this.root.clientWidth) return;
     const width = this.root.clientWidth;
@@ -218,10 +220,12 @@ export class Board {
     this.root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
     this.root.style.setProperty("--px", `${this.unit}px`);
     for (const panel of this.panels) panel.layout();
+    this.time.revealSelected();
     // Where the map is much lower than the timeline, the decisions move up beside it.
     const spare = this.time.height - this.map.height;
     this.root.toggleAttribute("data-stacked", !this.narrow && spare > SPARE);
     this.render();
+    this.root.dataset.ready = "true";
   }
 
   render() {
@@ -229,11 +233,12 @@ export class Board {
     this.frame = model.frame(store.step);
     const context = { model, frame: this.frame, theme, selected: store.selected };
     const focused = this.focusedChip();
+    // Pictures first: once words have changed, a canvas that chooses a font resolves the page's styles.
+    for (const panel of this.panels) panel.draw();
     const width = this.laidOutFor / this.unit - (this.narrow ? 28 : 40);
     fitSentence(this.sentence, context, { narrow: this.narrow, unit: this.unit, width });
-    for (const panel of this.panels) panel.draw();
+    for (const panel of this.panels) panel.write();
     this.decisions.replaceChildren(...decisionNodes(context));
-    showMoment(this.decisions);
     this.tokens.replaceChildren(...tokenNodes(context));
     if (store.selected != null)
       this.tokens.style.setProperty(
@@ -243,6 +248,7 @@ export class Board {
     this.restoreFocus(focused);
     this.label(root);
     this.showControls();
+    showMoment(this.decisions);
   }
 
   /** Buttons, and whether the sentence is read aloud: not while it changes several times a second. */

@@ -73,13 +73,19 @@ export class MapPanel {
   draw() {
     const { board, model, grid, pencil } = this;
     const { frame, theme, unit, store } = board;
-    const claim = claimOf(frame, model, store.selected);
+    this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
-    for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
     pencil.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
     pencil.context.translate(BLEED, 0);
-    drawBlocks(pencil, { model, frame, grid, claim, selected: store.selected });
+    drawBlocks(pencil, { model, frame, grid, claim: this.claim, selected: store.selected });
+  }
+
+  /** What stands around the picture in words. */
+  write() {
+    const { model, claim } = this;
+    const { frame, theme, store } = this.board;
     const context = { model, frame, theme, selected: store.selected, claim };
+    for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
     this.note.replaceChildren(...changeNodes(frame, context));
     this.table.replaceChildren(...blockTableNodes(context));
     this.describe(frame, model);

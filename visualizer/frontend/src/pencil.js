@@ -27,6 +27,7 @@ export class Pencil {
     const pixels = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) {
       [canvas.width, canvas.height] = pixels;
+      this.font = null; // resizing forgets it
       canvas.style.width = `${width * scale}px`;
       canvas.style.height = `${height * scale}px`;
     }
@@ -50,12 +51,14 @@ export class Pencil {
   /** Runs `draw` where only the given rectangle can be painted. */
   clipped(x, y, width, height, draw) {
     const { context } = this;
+    const { font } = this;
     context.save();
     context.beginPath();
     context.rect(x, y, width, height);
     context.clip();
     draw();
     context.restore();
+    this.font = font;
   }
 
   fill(x, y, width, height, paint) {
@@ -99,14 +102,18 @@ export class Pencil {
     context.fill();
   }
 
-  font(size, bold, mono) {
-    return `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
+  /** Chooses a font. Only if it is another: a canvas resolves the page's styles each time it is set. */
+  useFont({ size = 11, bold = false, mono = false }) {
+    const font = `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
+    if (font === this.font) return;
+    this.font = font;
+    this.context.font = font;
   }
 
   /** Text on its baseline. `halo`, a colour, clears the ground behind it. */
-  text(string, x, y, { size = 11, bold = false, mono = false, color, align = "left", halo } = {}) {
+  text(string, x, y, { size, bold, mono, color, align = "left", halo } = {}) {
     const { context } = this;
-    context.font = this.font(size, bold, mono);
+    this.useFont({ size, bold, mono });
     context.textAlign = align;
     if (halo) {
       context.strokeStyle = halo;
@@ -119,8 +126,8 @@ export class Pencil {
   }
 
   /** Width of a string in the board's pixels. */
-  measure(string, { size = 11, bold = false, mono = false } = {}) {
-    this.context.font = this.font(size, bold, mono);
+  measure(string, style = {}) {
+    this.useFont(style);
     return this.context.measureText(string).width;
   }
 

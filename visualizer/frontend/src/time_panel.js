@@ -30,6 +30,7 @@ export class TimePanel {
       this.alternative,
     );
     this.pencils = [this.strip, this.lanes, this.axis].map((canvas) => new Pencil(canvas));
+    this.scrolled = 0; // kept, because asking the page lays it out
     this.listen();
   }
 
@@ -108,9 +109,11 @@ export class TimePanel {
     const lane = this.packing.laneOf[this.model.request(this.board.store.selected)?.hueIndex];
     if (lane == null) return;
     const top = lane * this.laneHeight;
-    const seen = this.scroller.scrollTop / this.board.unit;
+    const seen = this.scrolled / this.board.unit;
     const hidden = top < seen || top + this.laneHeight > seen + this.viewHeight;
-    if (hidden) this.scroller.scrollTop = (top - this.viewHeight / 2) * this.board.unit;
+    if (!hidden) return;
+    this.scroller.scrollTop = (top - this.viewHeight / 2) * this.board.unit;
+    this.scrolled = this.scroller.scrollTop;
   }
 
   zoom(factor, anchor = this.board.store.step + 0.5) {
@@ -163,7 +166,7 @@ export class TimePanel {
       packing: this.packing,
       spans: this.spans,
       laneHeight: this.laneHeight,
-      scroll: this.scroller.scrollTop / unit,
+      scroll: this.scrolled / unit,
       viewHeight: this.viewHeight,
       columns: this.columns,
     };
@@ -172,11 +175,12 @@ export class TimePanel {
       drawTimeline(lanes, this.scene);
     });
     bleed(axis, AXIS_HEIGHT, () => drawAxis(axis, this.scene));
-    this.describe(frame);
   }
 
-  describe(frame) {
+  /** The same for those who hear the board: a label, and a table of who is in the engine. */
+  write() {
     const { model, board } = this;
+    const { frame } = board;
     const { used, cached, free } = Object.fromEntries(
       ["used", "cached", "free"].map((name) => [
         name,
@@ -278,7 +282,10 @@ export class TimePanel {
     }
     this.scroller.addEventListener(
       "scroll",
-      () => this.model && store.set({ scrolled: this.scroller.scrollTop }),
+      () => {
+        this.scrolled = this.scroller.scrollTop;
+        if (this.model) store.set({ scrolled: this.scrolled });
+      },
       { signal },
     );
   }

@@ -65,6 +65,12 @@ export class TreePanel {
     this.tallest = Math.max(this.tallest, layout.rows * rowHeight + 6);
     pencil.begin(width, Math.max(this.tallest, rowHeight), unit, theme);
     drawTree(pencil, this.scene);
+  }
+
+  /** What stands around the picture in words. */
+  write() {
+    const { narrow, frame } = this.board;
+    const { tree } = frame;
     const blocks = tree.reduce((sum, node) => sum + node.blocks.length, 0);
     const inNodes = `${plural(blocks, "block")} in ${plural(tree.length, "node")}`;
     this.count.textContent = !tree.length

@@ -11,6 +11,7 @@ import { textOf } from "./log_bytes.js";
 import { LogError, Model, parseLog } from "./model/index.js";
 
 const SYNC_EVERY = 200; // ms
+const LONG = 1e6; // characters of log that take long enough to say what is going on
 
 /**
  * Draws a log in `host` and returns the Board. `options`: log (bytes), step, selected, theme, signal,
@@ -27,13 +28,22 @@ export async function mount(
 
 async function load(board, log, opening) {
   const bar = h("progress", { max: 1, value: 0 });
-  board.say("loading", h("p", { class: "muted" }, "Reading the log"), bar);
+  const words = h("p", { class: "muted" }, "Unpacking the log");
+  board.say("loading", words, bar);
+  const now = (message) => {
+    words.textContent = message;
+    bar.removeAttribute("value");
+    return nextFrame();
+  };
   try {
     const text = await textOf(log, (share) => {
       bar.value = share;
       return share < 1 ? nextFrame() : undefined;
     });
+    const long = text.length > LONG;
+    if (long) await now(`Reading ${Math.round(text.length / 1e6)} MB of events`);
     const { events } = parseLog(text);
+    if (long) await now(`Following ${events.length.toLocaleString("en")} events`);
     const model = new Model(events);
     if (model.stepCount === 0) sayEmpty(board);
     else board.open(model, opening);
