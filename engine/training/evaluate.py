@@ -25,8 +25,9 @@ from engine.training import documents, numbers, serving, stories, words
 from engine.training.card import write_card
 from engine.training.data import load
 from engine.training.documents import SPECIAL_TOKENS, Turn
+from engine.training.export import read_config
 from engine.training.generate import generate
-from engine.training.model import Model, ModelConfig
+from engine.training.model import Model
 from engine.training.tokenizer import encode_text
 
 SEED = 1
@@ -45,7 +46,7 @@ class Writer:
     @classmethod
     def load(cls, directory: Path) -> Writer:
         """Read a directory written by ``engine.training.export``."""
-        model = Model(ModelConfig())
+        model = Model(read_config(directory))
         model.load_state_dict(load_file(directory / "model.safetensors"))
         model.eval()
         return cls(model, Tokenizer.from_file(str(directory / "tokenizer.json")))

@@ -98,6 +98,23 @@ def model_config(config: ModelConfig) -> dict[str, Any]:
     }
 
 
+def read_config(directory: Path) -> ModelConfig:
+    """The sizes of an exported model; the reverse of ``model_config``."""
+    stored = json.loads((directory / "config.json").read_text())
+    return ModelConfig(
+        vocab_size=stored["vocab_size"],
+        hidden_size=stored["hidden_size"],
+        intermediate_size=stored["intermediate_size"],
+        num_layers=stored["num_hidden_layers"],
+        num_heads=stored["num_attention_heads"],
+        num_kv_heads=stored["num_key_value_heads"],
+        head_dim=stored["head_dim"],
+        rope_theta=stored["rope_theta"],
+        rms_norm_eps=stored["rms_norm_eps"],
+        max_positions=stored["max_position_embeddings"],
+    )
+
+
 # A generation ends with the answer, or where the model begins another document.
 GENERATION_CONFIG: dict[str, Any] = {
     "bos_token_id": BOS_ID,

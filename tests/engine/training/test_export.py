@@ -1,5 +1,7 @@
 """An exported directory is an ordinary Hugging Face model with the same logits."""
 
+from random import Random
+
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
@@ -7,7 +9,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 from engine.training.corpus import CHAT, conversation
 from engine.training.documents import SPECIAL_TOKENS
 from engine.training.evaluate import Writer
-from engine.training.export import END_ID, export
+from engine.training.export import END_ID, export, read_config
 from engine.training.model import Model, ModelConfig
 
 
@@ -32,9 +34,13 @@ def test_transformers_computes_the_same_logits(directory):
     torch.testing.assert_close(actual, expected, atol=2e-4, rtol=1e-4)
 
 
-def test_the_chat_template_writes_what_the_corpus_trains(directory):
-    from random import Random
+def test_the_sizes_survive(tmp_path, tokenizer):
+    config = ModelConfig(hidden_size=48, num_layers=2, num_heads=4, rope_theta=5e5)
+    export(Model(config), tokenizer, tmp_path)
+    assert read_config(tmp_path) == config
 
+
+def test_the_chat_template_writes_what_the_corpus_trains(directory):
     tokenizer = AutoTokenizer.from_pretrained(directory)
     for seed in range(60):
         document = conversation(Random(seed), tuple(CHAT)[seed % len(CHAT)])
