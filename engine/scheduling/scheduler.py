@@ -242,9 +242,7 @@ class Scheduler:
         if request.slots > 1:
             shared = request.prompt_length // self.config.block_size
             return shared + request.slots * (whole - shared)
-        shares_last_block = bool(request.table) and self.cache.pool.refs[request.table[-1]] > 1
-        partly_filled = request.computed % self.config.block_size != 0
-        return whole + (shares_last_block and partly_filled)  # one more, for the copy on write
+        return whole
 
     def _admit(self, request: Request, match: Match) -> None:
         key = list(self.waiting.key(request))

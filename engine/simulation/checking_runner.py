@@ -43,6 +43,8 @@ class CheckingRunner:
 
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
         """Copy, write every row, read every row. Raises WrongKVError on the first wrong slot."""
+        if len({destination for _, destination in copies}) < len(copies):
+            raise WrongKVError("two copies go into one block; which comes last is not defined")
         for source, destination in copies:
             self._slots[destination] = list(self._slots[source])
         for row in rows:

@@ -38,6 +38,8 @@ class CheckingLog(EventLog):
             self.preempted_in_step = True
         if self.engine is None:
             return
+        if isinstance(event, v.Preempted):
+            assert self.engine.config.preemption, "preempted although preemption is off"
         live = self.engine.snapshot()
         folded = self.folded.core()
         assert folded == live, difference(folded, live, event)
@@ -98,6 +100,8 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
         assert row.start == request.computed
         assert end <= len(request.tokens)
         assert not row.drafts or end == len(request.tokens), "drafts behind a gap"
+        needed = request.prompt_length + request.max_tokens - 1
+        assert row.start + row.count <= needed, "computes tokens that nobody asked for"
         for position in range(row.start, row.start + row.count):
             block = request.table[position // config.block_size]
             assert state.refs[block] == 1, "writes into a block that others read"
@@ -109,8 +113,11 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
         return
     blocked = event.blocked
     assert blocked.behind == len(state.waiting) - 1
-    with_head = next(iter(engine.scheduler.waiting.in_order()))
-    assert blocked.request == with_head.id, "the blocked one is not the head of the queue"
+    if engine.policy.keys_change:  # the order is that before this step's admissions evicted any
+        assert blocked.request in state.waiting
+    else:
+        head = next(iter(engine.scheduler.waiting.in_order()))
+        assert blocked.request == head.id, "the blocked one is not the head of the queue"
     check_reason(state, blocked, engine, preempted, config.token_budget - used)
 
 
