@@ -36,7 +36,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def chromium() -> Iterator[Browser]:
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
     if path is None:
-        pytest.skip("no Chromium on this machine: install the package `chromium`")
+        missing = "no Chromium on this machine: install the package `chromium`"
+        if os.environ.get("UNDERGLASS_REQUIRE_BROWSER"):
+            pytest.fail(missing)
+        pytest.skip(missing)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=_FLAGS)
         yield browser

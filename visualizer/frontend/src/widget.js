@@ -70,7 +70,10 @@ function sayEmpty(board) {
 }
 
 function sayWrong(board, error) {
-  if (!(error instanceof LogError)) throw error;
+  if (!(error instanceof LogError)) {
+    board.say("error", h("h2", {}, "The board cannot be drawn."), h("p", {}, String(error)));
+    throw error;
+  }
   const { line, seq } = error;
   const where = line != null ? `Line ${line} of the log` : `Event ${seq} of the log`;
   board.say(
@@ -80,8 +83,9 @@ function sayWrong(board, error) {
   );
 }
 
+/** Lets the page be painted before work goes on. */
 function nextFrame() {
-  return new Promise((resolve) => requestAnimationFrame(resolve));
+  return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
 }
 
 async function render({ model: traits, el, signal }) {
