@@ -13,6 +13,8 @@ from engine.scheduling.sampling_params import SamplingParams
 from tests.engine.invariants import CheckingLog, check_after_step
 from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload, reference
 
+# Found by the soak: a policy's order that changed within a step, drafts behind a refund.
+ONCE_FAILED = (3136, 3425, 6459)
 KINDS = [kind for kind in v.Event.__subclasses__() if kind not in (v.RunStarted, v.Keyframe)]
 
 
@@ -43,7 +45,7 @@ def check(workload: Workload, drop: type[v.Event] | None = None) -> CheckingLog:
 def test_no_invariant_breaks_on_random_workloads(soak: bool, first_seed: int) -> None:
     count = 10_000 if soak else 400
     events = 0
-    for seed in range(first_seed, first_seed + count):
+    for seed in (*ONCE_FAILED, *range(first_seed, first_seed + count)):
         try:
             events += len(check(random_workload(seed)))
         except Exception as error:
