@@ -40,7 +40,7 @@ CHECKPOINT_SECONDS = 60.0
 def train(
     out_dir: Path,
     *,
-    tokens: int = 20_000_000,
+    tokens: int = 12_000_000,
     seed: int = 0,
     device: str = "auto",
     checkpoint: Path = Path("build/training/checkpoint.pt"),
