@@ -1,0 +1,11 @@
+"""The server: FastAPI over an engine that one thread owns.
+
+engine_thread.py  the thread: commands between steps, one report per step
+bridge.py         its asyncio side: admission, live requests, drain
+generation.py     what one request still has to send, bounded
+streaming.py      answering over HTTP while the engine writes
+teaching.py       the teaching stream;  openai/  OpenAI's API
+window.py         the log's window;  feed.py  /events and /trace;  operation.py  health, controls
+serving.py        sockets, signals, drain;  cli.py  the console command
+process.py, client.py  for notebooks
+"""

@@ -5,6 +5,7 @@ from fastapi.responses import HTMLResponse, Response
 
 from server import errors, feed, operation
 from server.bridge import Bridge
+from server.errors import ErrorResponse
 from server.middleware import ApiKey, BodyLimit, RequestId
 from server.openai import routes as openai_routes
 
@@ -21,6 +22,10 @@ def create_app(bridge: Bridge) -> FastAPI:
     app = FastAPI(
         title="Underglass",
         description="LLM inference, under glass: OpenAI's API, and everything the engine does.",
+        responses={
+            "4XX": {"model": ErrorResponse, "description": "The request cannot be served."},
+            "5XX": {"model": ErrorResponse, "description": "The server cannot serve it."},
+        },
     )
     errors.install(app)
     app.add_middleware(BodyLimit, limit=bridge.settings.max_body_bytes)

@@ -79,7 +79,10 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     paused: Annotated[
         bool,
         _option(
-            "PAUSED", "Start with the engine held: requests only queue up.", "Engine", "--paused"
+            "PAUSED",
+            "Start with the engine held: requests only queue up.",
+            "Engine",
+            "--paused/--no-paused",
         ),
     ] = False,
     token_budget: Annotated[

@@ -11,9 +11,25 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+
+
+class ErrorObject(BaseModel):
+    """What went wrong. `param` names the field, where it is one; `code` is for programs."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorResponse(BaseModel):
+    """The body of every answer with a status of 400 and more."""
+
+    error: ErrorObject
 
 
 class ApiError(Exception):

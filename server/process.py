@@ -38,7 +38,12 @@ class BackgroundServer:
             start_new_session=True,  # an interrupt of the notebook is none of the server's business
         )
         atexit.register(self.stop)
-        self.url = self._wait_for_url()
+        try:
+            self.url = self._wait_for_url()
+        except BaseException:  # an interrupt, too, leaves no server behind
+            self.process.kill()
+            self.stop()
+            raise
 
     def stop(self) -> int:
         """Let running requests finish, end the server and return its exit code. Twice is harmless."""
@@ -81,7 +86,6 @@ class BackgroundServer:
                     return f"http://{address}"
         finally:
             impatience.cancel()
-        self.stop()
         raise ServerError(self.output().strip() or "the server ended without a word")
 
 

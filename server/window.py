@@ -85,7 +85,8 @@ class Window:
 
     def since(self, seq: int) -> list[Event]:
         """The events with number `seq` and later."""
-        return list(islice(self._events, max(0, seq - self.first_seq), None))
+        new = islice(reversed(self._events), max(0, self.next_seq - seq))  # from the near end
+        return list(new)[::-1]
 
     def trace(self) -> list[Event]:
         """The window as a log that loads by itself: it starts with a keyframe if it is not whole."""
