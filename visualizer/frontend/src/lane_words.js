@@ -7,6 +7,7 @@ import { plain } from "./model/index.js";
 
 const SMALL = { size: 10.5 };
 const MOST_CHUNKS = 4;
+const MOST_REASONS = 2;
 
 const isBar = (segment) => segment?.kind === "prefill" || segment?.kind === "catchup";
 
@@ -43,12 +44,13 @@ function counted(counts) {
   return `${counts.reduce((sum, count) => sum + count, 0)} in ${counts.length} chunks`;
 }
 
-/** "batch full, then behind r9": as many of the reasons as fit above the line, the first ones first. */
+/** "batch full, then behind r9": the first reasons, as far as they fit above the line. */
 export function reasonWords(pencil, { scale, model }, life, segment, y) {
   const x = Math.max(scale.x(segment.from), scale.left) + 4;
   const right = Math.min(scale.x((segment.to ?? model.lastStep) + 1), scale.right);
-  const reasons = plain(model.waitWords(life, segment)).split(", then ");
-  const text = () => reasons.join(", then ");
+  const all = plain(model.waitWords(life, segment)).split(", then ");
+  const reasons = all.slice(0, MOST_REASONS);
+  const text = () => `${reasons.join(", then ")}${reasons.length < all.length ? " …" : ""}`;
   while (reasons.length && pencil.measure(text(), SMALL) > right - x - 4) reasons.pop();
   return reasons.length ? [{ text: text(), x, y, muted: true }] : [];
 }

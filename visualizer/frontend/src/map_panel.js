@@ -26,7 +26,7 @@ export class MapPanel {
       h("h3", {}, "KV blocks"),
       ...this.counts.map(({ element }) => element),
     );
-    this.note = h("p", { class: "note" });
+    this.note = h("p", { class: "note changes" });
     this.table = h("div", {});
     this.alternative = h("ul", { class: "for-screen-readers" });
     this.element = h(
@@ -135,12 +135,9 @@ export class MapPanel {
 /** One line that says what the triangles mean: at most two changes in words, else a count. */
 function changeNodes(frame, context) {
   const { changes } = frame;
-  if (!changes.length) return ["\u00a0"];
+  if (!changes.length) return [];
   const shown = changes.length > 3 ? changes.slice(0, 2) : changes;
-  const nodes = shown.flatMap((spans, i) => [
-    i ? "; " : "",
-    ...wordNodes(spans, { ...context, quiet: true }),
-  ]);
+  const nodes = shown.flatMap((spans, i) => [i ? "; " : "", ...wordNodes(spans, context)]);
   if (shown.length < changes.length) nodes.push(`; and ${changes.length - shown.length} more`);
   return [h("span", { "aria-hidden": "true" }, "▼ "), ...nodes];
 }

@@ -41,7 +41,7 @@ export function drawTimeline(pencil, scene) {
 export function drawAxis(pencil, { scale, narrow, model }) {
   const { muted: color } = pencil.theme;
   const lead = `step ${scale.first}`;
-  const end = scale.left + pencil.measure(lead) + 10;
+  const end = scale.left + pencil.measure(lead) + 16;
   if (scale.first >= model.firstStep) pencil.text(lead, scale.left, 15, { color });
   for (const tick of axisTicks(scale, narrow ? 44 : 50)) {
     const x = scale.x(tick) + scale.width / 2;

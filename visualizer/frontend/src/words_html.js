@@ -3,12 +3,24 @@
 import { h } from "./html.js";
 import { swatchBackground } from "./palette.js";
 
-/** Makes the nodes. `context` has model, theme and selected; `root` listens for the clicks. */
+/** Makes the nodes. `context` has model, theme and selected; the board listens for the clicks. */
 export function wordNodes(spans, context) {
-  return spans.map((span) => {
-    if (span.request != null) return chip(span.request, context, span.text);
-    return span.bold ? h("strong", {}, span.text) : document.createTextNode(span.text);
+  const nodes = [];
+  let after = ""; // what a name took from the words behind it
+  spans.forEach((span, i) => {
+    const text = span.text.slice(after.length);
+    after = "";
+    if (span.request == null) {
+      nodes.push(span.bold ? h("strong", {}, text) : text);
+      return;
+    }
+    // A comma, a full stop or an "'s" stays on the line of its name.
+    const next = spans[i + 1];
+    if (next && next.request == null) [after] = /^\S*/.exec(next.text);
+    const tail = after && next.bold ? h("strong", {}, after) : after;
+    nodes.push(h("span", { class: "together" }, chip(span.request, context, text), tail));
   });
+  return nodes;
 }
 
 /** A request's name with its swatch. */
@@ -18,7 +30,12 @@ export function chip(id, { model, theme, selected }, text) {
   swatch.style.background = swatchBackground(theme, life?.hueIndex ?? 0);
   return h(
     "button",
-    { type: "button", class: "chip", "data-request": id, "aria-pressed": String(id === selected) },
+    {
+      type: "button",
+      class: "chip",
+      "data-request": id,
+      "aria-pressed": String(id === selected),
+    },
     swatch,
     text ?? life?.name ?? `r${id}`,
   );
