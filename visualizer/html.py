@@ -24,8 +24,12 @@ _PAGE = """\
   html[data-theme="light"] {{ color-scheme: light; }}
   html[data-theme="dark"] {{ color-scheme: dark; }}
   body {{ margin: 0; background: light-dark(#ffffff, #14161a); }}
+  h1 {{ position: absolute; width: 1px; height: 1px; margin: -1px; clip-path: inset(50%); }}
 </style>
-<main id="board"></main>
+<main>
+<h1>{title}</h1>
+<div id="board"></div>
+</main>
 <script type="application/octet-stream" id="log">{log}</script>
 <script type="text/plain" id="module">{module}</script>
 <script type="module">

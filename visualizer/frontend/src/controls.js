@@ -37,7 +37,7 @@ export function buildControls(act) {
       play.setAttribute("aria-label", play.title);
       play.dataset.playing = String(playing);
       speed.textContent = `${perSecond}/s`;
-      speed.setAttribute("aria-label", `Speed: ${perSecond} steps per second. Press to change`);
+      speed.setAttribute("aria-label", `${perSecond}/s: speed in steps per second, press to change`);
     },
   };
 }

@@ -19,7 +19,7 @@ export function decisionNodes(context) {
   const table = h("table", {}, h("tbody", {}, ...rows));
   if (!rows.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
   return [
-    h("h3", {}, "Decisions, in order", h("span", { class: "count" }, counts)),
+    h("h2", {}, "Decisions, in order", h("span", { class: "count" }, counts)),
     h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
   ];
 }

@@ -23,7 +23,7 @@ export class MapPanel {
     this.header = h(
       "div",
       { class: "swatches" },
-      h("h3", {}, "KV blocks"),
+      h("h2", {}, "KV blocks"),
       ...this.counts.map(({ element }) => element),
     );
     this.note = h("p", { class: "note changes" });

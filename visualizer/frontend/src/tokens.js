@@ -11,7 +11,7 @@ const MOST_OUTPUT = 400;
 export function tokenNodes(context) {
   const { model, frame, selected } = context;
   if (selected == null || !model.request(selected)) {
-    return [h("h3", {}, "Tokens"), h("p", { class: "note muted" }, "Select a request to read it.")];
+    return [h("h2", {}, "Tokens"), h("p", { class: "note muted" }, "Select a request to read it.")];
   }
   const panel = frame.tokensOf(selected);
   const { prompt, output, next } = panel;
@@ -32,7 +32,7 @@ export function tokenNodes(context) {
       ),
     );
   return [
-    h("h3", {}, chip(selected, context), h("span", { class: "count" }, summary(panel))),
+    h("h2", {}, chip(selected, context), h("span", { class: "count" }, summary(panel))),
     text,
   ];
 }

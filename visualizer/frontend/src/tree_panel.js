@@ -17,7 +17,7 @@ export class TreePanel {
     this.element = h(
       "section",
       { class: "tree", "aria-label": "Prefix tree" },
-      h("h3", {}, "Prefix tree", this.count),
+      h("h2", {}, "Prefix tree", this.count),
       this.canvas,
       this.outline,
     );
