@@ -80,7 +80,7 @@ def test_a_broken_loop_ends_every_stream_and_is_said_on_ready(serve: Serve) -> N
         whole = Caller(url, "/v1/completions", {"prompt": "x", "stream": False})
         feed.until_kind(RequestArrived, 4)
         breaking = Caller(url, "/v1/completions", {"prompt": "x"}, X_Client="break")
-        # A policy's key is asked for when a request arrives or when a step is scheduled.
+        until(url, "/health", lambda answer: answer.json()["waiting"] == 5)
         Caller(url, "/engine/resume", None).read_all()
         for stream in streams:
             error, done = sse_data(stream.read_all())[-2:]
