@@ -35,8 +35,11 @@ class Board(anywidget.AnyWidget):
         self._events = read_log(log)
         self._steps = Steps(self._events)
         self._requests = _count_requests(self._events)
-        step = self._steps.opening if step is None else step
-        select = self._steps.whose(step) if select is None else select
+        request = None
+        if step is None:
+            step, request = self._steps.opening
+        if select is None:
+            select = self._steps.whose(step) if request is None else request
         super().__init__(
             log=gzip.compress(self._events.to_bytes(), mtime=0),
             step=step,

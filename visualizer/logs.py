@@ -52,7 +52,7 @@ class Steps:
         self.ends: dict[int, int] = {}  # step -> index just behind its last event
         self.preempted: dict[int, int] = {}  # step -> first victim
         self.hits: dict[int, int] = {}  # step -> first request that found something in the cache
-        self._fullest: tuple[int, int, int] | None = None  # rows, tokens, -step
+        self._fullest = 0, 0, -1  # rows, step, request of the first row
         step = log[0].state["step"] if isinstance(log[0], Keyframe) else 0
         over = True
         for index, event in enumerate(log):
@@ -71,20 +71,20 @@ class Steps:
             self.preempted.setdefault(step, event.request)
         elif isinstance(event, Admitted) and event.blocks:
             self.hits.setdefault(step, event.request)
-        elif isinstance(event, StepScheduled):
-            fullness = len(event.rows), sum(row.count for row in event.rows), -step
-            self._fullest = max(self._fullest or fullness, fullness)
+        elif isinstance(event, StepScheduled) and len(event.rows) > self._fullest[0]:
+            self._fullest = len(event.rows), step, event.rows[0].request
 
     @property
-    def opening(self) -> int:
-        """The first preemption, else the first hit, else the fullest batch; 0 without any step."""
+    def opening(self) -> tuple[int, int | None]:
+        """Step and request: the first preemption, else the first hit, else the fullest batch."""
         for moments in (self.preempted, self.hits):
             if moments:
-                return next(iter(moments))
-        return -self._fullest[2] if self._fullest else 0
+                return next(iter(moments.items()))
+        rows, step, request = self._fullest
+        return (step, request) if rows else (min(self.ends, default=0), None)
 
     def whose(self, step: int) -> int | None:
-        """The request that a step is about: preempted in it, else found in the cache in it."""
+        """The request that something happens to in a step: preempted, else found in the cache."""
         return self.preempted.get(step, self.hits.get(step))
 
 

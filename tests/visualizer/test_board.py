@@ -49,8 +49,9 @@ def test_without_preemption_it_opens_at_the_first_hit_else_at_the_fullest_batch(
     roomy = show(storytellers(max_kv_tokens=4096))
     assert roomy._steps.hits[roomy.step] == roomy.selected
     cold = show(storytellers(max_kv_tokens=4096, prefix_cache=False))
-    assert cold.selected == -1
-    assert len(state_at(cold._events, cold._steps, cold.step)["running"]) == 7
+    state = state_at(cold._events, cold._steps, cold.step)
+    assert len(state["running"]) == 7
+    assert cold.selected in state["running"]
 
 
 def test_what_was_asked_for_wins(log: EventLog) -> None:
