@@ -1,0 +1,64 @@
+"""`python -m engine [MODEL]`: the engine against the naive loop, on the same prompts.
+
+Prints both times and whether every token is the same. MODEL is a Hugging Face directory, the bundled
+model if none is named.
+"""
+
+import sys
+import time
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.naive import generate
+
+PROMPTS = [
+    "Once upon a time there was a fox who lived by the sea.",
+    "Once upon a time there was a bear who lived by the sea.",
+    "One day Mia found a golden key under the old oak tree.",
+    "Please tell me what a token budget is.",
+    "The king had three sons, and the youngest was called Tom.",
+    "What does the prefix cache do?",
+    "It was a rainy day, and the owl could not sleep.",
+    "Once upon a time there was a fox who lived by the sea.",
+]
+MAX_TOKENS = 64
+
+
+def main() -> int:
+    """Run both, print times and `Match`. Returns 0 if all tokens are equal, else 1."""
+    model = sys.argv[1] if len(sys.argv) > 1 else "bundled"
+    config = EngineConfig(token_budget=256, max_batch_size=len(PROMPTS), max_kv_tokens=4096)
+    try:
+        engine = Engine.load(model, config)
+    except ValueError as error:  # what loading raises says what is wrong with the model
+        sys.exit(f"python -m engine: {error}")
+
+    start = time.perf_counter()
+    completions = engine.complete(PROMPTS, SamplingParams(max_tokens=MAX_TOKENS), progress=False)
+    engine_seconds = time.perf_counter() - start
+
+    # The naive loop knows no tools: what a tool forced is not the model's to choose.
+    forced = {token.request for token in engine.log.tokens.itertuples() if token.forced}
+    compared = [one for one in completions if one.request_id not in forced]
+    start = time.perf_counter()
+    naive = [
+        generate(
+            engine.runner,
+            engine.tokenizer.encode(PROMPTS[one.request_id - 1]),
+            MAX_TOKENS,
+            engine.tokenizer.eos_ids,
+        )
+        for one in compared
+    ]
+    naive_seconds = time.perf_counter() - start
+
+    match = [one.token_ids for one in compared] == naive
+    tokens = sum(len(one.token_ids) for one in completions)
+    print(f"{len(PROMPTS)} prompts, {tokens} tokens")
+    print(f"naive loop  {naive_seconds:6.2f} s   one at a time, everything computed again")
+    print(f"engine      {engine_seconds:6.2f} s   {engine.step_count} steps")
+    print(f"Match: {match}")
+    return 0 if match else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
