@@ -96,13 +96,11 @@ class Bridge:
             stopped = unavailable("the server stopped before this request finished", "shutdown")
             for generation in self._live:
                 generation.fail(stopped)
-            # Their handlers have yet to say so to the clients.
-            await asyncio.sleep(0)
 
-    def stop(self) -> None:
-        """End the engine thread after its step, and every feed."""
+    async def stop(self) -> None:
+        """End the engine thread after its step, and every feed. Handlers go on meanwhile."""
         self.stopped.set()
-        self._thread.stop(patience=2.0)
+        await asyncio.to_thread(self._thread.stop, patience=2.0)
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
 
     @property

@@ -252,16 +252,14 @@ class EngineThread:
                 gains[tokens.request.id] = gain
                 self._report.gains.append((owner.generation, gain))
         for request in output.finished:
-            # One that ends before its samples have forked off ends for all of them.
-            for id_ in range(request.id, request.id + request.slots):
-                owner = self._owners.pop(id_, None)
-                if owner is None:
-                    continue
-                if id_ not in gains:
-                    gains[id_] = Gain(owner.choice, at)
-                    self._report.gains.append((owner.generation, gains[id_]))
-                gains[id_].finish_reason = request.finish_reason
-                gains[id_].error = request.error
+            owner = self._owners.pop(request.id, None)
+            if owner is None:
+                continue
+            if request.id not in gains:  # it failed, so it gained nothing
+                gains[request.id] = Gain(owner.choice, at)
+                self._report.gains.append((owner.generation, gains[request.id]))
+            gains[request.id].finish_reason = request.finish_reason
+            gains[request.id].error = request.error
 
 
 def _end_of_step(events: list[Event]) -> int:

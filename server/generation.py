@@ -113,7 +113,9 @@ class Generation:
             return
         if gain.finish_reason is not None:
             self._unfinished -= 1
-        if gain.finish_reason == "error":
+        if (
+            gain.finish_reason == "error"
+        ):  # the end of all choices: an answer is whole, or it failed
             message = f"the forward pass failed and ended this request: {gain.error}"
             self.fail(ApiError(500, message, type="server_error", code="forward_pass_failed"))
             return

@@ -108,7 +108,7 @@ async def _serve(
     stopping.cancel()
     if not serving.done():
         await bridge.drain()
-    bridge.stop()
+    await bridge.stop()
     server.should_exit = True
     await serving
 

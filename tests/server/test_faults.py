@@ -130,22 +130,33 @@ def test_over_the_queue_limit_there_is_429(serve: Serve) -> None:
     assert post(url, "/v1/completions", {"prompt": "x"}).status_code == 200
 
 
-def test_a_reader_that_does_not_read_is_cut_off_and_stalls_nobody(serve: Serve) -> None:
-    url = serve(
-        engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 100_000, "stall_seconds": 2.0}
-    ).url
+def test_a_reader_that_falls_behind_is_cut_off_and_stalls_nobody(serve: Serve) -> None:
+    url = serve(engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 100_000}).url
     with Feed(url) as feed:
         feed.keyframe()
         body = {"prompt": "x", "max_tokens": 50_000}
-        slow = Caller(url, "/v1/completions", body, receive_buffer=4096, X_Client="slow")
+        slow = Caller(url, "/v1/completions", body, receive_buffer=4096)
         feed.until_kind(RequestArrived)
         fast = sse_data(post(url, "/v1/completions", {"prompt": "y", "max_tokens": 500}).text)
         assert len(fast) == 501
         ended = feed.until_kind(RequestFinished, 2)
         assert (ended.request, ended.reason) == (1, "abort")
         assert feed.state.step < 50_000
-    received = slow.read_all()
-    assert '"done"' not in received
+    # Should it read after all, it gets what was on its way, and the reason.
+    assert sse_data(slow.read_all())[-1]["error"]["code"] == "slow_reader"
+
+
+def test_a_reader_that_accepts_nothing_is_cut_off_after_a_while(serve: Serve) -> None:
+    url = serve(
+        engine={"max_kv_tokens": 262_144},
+        server={"buffer_bytes": 1 << 30, "stall_seconds": 0.1},
+    ).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        body = {"prompt": "x", "max_tokens": 200_000}
+        slow = Caller(url, "/v1/completions", body, receive_buffer=4096)
+        assert feed.until_kind(RequestFinished).reason == "abort"
+    assert '"done"' not in slow.read_all()
 
 
 # The end

@@ -1,13 +1,15 @@
 """OpenAI's API, judged by OpenAI's own SDK with strict response validation."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 
 import openai
 import pytest
 
-from engine.events.vocabulary import RequestArrived
+from engine.events.vocabulary import Preempted, RequestArrived
 from engine.text.byte_tokenizer import ByteTokenizer
-from tests.server.harness import post, sse_data, trace
+from server.process import BackgroundServer
+from tests.server.harness import Caller, Feed, post, sse_data, trace
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyz"
 TOKENIZER = ByteTokenizer()
@@ -157,6 +159,24 @@ def test_usage_counts_cached_tokens(client: openai.OpenAI) -> None:
         for _ in range(2)
     ]
     assert cached == [0, 32]
+
+
+def test_what_a_resumed_request_finds_in_the_cache_is_not_counted(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    """It finds what it had computed itself before it was preempted."""
+    url = serve(paused=True, engine={"block_size": 4, "max_kv_tokens": 36}).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        bodies = [{"prompt": text, "stream": False} for text in ("abcdefgh", "ijklmnop")]
+        callers = [Caller(url, "/v1/completions", body) for body in bodies]
+        feed.until_kind(RequestArrived, 2)
+        post(url, "/engine/resume")
+        answers = [json.loads(one.read_all().partition("\r\n\r\n")[2]) for one in callers]
+    assert trace(url).of(Preempted)
+    for answer in answers:
+        assert answer["choices"][0]["text"] == ALPHABET[:16]
+        assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
 
 
 def test_text_parts_are_joined(client: openai.OpenAI, url: str) -> None:

@@ -1,0 +1,152 @@
+"""The bridge by itself, in the test's own event loop: whatever leaves, gives everything back."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events.vocabulary import RequestArrived, RequestFinished
+from engine.scheduling.sampling_params import SamplingParams
+from engine.text.byte_tokenizer import ByteTokenizer
+from server.bridge import Bridge
+from server.errors import ApiError
+from server.generation import Generation, Order, Prompt
+from server.settings import ServerSettings
+from server.window import Outbox
+from tests.server.app_under_test import AlphabetRunner
+
+TOKENIZER = ByteTokenizer()
+
+
+@asynccontextmanager
+async def running(**settings: object) -> AsyncIterator[Bridge]:
+    outbox = Outbox()
+    engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER, log=outbox)
+    bridge = Bridge(engine, outbox, ServerSettings(**settings))
+    bridge.start()
+    yield bridge
+    await bridge.stop()
+
+
+def order(*texts: str, max_tokens: int = 8, **fields: object) -> Order:
+    params = SamplingParams(max_tokens=max_tokens)
+    prompts = [Prompt(TOKENIZER.encode(text), params) for text in texts]
+    return Order(lambda: prompts, **fields)
+
+
+async def read(generation: Generation) -> dict[int, str]:
+    texts: dict[int, str] = {}
+    while not generation.finished:
+        for gain in await generation.gains(60):
+            texts[gain.choice] = texts.get(gain.choice, "") + "".join(gain.texts)
+    return texts
+
+
+async def until(bridge: Bridge, wanted: Callable[[], bool]) -> None:
+    while not wanted():
+        assert await bridge.window.changed(30)
+
+
+def finished(bridge: Bridge) -> list[tuple[int, str]]:
+    events = bridge.window.since(0)
+    return [(e.request, e.reason) for e in events if isinstance(e, RequestFinished)]
+
+
+def test_prompts_of_one_request_are_neighbours_and_choices_keep_their_order() -> None:
+    async def test() -> None:
+        async with running() as bridge, bridge.generate(order("a", "b", "c")) as generation:
+            assert generation.request_ids == [1, 2, 3]
+            assert await read(generation) == dict.fromkeys(range(3), "abcdefgh")
+
+    asyncio.run(test())
+
+
+def test_requests_reach_the_queue_in_the_order_in_which_they_were_asked() -> None:
+    async def test() -> None:
+        async def ask(label: str) -> None:
+            async with bridge.generate(order("x", label=label)):
+                pass
+
+        async with running() as bridge:
+            labels = [f"r{number}" for number in range(40)]
+            await asyncio.gather(*(ask(label) for label in labels))
+            events = bridge.window.since(0)
+            assert [e.label for e in events if isinstance(e, RequestArrived)] == labels
+
+    asyncio.run(test())
+
+
+async def raises(_generation: Generation) -> None:
+    raise ZeroDivisionError
+
+
+async def is_cancelled(_generation: Generation) -> None:
+    asyncio.current_task().cancel()
+    await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("leave", [raises, is_cancelled])
+def test_a_handler_that_fails_in_whatever_way_ends_its_request(
+    leave: Callable[[Generation], Awaitable[None]],
+) -> None:
+    async def handler(bridge: Bridge) -> None:
+        async with bridge.generate(order("a", "b", max_tokens=1000)) as generation:
+            await leave(generation)
+
+    async def test() -> None:
+        async with running() as bridge:
+            await bridge.pause()
+            await asyncio.gather(asyncio.create_task(handler(bridge)), return_exceptions=True)
+            await until(bridge, lambda: len(finished(bridge)) == 2)
+            assert finished(bridge) == [(1, "abort"), (2, "abort")]
+            assert not bridge.window.state.requests
+
+    asyncio.run(test())
+
+
+def test_a_client_that_leaves_while_its_prompt_is_tokenized_never_arrives() -> None:
+    async def test() -> None:
+        tokenizing, go_on = threading.Event(), threading.Event()
+
+        def prepare() -> list[Prompt]:
+            tokenizing.set()
+            go_on.wait(30)
+            return order("slow").prepare()
+
+        async def handler() -> None:
+            async with bridge.generate(Order(prepare)):
+                pass
+
+        async with running() as bridge:
+            task = asyncio.create_task(handler())
+            await asyncio.to_thread(tokenizing.wait, 30)
+            assert bridge.pending_submit == 1
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert bridge.pending_submit == 0
+            go_on.set()
+            async with bridge.generate(order("next")) as generation:
+                assert generation.request_ids == [1]  # the engine never heard of the other
+                assert await read(generation) == {0: "abcdefgh"}
+
+    asyncio.run(test())
+
+
+def test_what_prepare_raises_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        async with running() as bridge:
+            with pytest.raises(ApiError) as refused:
+                async with bridge.generate(
+                    order("x", max_tokens=10**6, fields={"max_tokens": "m"})
+                ):
+                    pass
+            assert refused.value.error["param"] == "m"
+            assert refused.value.error["message"].startswith("m: ")
+            assert bridge.pending_submit == 0
+            await bridge.drain()  # returns at once: nobody is in
+
+    asyncio.run(test())
