@@ -1,4 +1,4 @@
-"""A decoder of the Llama and Qwen kind, over a flat batch of tokens.
+"""A decoder of the Llama kind, over a flat batch of tokens.
 
 Per layer: norm, attention, add; norm, feed-forward, add. Tokens meet only in attention, and that is
 passed in as a function, so that this file knows nothing of pages, requests or steps.
@@ -6,8 +6,8 @@ passed in as a function, so that this file knows nothing of pages, requests or s
 Projections that read the same input are one matrix (queries, keys and values; gate and up): a
 decode step of a small model is bound by the number of operations, not by their arithmetic.
 
-Sources: Llama 2, arXiv:2307.09288; Qwen3, arXiv:2505.09388, which normalises every head of queries
-and keys; the names of the weights are those of transformers.
+Sources: Llama 2, arXiv:2307.09288; for what other families add see `families.py`; the names of the
+weights are those of transformers.
 """
 
 import math
@@ -68,6 +68,15 @@ class Layer:
                 weights.take(f"{attention}.v_proj.weight", keys, hidden),
             )
         )
+        self._qkv_bias: Tensor | None = None
+        if config.family.qkv_bias:
+            self._qkv_bias = torch.cat(
+                (
+                    weights.take(f"{attention}.q_proj.bias", queries),
+                    weights.take(f"{attention}.k_proj.bias", keys),
+                    weights.take(f"{attention}.v_proj.bias", keys),
+                )
+            )
         self._qk_norm: RMSNorm | None = None
         if config.family.qk_norm:
             q_weight = weights.take(f"{attention}.q_norm.weight", config.head_dim)
@@ -88,7 +97,7 @@ class Layer:
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> None:
         """Add attention and feed-forward to `x` [tokens, hidden]."""
-        heads = F.linear(self._attention_norm(x), self._qkv).view(self._shape)
+        heads = F.linear(self._attention_norm(x), self._qkv, self._qkv_bias).view(self._shape)
         queries_keys = heads[:, : self._rotated]
         normed = queries_keys if self._qk_norm is None else self._qk_norm(queries_keys)
         rotate(normed, cos, sin, out=queries_keys)

@@ -11,22 +11,8 @@ from typing import Any
 import msgspec
 
 from engine.compute.checkpoint import CheckpointError
-
-
-@dataclass(frozen=True, slots=True)
-class Family:
-    """What sets one architecture apart from the others of its kind.
-
-    qk_norm   each head of queries and keys is normalised before it is rotated
-    """
-
-    qk_norm: bool = False
-
-
-FAMILIES = {
-    "LlamaForCausalLM": Family(),
-    "Qwen3ForCausalLM": Family(qk_norm=True),
-}
+from engine.compute.families import FAMILIES, Family
+from engine.compute.rope_scaling import RopeScaling, YarnScaling, read_scaling
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +20,8 @@ class ModelConfig:
     """A decoder of the Llama and Qwen kind.
 
     num_heads heads of queries share num_kv_heads heads of keys and values (grouped-query attention);
-    max_context is the longest text, prompt and output, that the positions were made for.
+    max_context is the longest text, prompt and output, that the positions were made for; window is how
+    many tokens each token sees, itself included, None for all before it.
     """
 
     architecture: str
@@ -49,11 +36,13 @@ class ModelConfig:
     max_context: int
     norm_eps: float
     rope_theta: float
+    rope_scaling: RopeScaling | None
     tied_embeddings: bool
+    window: int | None
 
 
 class _ConfigFile(msgspec.Struct):
-    """The entries of config.json that are read; defaults are those of transformers' LlamaConfig."""
+    """The entries of config.json that are read; defaults are those of transformers."""
 
     architectures: list[str]
     vocab_size: int
@@ -72,7 +61,8 @@ class _ConfigFile(msgspec.Struct):
     tie_word_embeddings: bool = False
     attention_bias: bool = False
     mlp_bias: bool = False
-    use_sliding_window: bool = False
+    use_sliding_window: bool = False  # Qwen's switch, for some of the layers
+    sliding_window: int | None = 4096  # Mistral's, for all
     quantization_config: dict[str, Any] | None = None
 
 
@@ -91,11 +81,21 @@ def read_config(directory: Path) -> ModelConfig:
     except msgspec.DecodeError as error:
         raise CheckpointError(f"{file}: {error}") from error
     _check_supported(file, entries)
-    rope = entries.rope_parameters or {}
+    rope = entries.rope_parameters or entries.rope_scaling or {}
+    try:
+        scaling = read_scaling(rope, entries.max_position_embeddings)
+    except CheckpointError as error:
+        raise CheckpointError(f"{file}: {error}") from error
+    max_context = entries.max_position_embeddings
+    if isinstance(scaling, YarnScaling):
+        # Qwen's models state the length before the scaling that their users add.
+        stretched = int(scaling.original_max_position_embeddings * scaling.factor)
+        max_context = max(max_context, stretched)
+    family = FAMILIES[entries.architectures[0]]
     kv_heads = entries.num_key_value_heads or entries.num_attention_heads
     config = ModelConfig(
         architecture=entries.architectures[0],
-        family=FAMILIES[entries.architectures[0]],
+        family=family,
         vocab_size=entries.vocab_size,
         hidden_size=entries.hidden_size,
         intermediate_size=entries.intermediate_size,
@@ -103,10 +103,12 @@ def read_config(directory: Path) -> ModelConfig:
         num_heads=entries.num_attention_heads,
         num_kv_heads=kv_heads,
         head_dim=entries.head_dim or entries.hidden_size // entries.num_attention_heads,
-        max_context=entries.max_position_embeddings,
+        max_context=max_context,
         norm_eps=entries.rms_norm_eps,
         rope_theta=float(rope.get("rope_theta") or entries.rope_theta or 10_000.0),
+        rope_scaling=scaling,
         tied_embeddings=entries.tie_word_embeddings,
+        window=entries.sliding_window if family.window else None,
     )
     _check_sizes(file, config)
     return config
@@ -123,11 +125,8 @@ def _check_architecture(file: Path, architectures: object) -> None:
 
 
 def _check_supported(file: Path, entries: _ConfigFile) -> None:
-    rope = entries.rope_parameters or entries.rope_scaling or {}
-    rope_type = rope.get("rope_type", rope.get("type", "default"))
     for entry, value, supported in (
         ("hidden_act", entries.hidden_act, "silu"),
-        ("rope type", rope_type, "default"),
         ("attention_bias", entries.attention_bias, False),
         ("mlp_bias", entries.mlp_bias, False),
         ("use_sliding_window", entries.use_sliding_window, False),
@@ -157,5 +156,7 @@ def _check_sizes(file: Path, config: ModelConfig) -> None:
             f"{file}: num_attention_heads ({config.num_heads}) must be a multiple of "
             f"num_key_value_heads ({config.num_kv_heads})"
         )
+    if config.window is not None and config.window < 1:
+        raise CheckpointError(f"{file}: sliding_window must be at least 1, got {config.window}")
     if config.head_dim % 2:
         raise CheckpointError(f"{file}: head_dim must be even, got {config.head_dim}")

@@ -1,10 +1,11 @@
 """Attention that reads keys and values from pages.
 
 Each layer writes the new tokens' keys and values into their slots, then every group of rows reads
-its whole context back through its block tables. Reading goes slot by slot, through indexes that are
-computed once per step, for three reasons: a context that ends inside a block never touches the
-unused slots behind it; rows of different length need no clean-up; and the gathered keys of a head
-lie next to each other, which the attention kernel likes best.
+its context (with a sliding window, the end of it) back through its block tables. Reading goes slot by
+slot, through indexes that are computed once per step, for three reasons: a context that begins or
+ends inside a block never touches the other slots of that block; rows of different length need no
+clean-up; and the gathered keys of a head lie next to each other, which the attention kernel likes
+best.
 
 A GPU engine reads pages inside the kernel instead of gathering them: vLLM's PagedAttention,
 arXiv:2309.06180. A backend for such a kernel is a class like this one: made once per step from pages
@@ -51,11 +52,16 @@ class _GroupAttention:
         self._shape = (rows, group.count, kv_heads, config.num_heads // kv_heads, config.head_dim)
 
         contexts = group.contexts[:, None]
-        keys = np.arange(group.contexts.max())
+        keys = np.arange(contexts.max())[None]
         offsets = np.arange(pages.block_size)
         slots = group.tables[:, :, None] * pages.block_size + offsets
-        slots = slots.reshape(rows, -1)[:, : len(keys)]
-        # Rows with a shorter context read their first token again and again; the mask hides it.
+        slots = slots.reshape(rows, -1)[:, : keys.size]
+        window = config.window
+        if window is not None:  # nothing before the window of a row's first token is read
+            first = np.maximum(contexts - group.count - window + 1, 0)
+            keys = first + np.arange((contexts - first).max())
+            slots = np.take_along_axis(slots, keys.clip(max=slots.shape[1] - 1), axis=1)
+        # Rows with a shorter context read one token again and again; the mask hides it.
         slots = np.where(keys < contexts, slots, slots[:, :1])
         # Line `slot * 2 * kv_heads + h` of the pages is head h of a slot: [2, rows, kv_heads, keys].
         heads = np.arange(2 * kv_heads).reshape(2, 1, kv_heads, 1)
@@ -66,10 +72,13 @@ class _GroupAttention:
         self._keys, self._values = context.unbind()
         self._lines = context.view(-1, config.head_dim)
 
-        # A token sees itself and what comes before it. The last token of a chunk sees everything:
-        # the triangle sits at the bottom right, not at the top left as in `is_causal=True`.
-        queries = contexts - group.count + np.arange(group.count)
-        hidden = keys > queries[:, :, None]
+        # A token sees itself and what comes before it, as far as its window reaches. The last token
+        # of a chunk sees the end of the context: the triangle sits at the bottom right, not at the
+        # top left as in `is_causal=True`.
+        queries = (contexts - group.count + np.arange(group.count))[:, :, None]
+        hidden = keys[:, None] > queries
+        if window is not None:
+            hidden |= keys[:, None] <= queries - window
         mask = np.where(hidden, np.float32(-np.inf), np.float32(0))
         # One line for each query that shares the keys: [rows, 1, tokens * sharing, keys].
         mask = mask.repeat(self._shape[3], axis=1)[:, None]

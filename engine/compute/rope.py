@@ -18,8 +18,12 @@ def rotary_table(config: ModelConfig, length: int) -> Tensor:
     """
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     frequencies = 1.0 / config.rope_theta**exponents
+    scale = 1.0
+    if config.rope_scaling is not None:
+        frequencies = config.rope_scaling.scaled(frequencies)
+        scale = config.rope_scaling.attention_scale
     angles = torch.outer(torch.arange(length, dtype=torch.float32), frequencies)
-    cos, sin = angles.cos(), angles.sin()
+    cos, sin = angles.cos() * scale, angles.sin() * scale
     return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)), dim=1)
 
 

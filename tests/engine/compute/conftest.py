@@ -1,5 +1,7 @@
 """Small random models with every switch of their family on, saved by transformers."""
 
+import functools
+
 import pytest
 import torch
 import transformers
@@ -18,6 +20,17 @@ SIZES = dict(
     bos_token_id=None,
     eos_token_id=None,
 )
+
+
+def llama_with(**rope_parameters):
+    """A Llama with its rotary frequencies scaled."""
+    rope_parameters["rope_theta"] = 500.0
+    return (
+        transformers.LlamaForCausalLM,
+        transformers.LlamaConfig(**SIZES, rope_parameters=rope_parameters),
+    )
+
+
 MODELS = {
     "qwen3": (
         transformers.Qwen3ForCausalLM,
@@ -37,6 +50,42 @@ MODELS = {
             **SIZES | {"num_key_value_heads": 6, "head_dim": None}, tie_word_embeddings=True
         ),
     ),
+    "llama-linear": llama_with(rope_type="linear", factor=4.0),
+    "llama-dynamic": llama_with(rope_type="dynamic", factor=4.0),
+    "llama-llama3": llama_with(
+        rope_type="llama3",
+        factor=8.0,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=32,
+    ),
+    "llama-yarn": llama_with(
+        rope_type="yarn", factor=8.0, original_max_position_embeddings=32, beta_fast=4.0
+    ),
+    "smollm": (
+        transformers.LlamaForCausalLM,
+        transformers.LlamaConfig(
+            **SIZES | {"num_key_value_heads": 2, "head_dim": None},
+            rope_theta=1e5,
+            tie_word_embeddings=True,
+        ),
+    ),
+    "qwen2-untied": (
+        transformers.Qwen2ForCausalLM,
+        transformers.Qwen2Config(
+            **{k: v for k, v in SIZES.items() if k != "head_dim"}, rope_theta=1e6
+        ),
+    ),
+    "qwen2-shared": (
+        transformers.Qwen2ForCausalLM,
+        transformers.Qwen2Config(
+            **{k: v for k, v in SIZES.items() if k != "head_dim"}, tie_word_embeddings=True
+        ),
+    ),
+    "mistral": (
+        transformers.MistralForCausalLM,
+        transformers.MistralConfig(**SIZES, rms_norm_eps=1e-5, sliding_window=9),
+    ),
 }
 
 
@@ -55,17 +104,27 @@ def save(directory, name, **save_options):
 
 
 @pytest.fixture(scope="session", params=MODELS)
-def any_model(request, tmp_path_factory):
+def any_model(request, a_model):
     """(directory, transformers model), for each of MODELS."""
-    directory = tmp_path_factory.mktemp(request.param)
-    return directory, save(directory, request.param)
+    return a_model(request.param)
 
 
 @pytest.fixture(scope="session")
-def qwen3(tmp_path_factory):
+def a_model(tmp_path_factory):
+    """name -> (directory, transformers model), made on first use."""
+
+    @functools.cache
+    def make(name):
+        directory = tmp_path_factory.mktemp(name)
+        return directory, save(directory, name)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def qwen3(a_model):
     """(directory, transformers model)"""
-    directory = tmp_path_factory.mktemp("qwen3")
-    return directory, save(directory, "qwen3")
+    return a_model("qwen3")
 
 
 @pytest.fixture(autouse=True, scope="session")

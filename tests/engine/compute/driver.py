@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -27,8 +28,10 @@ class Driver:
         block_size: int = BLOCK_SIZE,
         seed: int = 0,
         dtype: torch.dtype = torch.float32,
+        **changes,
     ) -> None:
-        config = read_config(directory)
+        """`changes` replace entries of the model's configuration."""
+        config = replace(read_config(directory), **changes)
         model = Decoder(config, Checkpoint(directory, dtype))
         self.runner = TorchRunner(model, name="driven")
         self.runner.reserve(num_blocks, block_size)
