@@ -9,7 +9,7 @@
  *   finished    a mark and the reason
  */
 
-import { countWords, isChunk, reasonWords } from "./lane_words.js";
+import { countWords, isChunk, waitLabel } from "./lane_words.js";
 
 const BAR = 14;
 const DECODE = 5;
@@ -37,7 +37,7 @@ export function drawLife(pencil, scene, life, base) {
         break;
       case "waiting":
         drawWaiting(lane, span);
-        words.push(...reasonWords(pencil, scene, life, segment, lane.middle - 4));
+        words.push(...waitLabel(pencil, scene, life, segment, lane.middle - 4));
         break;
       case "preempted":
         drawGap(lane, span, segment.resume != null);

@@ -3,8 +3,6 @@
  * and not in a legend: the first bar with room to spare says what its number means.
  */
 
-import { plain } from "./model/index.js";
-
 const SMALL = { size: 10.5 };
 const MOST_CHUNKS = 4;
 const MOST_REASONS = 2;
@@ -44,15 +42,21 @@ function counted(counts) {
   return `${counts.reduce((sum, count) => sum + count, 0)} in ${counts.length} chunks`;
 }
 
-/** "batch full, then behind r9": the first reasons, as far as they fit above the line. */
-export function reasonWords(pencil, { scale, model }, life, segment, y) {
+/**
+ * "batch full, then behind r9": why it waited, in order, as far as the words fit above the line. Whom it
+ * waited behind is left out before its own reasons, what held for few steps before what held for many.
+ */
+export function waitLabel(pencil, { scale, model }, life, segment, y) {
   const x = Math.max(scale.x(segment.from), scale.left) + 4;
   const right = Math.min(scale.x((segment.to ?? model.lastStep) + 1), scale.right);
-  const all = plain(model.waitWords(life, segment)).split(", then ");
-  const reasons = all.slice(0, MOST_REASONS);
-  const text = () => `${reasons.join(", then ")}${reasons.length < all.length ? " …" : ""}`;
-  while (reasons.length && pencil.measure(text(), SMALL) > right - x - 4) reasons.pop();
-  return reasons.length ? [{ text: text(), x, y, muted: true }] : [];
+  const all = model.waitReasons(life, segment);
+  const kept = [...all];
+  const text = () => kept.map(({ words }) => words).join(", then ") + (kept.length < all.length ? " …" : "");
+  while (kept.length && (kept.length > MOST_REASONS || pencil.measure(text(), SMALL) > right - x - 4)) {
+    const least = kept.reduce((a, b) => (a.own - b.own || a.steps - b.steps) < 0 ? a : b);
+    kept.splice(kept.indexOf(least), 1);
+  }
+  return kept.length ? [{ text: text(), x, y, muted: true }] : [];
 }
 
 /** Writes words, in the long form where it fits and its topic has not been told yet. */

@@ -25,7 +25,7 @@ import { Lives } from "./lives.js";
 import { LogError } from "./log.js";
 import { Measures } from "./measures.js";
 import { rowKind } from "./rows.js";
-import { waitAt, waitSegments, waitWords } from "./waits.js";
+import { waitAt, waitReasons, waitSegments } from "./waits.js";
 
 /** Events between two kept copies of the state. */
 const KEYFRAME_EVERY = 1000;
@@ -151,8 +151,9 @@ export class Model {
     return waitSegments(this, life, segment);
   }
 
-  waitWords(/** @type {any} */ life, /** @type {any} */ segment) {
-    return waitWords(this, life, segment);
+  /** The same in a few words, with how many steps each reason held. */
+  waitReasons(/** @type {any} */ life, /** @type {any} */ segment) {
+    return waitReasons(this, life, segment);
   }
 
   /** Why one request waited in one step: `{reason, head}`. */

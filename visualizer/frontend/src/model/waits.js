@@ -59,20 +59,25 @@ export function waitSegments(model, life, segment) {
 }
 
 /**
- * The reasons of a segment in a few words: "batch full, then behind r9". That somebody was preempted holds
- * for one step only, so it is said where there is no other reason.
+ * The reasons of a segment in a few words, one after the other: for how many steps each held, and whether
+ * it was the request's own, at the head of the queue. That somebody was preempted holds for one step only, so it is said where there is no other reason.
+ *
+ * @param {import("./model.js").Model} model
+ * @param {import("./lives.js").Life} life
+ * @param {import("./lives.js").Segment} segment
+ * @returns {{words: string, steps: number, own: boolean}[]}
+ *   [{words: "behind r9", steps: 2, own: false}, {words: "batch full", steps: 7, own: true}]
  */
-export function waitWords(
-  /** @type {import("./model.js").Model} */ model,
-  /** @type {import("./lives.js").Life} */ life,
-  /** @type {import("./lives.js").Segment} */ segment,
-) {
+export function waitReasons(model, life, segment) {
   const all = waitSegments(model, life, segment).filter(({ reason }) => reason);
   const lasting = all.filter(({ reason }) => reason !== "after_preemption");
-  const runs = lasting.length ? lasting : all;
-  const words = [];
-  for (const { spans } of runs) if (plain(spans) !== plain(words.at(-1) ?? [])) words.push(spans);
-  return words.flatMap((spans, index) => (index ? say`, then ${spans}` : spans));
+  const reasons = [];
+  for (const { spans, from, to, head } of lasting.length ? lasting : all) {
+    const words = plain(spans);
+    if (reasons.at(-1)?.words === words) reasons.at(-1).steps += to - from + 1;
+    else reasons.push({ words, steps: to - from + 1, own: head === life.id });
+  }
+  return reasons;
 }
 
 function shortWords(

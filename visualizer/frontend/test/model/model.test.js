@@ -351,10 +351,10 @@ test("why a request waited, run by run", () => {
   const whole = model(started(), firstStep, queue, blocked);
   const words = (id) => {
     const life = whole.request(id);
-    return plain(whole.waitWords(life, life.segments[0]));
+    return whole.waitReasons(life, life.segments[0]).map(({ words, steps, own }) => `${words} ${steps}${own ? "" : ", not its own"}`);
   };
-  assert.equal(words(2), "batch full, then no free blocks, then behind Cy");
-  assert.equal(words(3), "behind r2, then no free blocks");
+  assert.deepEqual(words(2), ["batch full 1", "no free blocks 1", "behind Cy 1, not its own"]);
+  assert.deepEqual(words(3), ["behind r2 2, not its own", "no free blocks 1"]);
 });
 
 test("a window begins with a keyframe: earlier is unknown, later is all there", () => {
