@@ -119,7 +119,7 @@ def train(
         "tokens": steps * TOKENS_PER_STEP,
         "minutes": round(minutes),
     }
-    made["device"] = device_name(device)
+    made |= {"device": device_name(device), "schedule": "one epoch, one cosine"}
     (out_dir / "training.json").write_text(json.dumps(made, indent=2) + "\n")
     if measure:
         evaluate(out_dir)
