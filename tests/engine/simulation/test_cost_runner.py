@@ -1,0 +1,148 @@
+"""A pretend machine: its milliseconds are the lessons', and its cost is found again in its log."""
+
+import random
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.scheduling.admission import RequestError
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import Cost, CostRunner, fit
+
+CHATS = 4
+
+
+def run_pinned(runner: CostRunner, config: EngineConfig, speakers: list[tuple[int, int, int]]):
+    """Submit (step, prompt tokens, output tokens) before their steps; play to the end."""
+    engine = Engine(runner, config, clock=runner.clock)
+    pending = sorted(speakers)
+    while pending or engine.has_work():
+        # No step passes while nobody is there: whoever comes next comes at once.
+        while pending and (not engine.has_work() or pending[0][0] <= engine.step_count + 1):
+            _, prompt, output = pending.pop(0)
+            ids = [97 + (i * 7 + prompt) % 26 for i in range(prompt)]
+            engine.submit(ids, SamplingParams(max_tokens=output))
+        engine.step()
+    return engine
+
+
+def worst_gaps(engine: Engine) -> dict[int, float]:
+    """Per request the longest time between two of its tokens, in ms."""
+    tokens = engine.log.tokens
+    return {
+        request: float(group.time_ms.diff().max()) for request, group in tokens.groupby("request")
+    }
+
+
+def long_document(budget: int, chunked: bool = True) -> Engine:
+    config = EngineConfig(
+        token_budget=budget,
+        max_kv_tokens=4096,
+        prefix_cache=False,
+        chunked_prefill=chunked,
+    )
+    return run_pinned(CostRunner(10, 0.25), config, [(1, 8, 30)] * CHATS + [(8, 400, 8)])
+
+
+@pytest.mark.parametrize(
+    ("budget", "chunked", "chunks", "gap", "ttft", "first"),
+    [
+        (512, False, 1, 111, 111, 8),
+        (512, True, 1, 111, 111, 8),
+        (128, True, 4, 42, 144, 11),
+        (64, True, 7, 26, 177, 14),
+        (32, True, 15, 18, 265, 22),
+        (16, True, 31, 14, 434, 38),
+    ],
+)
+def test_08_a_long_document_makes_everyone_stutter(
+    budget: int, chunked: bool, chunks: int, gap: int, ttft: int, first: int
+) -> None:
+    engine = long_document(budget, chunked)
+    document = CHATS + 1
+    rows = [r for e in engine.log.of(v.StepScheduled) for r in e.rows if r.request == document]
+    frame = engine.log.requests.loc[document]
+    assert sum(row.start < 400 for row in rows) == chunks
+    assert max(worst_gaps(engine)[chat] for chat in range(1, document)) == gap
+    assert round(frame.ttft_ms) == ttft
+    assert frame.first_token_step == first
+
+
+def test_08_the_chats_set_the_length_of_the_run() -> None:
+    for budget in (512, 128, 64, 32):
+        engine = long_document(budget)
+        assert (engine.step_count, round(engine.clock.now() / 1000)) == (30, 439)
+
+
+def test_08_a_small_budget_without_chunks_refuses_the_document() -> None:
+    with pytest.raises(RequestError, match="chunked_prefill"):
+        long_document(64, chunked=False)
+
+
+def test_04_fuller_steps_pay_in_gaps() -> None:
+    """More requests at once: more tokens a second, and a longer wait for each next one."""
+    speakers = [(1, 8, [4, 24, 6, 8][i % 4]) for i in range(12)]
+    rates, gaps = [], []
+    for batch in (1, 2, 4, 8):
+        config = EngineConfig(
+            token_budget=64, max_batch_size=batch, max_kv_tokens=4096, prefix_cache=False
+        )
+        engine = run_pinned(CostRunner(10, 0.25), config, speakers)
+        tokens = engine.log.tokens
+        rates.append(len(tokens) / (engine.clock.now() / 1e6))
+        gaps.append(tokens.groupby("request").time_ms.diff().mean())
+    assert (rates[0], gaps[0]) == (96, 10.25)
+    assert rates == sorted(rates)
+    assert gaps == sorted(gaps)
+
+
+def test_a_request_stops_where_the_script_says() -> None:
+    runner = CostRunner(10, 0.25, outputs={1: 3, 2: [104, 105]})
+    engine = run_pinned(runner, EngineConfig(), [(1, 5, 20)] * 3)
+    outputs = engine.log.requests
+    assert outputs.output_tokens.tolist() == [3, 20, 20]
+    assert outputs.finish_reason.tolist() == ["stop", "length", "length"]
+    said = engine.log.tokens
+    assert "".join(said.text[said.request == 2]).startswith("hi")
+
+
+def test_the_same_run_twice_is_the_same_log() -> None:
+    first, second = long_document(64).log, long_document(64).log
+    assert first.deterministic() == second.deterministic()
+    assert [e.t for e in first.of(v.StepFinished)] == [e.t for e in second.of(v.StepFinished)]
+
+
+@pytest.mark.parametrize(
+    "prices", [(10, 0.25, 0, 0), (4, 0.1, 0.5, 0.002), (0, 1, 0, 0.01), (7.5, 0, 0, 0)]
+)
+def test_fit_finds_the_prices_again(prices: tuple[float, ...]) -> None:
+    rng = random.Random(3)
+    config = EngineConfig(token_budget=48, max_kv_tokens=8192, prefix_cache=False)
+    speakers = [(rng.randint(1, 80), rng.randint(1, 150), rng.randint(1, 60)) for _ in range(40)]
+    found = fit(run_pinned(CostRunner(*prices), config, speakers).log)
+    for name, price in zip(Cost.__dataclass_fields__, prices, strict=True):
+        assert getattr(found.cost, name) == pytest.approx(price, abs=2e-3)
+    assert found.rms_ms < 0.001  # the clock counts whole microseconds
+    assert "root mean square" in str(found)
+
+
+def test_fit_says_what_it_cannot_explain() -> None:
+    """Noise stays in the residuals, and no price turns negative because of it."""
+    rng = random.Random(0)
+    engine = long_document(32)
+    for event in engine.log.of(v.StepFinished):
+        event.t["end"] += rng.randint(-9000, 9000)
+    found = fit(engine.log)
+    assert min(getattr(found.cost, name) for name in Cost.__dataclass_fields__) >= 0
+    assert 2 < found.rms_ms < 9
+    assert len(found.residuals_ms) == engine.step_count
+
+
+def test_what_cannot_be_is_refused() -> None:
+    with pytest.raises(ValueError, match="per_token_ms must be 0 or more milliseconds, got -1"):
+        CostRunner(10, -1)
+    runner = CostRunner(10, 0.25)
+    with pytest.raises(ValueError, match="no finished step"):
+        fit(Engine(runner, clock=runner.clock).log)
