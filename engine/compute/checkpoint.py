@@ -46,6 +46,9 @@ class Checkpoint:
             self._location |= {name: (file, reader) for name in names}
         self._left = set(self._location)
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._location
+
     def _files(self) -> list[Path]:
         index = self.directory / INDEX_FILE
         if index.is_file():

@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.compute.checkpoint import Checkpoint
-from engine.compute.model_config import ModelConfig
+from engine.compute.model_config import LlamaConfig
 from engine.compute.rope import rotary_table, rotate
 
 # (layer, queries [tokens, heads, head_dim], keys and values [tokens, 2 * kv_heads, head_dim])
@@ -48,7 +48,7 @@ class RMSNorm:
 class Layer:
     """One decoder layer; it adds to the residual stream in place."""
 
-    def __init__(self, config: ModelConfig, weights: Checkpoint, index: int) -> None:
+    def __init__(self, config: LlamaConfig, weights: Checkpoint, index: int) -> None:
         self._index = index
         self._heads = config.num_heads
         self._rotated = config.num_heads + config.num_kv_heads  # queries and keys
@@ -114,7 +114,7 @@ class Decoder:
     Raises CheckpointError if the weights are not what the configuration promises.
     """
 
-    def __init__(self, config: ModelConfig, weights: Checkpoint) -> None:
+    def __init__(self, config: LlamaConfig, weights: Checkpoint) -> None:
         self.config = config
         self.dtype = weights.dtype
         size = (config.vocab_size, config.hidden_size)

@@ -6,7 +6,8 @@ import torch
 
 from engine.compute.checkpoint import Checkpoint, CheckpointError
 from engine.compute.decoder import Decoder
-from engine.compute.model_config import read_config
+from engine.compute.gpt2 import GPT2
+from engine.compute.model_config import LlamaConfig, ModelConfig, read_config
 from engine.compute.threads import set_threads
 from engine.compute.torch_runner import TorchRunner
 from engine.config import EngineConfig
@@ -46,7 +47,12 @@ def load(
             f"{directory}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json only "
             f"{model_config.vocab_size}: they do not belong together"
         )
-    decoder = Decoder(model_config, Checkpoint(directory, dtype))
+    decoder = build(model_config, Checkpoint(directory, dtype))
     runner = TorchRunner(decoder, name=directory.resolve().name)
     runner.reserve(config.num_blocks, config.block_size)
     return runner, tokenizer
+
+
+def build(config: ModelConfig, weights: Checkpoint) -> Decoder | GPT2:
+    """The model of this configuration. Raises CheckpointError if the weights are not for it."""
+    return Decoder(config, weights) if isinstance(config, LlamaConfig) else GPT2(config, weights)

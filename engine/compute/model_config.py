@@ -14,10 +14,13 @@ from engine.compute.checkpoint import CheckpointError
 from engine.compute.families import FAMILIES, Family
 from engine.compute.rope_scaling import RopeScaling, YarnScaling, read_scaling
 
+GPT2 = "GPT2LMHeadModel"
+SUPPORTED = frozenset({*FAMILIES, GPT2})
+
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """A decoder of the Llama and Qwen kind.
+    """A decoder's sizes, and all there is to know of GPT-2.
 
     num_heads heads of queries share num_kv_heads heads of keys and values (grouped-query attention);
     max_context is the longest text, prompt and output, that the positions were made for; window is how
@@ -25,7 +28,6 @@ class ModelConfig:
     """
 
     architecture: str
-    family: Family
     vocab_size: int
     hidden_size: int
     intermediate_size: int
@@ -35,14 +37,21 @@ class ModelConfig:
     head_dim: int
     max_context: int
     norm_eps: float
-    rope_theta: float
-    rope_scaling: RopeScaling | None
     tied_embeddings: bool
     window: int | None
 
 
-class _ConfigFile(msgspec.Struct):
-    """The entries of config.json that are read; defaults are those of transformers."""
+@dataclass(frozen=True, slots=True)
+class LlamaConfig(ModelConfig):
+    """A decoder of the Llama kind: see `families.py`, `rope.py` and `rope_scaling.py`."""
+
+    family: Family
+    rope_theta: float
+    rope_scaling: RopeScaling | None
+
+
+class _LlamaFile(msgspec.Struct):
+    """The entries of a Llama kind's config.json that are read; defaults are those of transformers."""
 
     architectures: list[str]
     vocab_size: int
@@ -66,8 +75,30 @@ class _ConfigFile(msgspec.Struct):
     quantization_config: dict[str, Any] | None = None
 
 
+class _GPT2File(msgspec.Struct):
+    """The entries of GPT-2's config.json that are read."""
+
+    architectures: list[str]
+    vocab_size: int
+    n_positions: int
+    n_embd: int
+    n_layer: int
+    n_head: int
+    n_inner: int | None = None
+    activation_function: str = "gelu_new"
+    layer_norm_epsilon: float = 1e-5
+    scale_attn_weights: bool = True
+    scale_attn_by_inverse_layer_idx: bool = False
+    add_cross_attention: bool = False
+    tie_word_embeddings: bool = True
+    quantization_config: dict[str, Any] | None = None
+
+
 def read_config(directory: Path) -> ModelConfig:
-    """The configuration in `directory`. Raises CheckpointError, naming the entry, if it cannot run."""
+    """The configuration in `directory`, a LlamaConfig for anything but GPT-2.
+
+    Raises CheckpointError, naming the entry, if it cannot run.
+    """
     file = directory / "config.json"
     if not file.is_file():
         raise CheckpointError(
@@ -76,69 +107,102 @@ def read_config(directory: Path) -> ModelConfig:
     content = file.read_bytes()
     try:
         architectures = msgspec.json.decode(content, type=dict[str, Any]).get("architectures")
-        _check_architecture(file, architectures)
-        entries = msgspec.json.decode(content, type=_ConfigFile)
-    except msgspec.DecodeError as error:
+        config = (
+            _gpt2(msgspec.json.decode(content, type=_GPT2File))
+            if _checked_architecture(architectures) == GPT2
+            else _llama(msgspec.json.decode(content, type=_LlamaFile))
+        )
+        _check_sizes(config)
+    except (msgspec.DecodeError, CheckpointError) as error:
         raise CheckpointError(f"{file}: {error}") from error
-    _check_supported(file, entries)
-    rope = entries.rope_parameters or entries.rope_scaling or {}
-    try:
-        scaling = read_scaling(rope, entries.max_position_embeddings)
-    except CheckpointError as error:
-        raise CheckpointError(f"{file}: {error}") from error
-    max_context = entries.max_position_embeddings
-    if isinstance(scaling, YarnScaling):
-        # Qwen's models state the length before the scaling that their users add.
-        stretched = int(scaling.original_max_position_embeddings * scaling.factor)
-        max_context = max(max_context, stretched)
-    family = FAMILIES[entries.architectures[0]]
-    kv_heads = entries.num_key_value_heads or entries.num_attention_heads
-    config = ModelConfig(
-        architecture=entries.architectures[0],
-        family=family,
-        vocab_size=entries.vocab_size,
-        hidden_size=entries.hidden_size,
-        intermediate_size=entries.intermediate_size,
-        num_layers=entries.num_hidden_layers,
-        num_heads=entries.num_attention_heads,
-        num_kv_heads=kv_heads,
-        head_dim=entries.head_dim or entries.hidden_size // entries.num_attention_heads,
-        max_context=max_context,
-        norm_eps=entries.rms_norm_eps,
-        rope_theta=float(rope.get("rope_theta") or entries.rope_theta or 10_000.0),
-        rope_scaling=scaling,
-        tied_embeddings=entries.tie_word_embeddings,
-        window=entries.sliding_window if family.window else None,
-    )
-    _check_sizes(file, config)
     return config
 
 
-def _check_architecture(file: Path, architectures: object) -> None:
-    if not isinstance(architectures, list) or not architectures:
-        raise CheckpointError(f"{file}: architectures is missing, so the model's kind is unknown")
-    if architectures[0] not in FAMILIES:
-        raise CheckpointError(
-            f"{file}: architecture {architectures[0]} is not supported; supported are "
-            + ", ".join(sorted(FAMILIES))
-        )
-
-
-def _check_supported(file: Path, entries: _ConfigFile) -> None:
-    for entry, value, supported in (
+def _llama(entries: _LlamaFile) -> LlamaConfig:
+    _check_supported(
         ("hidden_act", entries.hidden_act, "silu"),
         ("attention_bias", entries.attention_bias, False),
         ("mlp_bias", entries.mlp_bias, False),
         ("use_sliding_window", entries.use_sliding_window, False),
         ("quantization_config", entries.quantization_config, None),
-    ):
+    )
+    family = FAMILIES[entries.architectures[0]]
+    rope = entries.rope_parameters or entries.rope_scaling or {}
+    scaling = read_scaling(rope, entries.max_position_embeddings)
+    max_context = entries.max_position_embeddings
+    if isinstance(scaling, YarnScaling):
+        # Qwen's models state the length before the scaling that their users add.
+        stretched = int(scaling.original_max_position_embeddings * scaling.factor)
+        max_context = max(max_context, stretched)
+    config = LlamaConfig(
+        architecture=entries.architectures[0],
+        vocab_size=entries.vocab_size,
+        hidden_size=entries.hidden_size,
+        intermediate_size=entries.intermediate_size,
+        num_layers=entries.num_hidden_layers,
+        num_heads=entries.num_attention_heads,
+        num_kv_heads=entries.num_key_value_heads or entries.num_attention_heads,
+        head_dim=entries.head_dim or entries.hidden_size // max(entries.num_attention_heads, 1),
+        max_context=max_context,
+        norm_eps=entries.rms_norm_eps,
+        tied_embeddings=entries.tie_word_embeddings,
+        window=entries.sliding_window if family.window else None,
+        family=family,
+        rope_theta=float(rope.get("rope_theta") or entries.rope_theta or 10_000.0),
+        rope_scaling=scaling,
+    )
+    if config.head_dim % 2:
+        raise CheckpointError(f"head_dim must be even, got {config.head_dim}")
+    return config
+
+
+def _gpt2(entries: _GPT2File) -> ModelConfig:
+    _check_supported(
+        ("activation_function", entries.activation_function, "gelu_new"),
+        ("scale_attn_weights", entries.scale_attn_weights, True),
+        ("scale_attn_by_inverse_layer_idx", entries.scale_attn_by_inverse_layer_idx, False),
+        ("add_cross_attention", entries.add_cross_attention, False),
+        ("quantization_config", entries.quantization_config, None),
+    )
+    if entries.n_head > 0 and entries.n_embd % entries.n_head:
+        raise CheckpointError(
+            f"n_embd ({entries.n_embd}) must be a multiple of n_head ({entries.n_head})"
+        )
+    return ModelConfig(
+        architecture=GPT2,
+        vocab_size=entries.vocab_size,
+        hidden_size=entries.n_embd,
+        intermediate_size=entries.n_inner or 4 * entries.n_embd,
+        num_layers=entries.n_layer,
+        num_heads=entries.n_head,
+        num_kv_heads=entries.n_head,
+        head_dim=entries.n_embd // max(entries.n_head, 1),
+        max_context=entries.n_positions,
+        norm_eps=entries.layer_norm_epsilon,
+        tied_embeddings=entries.tie_word_embeddings,
+        window=None,
+    )
+
+
+def _checked_architecture(architectures: object) -> str:
+    if not isinstance(architectures, list) or not architectures:
+        raise CheckpointError("architectures is missing, so the model's kind is unknown")
+    if architectures[0] not in SUPPORTED:
+        raise CheckpointError(
+            f"architecture {architectures[0]} is not supported; supported are "
+            + ", ".join(sorted(SUPPORTED))
+        )
+    return str(architectures[0])
+
+
+def _check_supported(*entries: tuple[str, object, object]) -> None:
+    """Each is an entry's name, its value and the only one that is supported."""
+    for entry, value, supported in entries:
         if value != supported:
-            raise CheckpointError(
-                f"{file}: {entry} = {value!r} is not supported, only {supported!r}"
-            )
+            raise CheckpointError(f"{entry} = {value!r} is not supported, only {supported!r}")
 
 
-def _check_sizes(file: Path, config: ModelConfig) -> None:
+def _check_sizes(config: ModelConfig) -> None:
     for name in (
         "vocab_size",
         "hidden_size",
@@ -150,13 +214,11 @@ def _check_sizes(file: Path, config: ModelConfig) -> None:
         "max_context",
     ):
         if getattr(config, name) < 1:
-            raise CheckpointError(f"{file}: {name} must be at least 1, got {getattr(config, name)}")
+            raise CheckpointError(f"{name} must be at least 1, got {getattr(config, name)}")
     if config.num_heads % config.num_kv_heads:
         raise CheckpointError(
-            f"{file}: num_attention_heads ({config.num_heads}) must be a multiple of "
+            f"num_attention_heads ({config.num_heads}) must be a multiple of "
             f"num_key_value_heads ({config.num_kv_heads})"
         )
     if config.window is not None and config.window < 1:
-        raise CheckpointError(f"{file}: sliding_window must be at least 1, got {config.window}")
-    if config.head_dim % 2:
-        raise CheckpointError(f"{file}: head_dim must be even, got {config.head_dim}")
+        raise CheckpointError(f"sliding_window must be at least 1, got {config.window}")

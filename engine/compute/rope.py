@@ -8,10 +8,10 @@ paired with value i + head_dim / 2.
 import torch
 from torch import Tensor
 
-from engine.compute.model_config import ModelConfig
+from engine.compute.model_config import LlamaConfig
 
 
-def rotary_table(config: ModelConfig, length: int) -> Tensor:
+def rotary_table(config: LlamaConfig, length: int) -> Tensor:
     """Cosines and sines of positions `0 .. length - 1`: float32 `[length, 2, head_dim]`.
 
     The sines of a head's first half are negated. `rotate` then needs no negation of its own.

@@ -12,6 +12,7 @@ import torch
 
 from engine.compute.batch import make_batch
 from engine.compute.decoder import Decoder
+from engine.compute.gpt2 import GPT2
 from engine.compute.kv_pages import KVPages
 from engine.compute.paged_attention import PagedAttention
 from engine.compute.sampler import Draws, choose
@@ -26,7 +27,7 @@ class TorchRunner:
     vocab_size   token ids are 0 .. vocab_size - 1
     """
 
-    def __init__(self, model: Decoder, name: str = "") -> None:
+    def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
         self._model = model
         self._name = name
         self._pages: KVPages | None = None

@@ -31,7 +31,22 @@ def llama_with(**rope_parameters):
     )
 
 
+GPT2_SIZES = dict(
+    vocab_size=97,
+    n_embd=48,
+    n_inner=80,
+    n_layer=3,
+    n_head=3,
+    n_positions=256,
+    bos_token_id=None,
+    eos_token_id=None,
+)
 MODELS = {
+    "gpt2": (transformers.GPT2LMHeadModel, transformers.GPT2Config(**GPT2_SIZES)),
+    "gpt2-untied": (
+        transformers.GPT2LMHeadModel,
+        transformers.GPT2Config(**GPT2_SIZES | {"n_inner": None}, tie_word_embeddings=False),
+    ),
     "qwen3": (
         transformers.Qwen3ForCausalLM,
         transformers.Qwen3Config(**SIZES, rope_theta=5e3, tie_word_embeddings=True),

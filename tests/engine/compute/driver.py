@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from engine.compute.checkpoint import Checkpoint
-from engine.compute.decoder import Decoder
+from engine.compute.loader import build
 from engine.compute.model_config import read_config
 from engine.compute.torch_runner import TorchRunner
 from engine.runner import Row, Sampled
@@ -32,7 +32,7 @@ class Driver:
     ) -> None:
         """`changes` replace entries of the model's configuration."""
         config = replace(read_config(directory), **changes)
-        model = Decoder(config, Checkpoint(directory, dtype))
+        model = build(config, Checkpoint(directory, dtype))
         self.runner = TorchRunner(model, name="driven")
         self.runner.reserve(num_blocks, block_size)
         self.block_size = block_size

@@ -1,16 +1,20 @@
 """What sets the families apart is really computed: without it the logits are others."""
 
+import json
+import shutil
+
 import msgspec
 import pytest
 import torch
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from engine.compute.checkpoint import Checkpoint, CheckpointError
-from engine.compute.families import FAMILIES, Family
-from engine.compute.model_config import read_config
+from engine.compute.families import Family
+from engine.compute.model_config import SUPPORTED, read_config
 from engine.compute.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling, read_scaling
 from tests.engine.compute.conftest import MODELS
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
@@ -179,5 +183,52 @@ class TestRopeScaling:
             read_scaling(entries, 64)
 
 
+class TestGPT2:
+    @pytest.fixture
+    def copy(self, a_model, tmp_path):
+        """GPT-2 as it was first published: no prefix, and the masks among the weights."""
+        directory, model = a_model("gpt2")
+        tensors = load_file(directory / "model.safetensors")
+        tensors = {name.removeprefix("transformer."): t.clone() for name, t in tensors.items()}
+        for layer in range(3):
+            tensors[f"h.{layer}.attn.bias"] = torch.ones(1, 1, 256, 256).tril()
+            tensors[f"h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+        save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        shutil.copy(directory / "config.json", tmp_path)
+        return tmp_path, model, tensors
+
+    def test_the_first_files(self, copy):
+        directory, model, _ = copy
+        assert not departs(directory, model)
+
+    @pytest.mark.parametrize(
+        "name",
+        ["wpe.weight", "ln_f.bias", "h.1.ln_2.bias", "h.0.attn.c_attn.bias", "h.2.mlp.c_fc.bias"],
+    )
+    def test_every_part_matters(self, copy, name):
+        """Learned positions and biases: zeros in their place change what is said."""
+        directory, model, tensors = copy
+        tensors[name].zero_()
+        save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+        assert departs(directory, model)
+
+    @pytest.mark.parametrize(
+        ("entries", "message"),
+        [
+            ({"activation_function": "relu"}, "activation_function = 'relu' is not supported"),
+            ({"scale_attn_weights": False}, "scale_attn_weights"),
+            ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
+            ({"add_cross_attention": True}, "add_cross_attention"),
+            ({"n_head": 5}, r"n_embd \(48\) must be a multiple of n_head \(5\)"),
+            ({"n_head": 0}, "num_heads must be at least 1"),
+        ],
+    )
+    def test_what_is_not_supported_is_named(self, copy, entries, message):
+        file = copy[0] / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | entries))
+        with pytest.raises(CheckpointError, match=message):
+            read_config(copy[0])
+
+
 def test_every_family_is_compared_with_transformers():
-    assert {kind.__name__ for kind, _ in MODELS.values()} == set(FAMILIES)
+    assert {kind.__name__ for kind, _ in MODELS.values()} == SUPPORTED

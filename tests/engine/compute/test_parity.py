@@ -40,7 +40,7 @@ def test_greedy_tokens_and_logprobs(any_model):
     driver = Driver(directory)
     request = driver.request(PROMPT)
     driver.generate([request], 20)
-    assert len(set(request.output_ids)) > 5, "a model that says one thing tests nothing"
+    assert len(set(request.output_ids)) >= 5, "a model that says one thing tests nothing"
     assert_greedy(model, request)
     expected = reference_logits(model, request.tokens).log_softmax(-1)
     for i, logprob in enumerate(request.logprobs):

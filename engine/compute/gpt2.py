@@ -1,0 +1,101 @@
+"""GPT-2, over a flat batch of tokens: what decoders looked like before Llama.
+
+Compared with `decoder.py`: a position is a learned vector, added to the token's, instead of a
+rotation of queries and keys; LayerNorm subtracts the mean and adds a bias, and so does every
+projection; the feed-forward network has no gate; all heads have their own keys.
+
+Source: Radford et al., Language Models are Unsupervised Multitask Learners, 2019; the names of the
+weights are those of transformers, whose `Conv1D` stores matrices as [in, out].
+"""
+
+from collections.abc import Callable
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.compute.checkpoint import Checkpoint
+from engine.compute.decoder import Attend
+from engine.compute.model_config import ModelConfig
+
+
+def _projection(
+    weights: Checkpoint, name: str, rows: int, columns: int
+) -> Callable[[Tensor], Tensor]:
+    """x @ weight + bias, from [.., rows] to [.., columns]."""
+    weight = weights.take(f"{name}.weight", rows, columns).t().contiguous()
+    bias = weights.take(f"{name}.bias", columns)
+    return lambda x: F.linear(x, weight, bias)
+
+
+def _layer_norm(weights: Checkpoint, name: str, config: ModelConfig) -> Callable[[Tensor], Tensor]:
+    """(x - mean) / sqrt(variance + eps) * weight + bias, over the last dimension."""
+    size = config.hidden_size
+    weight, bias = weights.take(f"{name}.weight", size), weights.take(f"{name}.bias", size)
+    return lambda x: F.layer_norm(x, (size,), weight, bias, config.norm_eps)
+
+
+class GPT2Layer:
+    """One layer; it adds to the residual stream in place."""
+
+    def __init__(self, config: ModelConfig, weights: Checkpoint, name: str, index: int) -> None:
+        self._index = index
+        self._heads = config.num_heads
+        self._shape = (-1, 3 * config.num_heads, config.head_dim)
+        hidden, inner = config.hidden_size, config.intermediate_size
+        self._attention_norm = _layer_norm(weights, f"{name}.ln_1", config)
+        self._qkv = _projection(weights, f"{name}.attn.c_attn", hidden, 3 * hidden)
+        self._output = _projection(weights, f"{name}.attn.c_proj", hidden, hidden)
+        self._mlp_norm = _layer_norm(weights, f"{name}.ln_2", config)
+        self._up = _projection(weights, f"{name}.mlp.c_fc", hidden, inner)
+        self._down = _projection(weights, f"{name}.mlp.c_proj", inner, hidden)
+        # Old files store the causal mask as well.
+        weights.ignore(f"{name}.attn.bias", f"{name}.attn.masked_bias")
+
+    def forward(self, x: Tensor, attend: Attend) -> None:
+        """Add attention and feed-forward to `x` [tokens, hidden]."""
+        heads = self._qkv(self._attention_norm(x)).view(self._shape)
+        mixed = attend(self._index, heads[:, : self._heads], heads[:, self._heads :])
+        x.add_(self._output(mixed))
+        x.add_(self._down(F.gelu(self._up(self._mlp_norm(x)), approximate="tanh")))
+
+
+class GPT2:
+    """GPT-2 with its weights; to be used like `Decoder`.
+
+    Raises CheckpointError if the weights are not what the configuration promises.
+    """
+
+    def __init__(self, config: ModelConfig, weights: Checkpoint) -> None:
+        self.config = config
+        self.dtype = weights.dtype
+        # The first models were saved without the prefix.
+        prefix = "" if "wte.weight" in weights else "transformer."
+        size = (config.vocab_size, config.hidden_size)
+        self._embedding = weights.take(f"{prefix}wte.weight", *size)
+        self._positions = weights.take(
+            f"{prefix}wpe.weight", config.max_context, config.hidden_size
+        )
+        self._layers = [
+            GPT2Layer(config, weights, f"{prefix}h.{index}", index)
+            for index in range(config.num_layers)
+        ]
+        self._norm = _layer_norm(weights, f"{prefix}ln_f", config)
+        if config.tied_embeddings:
+            weights.ignore("lm_head.weight")
+            self._lm_head = self._embedding
+        else:
+            self._lm_head = weights.take("lm_head.weight", *size)
+        weights.check_all_taken()
+        self.num_parameters = weights.num_parameters
+
+    def prepare(self, positions: int) -> None:
+        """Nothing to do: positions are weights."""
+
+    def forward(
+        self, token_ids: Tensor, positions: Tensor, attend: Attend, logit_rows: Tensor
+    ) -> Tensor:
+        """See `Decoder.forward`."""
+        x = F.embedding(token_ids, self._embedding) + F.embedding(positions, self._positions)
+        for layer in self._layers:
+            layer.forward(x, attend)
+        return F.linear(self._norm(x.index_select(0, logit_rows)), self._lm_head).float()
