@@ -1,0 +1,129 @@
+"""Play a workload on a pretend machine: the same step loop, a virtual clock, an ordinary log."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from engine.config import EngineConfig
+from engine.engine import Engine, TokenOutput
+from engine.events.log import EventLog
+from engine.events.vocabulary import FinishReason, TokenRow
+from engine.runner import Sampled
+from engine.scheduling.request import Request
+from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
+from engine.simulation.workload import Abort, Answer, Arrival, Clear, Input, Workload
+from engine.text.byte_tokenizer import ByteTokenizer
+
+UNKNOWN_TEXT = "\u00b7"  # for a token beyond what the log knows
+
+
+def simulate(
+    workload: Workload,
+    config: EngineConfig | None = None,
+    *,
+    cost: Cost,
+    **parts: Any,
+) -> EventLog:
+    """Serve a workload to its end and return the log.
+
+    `parts` are passed on to `Engine`: policy, pool, tree, drafter. Idle time passes until the next
+    arrival. Raises RequestError for a request that these settings could never serve.
+    """
+    runner = CostRunner(cost.base_ms, cost.per_token_ms, cost.per_row_ms, cost.per_context_token_ms)
+    described = workload.tokenizer
+    tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
+    engine = _ReplayEngine(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
+    pending, unpassed = deque(workload.inputs), 0
+    while pending or engine.has_work():
+        if pending and not engine.has_work():
+            # Nobody is there: time passes until the next input, but no steps do.
+            first = pending[0]
+            if first.step is None:
+                runner.clock.advance(max(0, _at_us(first) - runner.clock.now()))
+            else:
+                unpassed = max(unpassed, first.step - engine.step_count - 1)
+        while pending and _is_due(pending[0], engine.step_count + 1 + unpassed, engine):
+            _take(pending.popleft(), engine, runner)
+        engine.step()
+    return engine.log
+
+
+def _at_us(one: Input) -> int:
+    return round(one.at_ms * US_PER_MS)
+
+
+def _is_due(one: Input, next_step: int, engine: Engine) -> bool:
+    return _at_us(one) <= engine.clock.now() if one.step is None else one.step <= next_step
+
+
+def _take(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
+    match one:
+        case Arrival():
+            request = engine.submit(
+                one.prompt,
+                one.params,
+                label=one.label,
+                priority=one.priority,
+                submitted_at=_at_us(one) if one.step is None else None,
+            )
+            for sample, answer in one.answers.items():
+                engine.answers[request.id + sample] = answer
+                if answer.ids or answer.length < one.params.max_tokens:
+                    runner.outputs[request.id + sample] = answer.ids or answer.length
+        case Abort():
+            engine.abort(one.request)
+        case Clear():
+            engine.clear_prefix_cache()
+
+
+class _ReplayEngine(Engine):
+    """The engine, except that texts and tools' tokens of logged answers are those of the log.
+
+    The logged run's tokenizer and tools are not at hand, and need not be.
+    """
+
+    def __init__(self, *args: Any, **parts: Any) -> None:
+        self.answers: dict[int, Answer] = {}
+        self._position = 0  # in the output, of the token that is being appended
+        super().__init__(*args, **parts)
+
+    def _append(
+        self, request: Request, sampled: Sampled
+    ) -> tuple[TokenRow, FinishReason | None, TokenOutput]:
+        self._position = len(request.tokens) - request.prompt_length
+        return super()._append(request, sampled)
+
+    def _tool_answer(self, request: Request, token: int) -> list[int]:  # noqa: ARG002
+        at, self._position = self._position, self._position + 1
+        answer = self.answers.get(request.id)
+        forced = answer.forced.get(at, 0) if answer else 0
+        return answer.ids[at + 1 : at + 1 + forced] if answer else []
+
+    def _texts(self, request: Request, ids: list[int], *, last: bool) -> list[str]:
+        if not isinstance(self.tokenizer, _LogTokenizer):
+            return super()._texts(request, ids, last=last)
+        start = len(request.tokens) - request.prompt_length
+        answer = self.answers.get(request.id)
+        texts = answer.texts[start : start + len(ids)] if answer else []
+        return texts + [UNKNOWN_TEXT] * (len(ids) - len(texts))
+
+
+class _LogTokenizer(ByteTokenizer):
+    """What a log says of its tokenizer: its ends, its size, and the texts of its prompts."""
+
+    def __init__(self, described: dict[str, Any], workload: Workload) -> None:
+        super().__init__()
+        self._described = described
+        self.vocab_size = described["vocab_size"]
+        self.eos_ids = frozenset(described["eos_ids"])
+        self._pieces = {
+            tuple(one.prompt): one.texts for one in workload.inputs if isinstance(one, Arrival)
+        }
+
+    def describe(self) -> dict[str, Any]:
+        """As in the log."""
+        return self._described
+
+    def pieces(self, ids: Sequence[int]) -> list[str]:
+        """As in the log."""
+        return list(self._pieces[tuple(ids)])

@@ -1,0 +1,114 @@
+"""A log's inputs replayed: with nothing changed nothing changes, with a setting changed only that."""
+
+import pytest
+
+from engine.config import ConfigError, EngineConfig
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.events.log import EventLog
+from engine.scheduling.policies import Fcfs
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import Cost, CostRunner
+from engine.simulation.what_if import what_if
+from tests.engine.storyboard import simulate as play_speakers
+from tests.engine.test_storyboard import FIRST_LOOK, FIRST_LOOK_CONFIG, FULL_MEMORY
+from tests.engine.workloads import HalfRightDrafter, make_engine, play, random_workload
+
+COST = Cost(10, 0.25)
+
+
+def test_with_no_change_the_log_is_reproduced(soak: bool, first_seed: int) -> None:
+    """Preemptions, hits, priorities, samples, drafts, forced tokens and aborts included."""
+    kinds: set[type] = set()
+    for seed in range(first_seed, first_seed + (5000 if soak else 250)):
+        workload = random_workload(seed)
+        workload.failures = set()  # a failed forward pass is no input
+        engine = make_engine(workload)
+        play(engine, workload)
+        if not engine.log.of(v.StepFinished):
+            continue
+        parts = {}
+        if workload.draft_length:
+            parts["drafter"] = HalfRightDrafter(workload.draft_length)
+        again = what_if(engine.log, cost=COST, **parts)
+        assert again.deterministic()[1:] == engine.log.deterministic()[1:], f"seed {seed}"
+        assert again[0].settings == engine.log[0].settings
+        assert again[0].tokenizer == engine.log[0].tokenizer
+        kinds |= {type(event) for event in again}
+    assert {v.Preempted, v.Forked, v.RadixEvicted, v.RadixJoined, v.BlocksTrimmed} <= kinds
+
+
+def first_look() -> tuple[EventLog, dict[str, int]]:
+    engine, requests = play_speakers(EngineConfig(**FIRST_LOOK_CONFIG), FIRST_LOOK)
+    return engine.log, {name: request.id for name, request in requests.items()}
+
+
+@pytest.mark.parametrize(
+    ("changes", "steps", "eva"), [({"max_batch_size": 1}, 47, None), ({"max_batch_size": 5}, 15, 7)]
+)
+def test_00_one_place_and_five_places(changes: dict, steps: int, eva: int | None) -> None:
+    log, ids = first_look()
+    other = what_if(log, cost=COST, **changes)
+    assert len(other.steps) == steps
+    if eva is not None:
+        assert other.requests.first_token_step[ids["Eva"]] == eva
+
+
+def test_a_changed_setting_leaves_what_people_say() -> None:
+    log, _ = first_look()
+    other = what_if(log, token_budget=8, block_size=4, cost=COST)
+    for mine, theirs in zip(
+        log.tokens.groupby("request"), other.tokens.groupby("request"), strict=True
+    ):
+        assert mine[1].text.tolist() == theirs[1].text.tolist()
+
+
+def test_without_a_cost_the_logged_one_is_found_again() -> None:
+    runner = CostRunner(7, 0.5)
+    engine = Engine(runner, EngineConfig(token_budget=16), clock=runner.clock)
+    for prompt in (30, 5, 44):
+        engine.submit([97] * prompt, SamplingParams(max_tokens=9))
+    while engine.has_work():
+        engine.step()
+    again = what_if(engine.log)
+    assert again.steps.duration_ms.tolist() == pytest.approx(
+        engine.log.steps.duration_ms.tolist(), abs=0.01
+    )
+
+
+class OldestGivesWay(Fcfs):
+    def victim(self, running, needed_by):
+        return running[0]
+
+
+def test_a_policy_of_your_own_has_to_come_along() -> None:
+    config = EngineConfig(token_budget=32, max_batch_size=4, max_kv_tokens=14 * 8, block_size=8)
+    engine, _ = play_speakers(config, FULL_MEMORY, policy=OldestGivesWay())
+    with pytest.raises(ConfigError, match=r"pass policy=OldestGivesWay\(\.\.\.\) in again"):
+        what_if(engine.log, cost=COST)
+    assert len(what_if(engine.log, cost=COST, policy=OldestGivesWay()).steps) == 34
+    assert len(what_if(engine.log, cost=COST, policy="fcfs").steps) == 31
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"budget": 3}, "budget is not a setting; there are token_budget, "),
+        ({"token_budget": 0}, "token_budget must be a whole number of at least 1, got 0"),
+        ({"policy": "fair"}, "policy must be one of fcfs, "),
+        ({"max_kv_tokens": 16}, "a request of the log is refused: "),
+    ],
+)
+def test_a_wrong_setting_is_named(changes: dict, words: str) -> None:
+    log, _ = first_look()
+    with pytest.raises(ConfigError, match=words):
+        what_if(log, cost=COST, **changes)
+
+
+def test_a_log_without_its_beginning_is_refused() -> None:
+    log, _ = first_look()
+    windowed = EventLog(window=20)
+    for event in log:
+        windowed.append(event)
+    with pytest.raises(ValueError, match="does not begin with run_started"):
+        what_if(windowed)
