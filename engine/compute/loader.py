@@ -7,6 +7,7 @@ import torch
 from engine.compute.checkpoint import Checkpoint, CheckpointError
 from engine.compute.decoder import Decoder
 from engine.compute.gpt2 import GPT2
+from engine.compute.hub import fetch, is_hub_name
 from engine.compute.model_config import LlamaConfig, ModelConfig, read_config
 from engine.compute.threads import set_threads
 from engine.compute.torch_runner import TorchRunner
@@ -23,8 +24,9 @@ def load(
     dtype: torch.dtype = torch.float32,
     threads: int | None = None,
 ) -> tuple[TorchRunner, HFTokenizer]:
-    """The model in a Hugging Face directory; "bundled" is the project's own.
+    """The model in a Hugging Face directory or on its hub; "bundled" is the project's own.
 
+    model    a directory; where there is none of that name, `owner/name` on the hub
     config   KV memory is reserved for it, so that the runner is ready to run; an engine with another
              config reserves its own
     dtype    what it computes in; on a CPU float32 is the fastest as well as the most exact
@@ -34,23 +36,31 @@ def load(
     not a supported model, and ConfigError for KV memory that cannot be had.
     """
     set_threads(threads)
-    directory = BUNDLED if model == "bundled" else Path(model)
-    if not directory.is_dir():
-        raise CheckpointError(
-            f"there is no model directory {directory}: give the directory of a Hugging Face model, "
-            'or "bundled"'
-        )
+    directory, name = _find(model)
     model_config = read_config(directory)
-    tokenizer = HFTokenizer(directory)
+    tokenizer = HFTokenizer(directory, name)
     if tokenizer.vocab_size > model_config.vocab_size:
         raise CheckpointError(
             f"{directory}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json only "
             f"{model_config.vocab_size}: they do not belong together"
         )
     decoder = build(model_config, Checkpoint(directory, dtype))
-    runner = TorchRunner(decoder, name=directory.resolve().name)
+    runner = TorchRunner(decoder, name=name)
     runner.reserve(config.num_blocks, config.block_size)
     return runner, tokenizer
+
+
+def _find(model: str | Path) -> tuple[Path, str]:
+    """The model's directory, and what to call it."""
+    directory = BUNDLED if model == "bundled" else Path(model)
+    if directory.is_dir():
+        return directory, directory.resolve().name
+    if not is_hub_name(str(model)):
+        raise CheckpointError(
+            f"there is no model directory {directory}: give the directory of a Hugging Face model, "
+            'owner/name of one on its hub, or "bundled"'
+        )
+    return fetch(str(model)), str(model)
 
 
 def build(config: ModelConfig, weights: Checkpoint) -> Decoder | GPT2:

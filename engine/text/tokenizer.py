@@ -77,10 +77,11 @@ class HFTokenizer:
     """The tokenizer of a Hugging Face model directory, through the `tokenizers` library.
 
     Reads tokenizer.json, and where they exist tokenizer_config.json, generation_config.json,
-    config.json and chat_template.jinja. Raises TokenizerError if tokenizer.json is missing or damaged.
+    config.json and chat_template.jinja. `name` is what `describe` calls it, by default the directory's
+    name. Raises TokenizerError if tokenizer.json is missing or damaged.
     """
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, name: str = "") -> None:
         directory = Path(directory)
         file = directory / "tokenizer.json"
         if not file.is_file():
@@ -98,7 +99,7 @@ class HFTokenizer:
         self._ordinary = tokenizers.Tokenizer.from_str(source)
         self._ordinary.encode_special_tokens = True
 
-        self._name = directory.resolve().name
+        self._name = name or directory.resolve().name
         settings = read_json(directory / "tokenizer_config.json")
         special = {
             name: token_text(value)
