@@ -36,8 +36,11 @@ def routes(bridge: Bridge) -> APIRouter:
         last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
     ) -> Response:
         """The event log as it happens (server-sent events); the first event is a keyframe."""
-        known = (last_event_id or "").isdecimal()
-        return Feed(bridge, int(last_event_id) if known and last_event_id else None)
+        try:
+            last_seen = None if last_event_id is None else int(last_event_id)
+        except ValueError:  # not one of our numbers: start from the beginning
+            last_seen = None
+        return Feed(bridge, last_seen)
 
     return router
 

@@ -8,6 +8,7 @@ chunks instead of a growing queue.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -52,7 +53,7 @@ class Form(Protocol):
         ...
 
 
-class Answer(Response):
+class Answer(Response, ABC):
     """The response to a request for tokens: queue it, answer, give everything back in any case."""
 
     def __init__(self, bridge: Bridge, order: Order) -> None:
@@ -74,8 +75,9 @@ class Answer(Response):
             finally:
                 watch.cancel()
 
+    @abstractmethod
     async def _answer(self, generation: Generation, connection: "Connection") -> None:
-        raise NotImplementedError
+        """Send the whole response. May raise ApiError as long as nothing was sent."""
 
 
 class StreamedAnswer(Answer):

@@ -57,7 +57,7 @@ class Feed:
 
     _decoder = msgspec.json.Decoder(AnyEvent)
 
-    def __init__(self, url: str, last_event_id: int | None = None) -> None:
+    def __init__(self, url: str, last_event_id: object = None) -> None:
         self._client = http(url)
         headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
         self._stream = self._client.stream("GET", "/events", headers=headers)

@@ -71,8 +71,9 @@ def test_a_viewer_that_missed_too_much_is_told_and_starts_over(
     assert feed.state.core() == log.state().core()
 
 
-def test_a_number_from_before_a_restart_starts_over(url: str) -> None:
-    with Feed(url, last_event_id=10**9) as feed:
+@pytest.mark.parametrize("last", [10**9, -7, "x", "9" * 5000])
+def test_a_number_that_is_none_of_this_runs_starts_over(url: str, last: object) -> None:
+    with Feed(url, last_event_id=last) as feed:
         feed.keyframe()
     assert feed.dropped == []
 

@@ -12,7 +12,7 @@ import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.process import BackgroundServer
-from tests.server.harness import Caller, Feed, get, http, post, sse_data
+from tests.server.harness import Caller, Feed, get, http, post, sse_data, trace
 
 Serve = Callable[..., BackgroundServer]
 
@@ -151,11 +151,11 @@ def test_a_reader_that_accepts_nothing_is_cut_off_after_a_while(serve: Serve) ->
         engine={"max_kv_tokens": 262_144},
         server={"buffer_bytes": 1 << 30, "stall_seconds": 0.1},
     ).url
-    with Feed(url) as feed:
-        feed.keyframe()
-        body = {"prompt": "x", "max_tokens": 200_000}
-        slow = Caller(url, "/v1/completions", body, receive_buffer=4096)
-        assert feed.until_kind(RequestFinished).reason == "abort"
+    body = {"prompt": "x", "max_tokens": 200_000}
+    slow = Caller(url, "/v1/completions", body, receive_buffer=4096)
+    until(url, "/health", lambda answer: answer.json()["active"] == 1)
+    until(url, "/health", lambda answer: answer.json()["active"] == 0)
+    assert [event.reason for event in trace(url).of(RequestFinished)] == ["abort"]
     assert '"done"' not in slow.read_all()
 
 
