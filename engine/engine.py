@@ -51,6 +51,7 @@ from engine.text.detokenizer import IncrementalDetokenizer
 from engine.text.tokenizer import Tokenizer
 from engine.tools.calculator import evaluate
 from engine.tools.tool_use import ToolTokens, ToolUse
+from engine.why import why
 
 
 @dataclass(slots=True)
@@ -438,6 +439,10 @@ class Engine:
             clock=self.clock.name,
             t={"unix_us": time.time_ns() // 1000},
         )
+
+    def why(self, request: Request | int, step: int | None = None) -> str:
+        """Why a request was treated as it was in a step, in words; see `engine.why.why`."""
+        return why(self.log, request if isinstance(request, int) else request.id, step)
 
     def snapshot(self) -> dict[str, Any]:
         """The state, read off the live objects; equal to `State.core()` folded from the log."""
