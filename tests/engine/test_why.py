@@ -83,15 +83,35 @@ def test_every_answer_of_random_workloads_recounts(soak: bool, first_seed: int) 
         workload = random_workload(seed)
         engine = make_engine(workload)
         play(engine, workload)
-        state = State()
+        state, found, tables = State(), {}, {}
         for event in engine.log:
+            if isinstance(event, v.StepStarted):
+                found, tables = {}, {}
+            if isinstance(event, v.Admitted):
+                tokens = len(state.requests[event.request].tokens)
+                found[event.request] = (len(event.blocks) * state.block_size, tokens)
+            if isinstance(event, v.Preempted):
+                tables[event.request] = len(state.requests[event.request].table)
             state.apply(event)
             if isinstance(event, v.StepScheduled):
                 for request in list(state.requests):
                     answer = why(engine.log, request, state.step)
                     assert answer.startswith(f"Step {state.step}: r{request} "), answer
                     seen |= check(answer, state, event, request)
+                    counted = numbers(r"s with (\d+) of (\d+) tokens? found", answer)
+                    assert counted == found.get(request)
+                    fates = numbers(
+                        r"Of its (\d+) blocks? others keep (\d+), the cache keeps (\d+), (\d+) fell",
+                        answer,
+                    )
+                    assert (fates and fates[0]) == tables.get(request)
+                    assert fates is None or fates[0] == sum(fates[1:])
     assert seen >= {"waits", "computes", "preempted", "more place", "more token", "more free block"}
+
+
+def numbers(pattern: str, answer: str) -> tuple[int, ...] | None:
+    found = re.search(pattern, answer)
+    return found and tuple(map(int, found.groups()))
 
 
 def check(answer: str, state: State, event: v.StepScheduled, request: int) -> set[str]:
