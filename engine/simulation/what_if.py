@@ -3,7 +3,9 @@
     other = what_if(log, token_budget=32)
 
 Everybody asks the same in the same step and says what they said then; only the scheduler's and the
-cache's decisions may differ. With nothing changed they do not: the log is reproduced.
+cache's decisions may differ. With nothing changed they do not: the log is reproduced. A request that
+was aborted is aborted again; what it says beyond its logged tokens, where it now gets further, is
+filler, shown as a dot.
 """
 
 from typing import Any
