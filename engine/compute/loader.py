@@ -6,12 +6,14 @@ import torch
 
 from engine.compute.checkpoint import Checkpoint, CheckpointError
 from engine.compute.decoder import Decoder
+from engine.compute.gguf_checkpoint import GGUFCheckpoint
 from engine.compute.gpt2 import GPT2
 from engine.compute.hub import fetch, is_hub_name
 from engine.compute.model_config import LlamaConfig, ModelConfig, read_config
 from engine.compute.threads import set_threads
 from engine.compute.torch_runner import TorchRunner
 from engine.config import EngineConfig
+from engine.text.gguf_tokenizer import GGUFTokenizer
 from engine.text.tokenizer import HFTokenizer
 
 BUNDLED = Path(__file__).parent.parent / "bundled"
@@ -24,9 +26,9 @@ def load(
     dtype: torch.dtype = torch.float32,
     threads: int | None = None,
 ) -> tuple[TorchRunner, HFTokenizer]:
-    """The model in a Hugging Face directory or on its hub; "bundled" is the project's own.
+    """The model in a Hugging Face directory, on its hub or in a GGUF file; "bundled" is our own.
 
-    model    a directory; where there is none of that name, `owner/name` on the hub
+    model    a directory or file; where there is none of that name, `owner/name` on the hub
     config   KV memory is reserved for it, so that the runner is ready to run; an engine with another
              config reserves its own
     dtype    what it computes in; on a CPU float32 is the fastest as well as the most exact
@@ -36,23 +38,30 @@ def load(
     not a supported model, and ConfigError for KV memory that cannot be had.
     """
     set_threads(threads)
-    directory, name = _find(model)
-    model_config = read_config(directory)
-    tokenizer = HFTokenizer(directory, name)
+    path, name = _find(model)
+    weights: Checkpoint
+    tokenizer: HFTokenizer
+    if path.is_file():
+        weights = GGUFCheckpoint(path, dtype)
+        model_config, tokenizer = weights.config, GGUFTokenizer(path)
+    else:
+        model_config, tokenizer = read_config(path), HFTokenizer(path, name)
+        weights = Checkpoint(path, dtype)
     if tokenizer.vocab_size > model_config.vocab_size:
         raise CheckpointError(
-            f"{directory}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json only "
+            f"{path}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json only "
             f"{model_config.vocab_size}: they do not belong together"
         )
-    decoder = build(model_config, Checkpoint(directory, dtype))
-    runner = TorchRunner(decoder, name=name)
+    runner = TorchRunner(build(model_config, weights), name=name)
     runner.reserve(config.num_blocks, config.block_size)
     return runner, tokenizer
 
 
 def _find(model: str | Path) -> tuple[Path, str]:
-    """The model's directory, and what to call it."""
+    """The model's directory or GGUF file, and what to call it."""
     directory = BUNDLED if model == "bundled" else Path(model)
+    if directory.is_file():
+        return directory, directory.stem
     if directory.is_dir():
         return directory, directory.resolve().name
     if not is_hub_name(str(model)):

@@ -104,17 +104,24 @@ def read_config(directory: Path) -> ModelConfig:
         raise CheckpointError(
             f"{directory} has no config.json: give the directory of a Hugging Face model"
         )
-    content = file.read_bytes()
     try:
-        architectures = msgspec.json.decode(content, type=dict[str, Any]).get("architectures")
-        config = (
-            _gpt2(msgspec.json.decode(content, type=_GPT2File))
-            if _checked_architecture(architectures) == GPT2
-            else _llama(msgspec.json.decode(content, type=_LlamaFile))
-        )
-        _check_sizes(config)
+        return parse_config(msgspec.json.decode(file.read_bytes(), type=dict[str, Any]))
     except (msgspec.DecodeError, CheckpointError) as error:
         raise CheckpointError(f"{file}: {error}") from error
+
+
+def parse_config(entries: dict[str, Any]) -> ModelConfig:
+    """The configuration that config.json's `entries` ask for; raises as `read_config` does."""
+    architecture = _checked_architecture(entries.get("architectures"))
+    try:
+        config = (
+            _gpt2(msgspec.convert(entries, _GPT2File))
+            if architecture == GPT2
+            else _llama(msgspec.convert(entries, _LlamaFile))
+        )
+    except msgspec.ValidationError as error:
+        raise CheckpointError(str(error)) from error
+    _check_sizes(config)
     return config
 
 

@@ -89,32 +89,51 @@ class HFTokenizer:
                 f"{directory} has no tokenizer.json: save the tokenizer with "
                 "transformers' `AutoTokenizer.from_pretrained(...).save_pretrained(...)`"
             )
-        source = file.read_text(encoding="utf-8")
+        settings = read_json(directory / "tokenizer_config.json")
+        ends = _ids(read_json(directory / "generation_config.json").get("eos_token_id"))
+        ends |= _ids(read_json(directory / "config.json").get("eos_token_id"))
+        template = ChatTemplate.from_directory(directory, settings, _special_tokens(settings))
+        try:
+            self._build(
+                file.read_text(encoding="utf-8"),
+                settings,
+                ends,
+                template,
+                name or directory.resolve().name,
+            )
+        except ValueError as error:
+            raise TokenizerError(f"{file} is damaged, fetch it again: {error}") from error
+
+    def _build(
+        self,
+        source: str,
+        settings: dict[str, Any],
+        ends: set[int],
+        chat_template: ChatTemplate,
+        name: str,
+    ) -> None:
+        """From the contents of tokenizer.json and tokenizer_config.json, and further end ids.
+
+        Raises ValueError if the first is damaged.
+        """
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(source)
         except Exception as error:  # the library raises plain Exception
-            raise TokenizerError(f"{file} is damaged, fetch it again: {error}") from error
+            raise ValueError(str(error)) from error
         # A second copy, because recognising special tokens is a property of the tokenizer, not an
         # argument of a call, and requests are encoded on several threads.
         self._ordinary = tokenizers.Tokenizer.from_str(source)
         self._ordinary.encode_special_tokens = True
 
-        self._name = name or directory.resolve().name
-        settings = read_json(directory / "tokenizer_config.json")
-        special = {
-            name: token_text(value)
-            for name, value in settings.items()
-            if name.endswith("_token") and token_text(value)
-        }
+        self._name = name
+        special = _special_tokens(settings)
         vocabulary = self._tokenizer.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values(), default=-1) + 1
         self.bos_id = self._tokenizer.token_to_id(special.get("bos_token", ""))
         self.eos_ids = frozenset(
-            _ids(read_json(directory / "generation_config.json").get("eos_token_id"))
-            | _ids(read_json(directory / "config.json").get("eos_token_id"))
-            | _ids(self._tokenizer.token_to_id(special.get("eos_token", "")))
+            ends | _ids(self._tokenizer.token_to_id(special.get("eos_token", "")))
         )
-        self.chat_template = ChatTemplate.from_directory(directory, settings, special)
+        self.chat_template = chat_template
         self._adds_bos = self._finds_bos(settings.get("add_bos_token"))
         self._special = {
             token.content: id_ for id_, token in self._tokenizer.get_added_tokens_decoder().items()
@@ -215,6 +234,15 @@ def token_text(value: object) -> str:
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) else ""
+
+
+def _special_tokens(settings: dict[str, Any]) -> dict[str, str]:
+    """The text of each `..._token` of tokenizer_config.json."""
+    return {
+        name: token_text(value)
+        for name, value in settings.items()
+        if name.endswith("_token") and token_text(value)
+    }
 
 
 def _ids(value: int | list[int] | None) -> set[int]:
