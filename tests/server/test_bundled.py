@@ -1,16 +1,14 @@
 """The few things that need the real model: its process as a notebook starts it, time, sampling."""
 
 import subprocess
-import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 
 import openai
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RunStarted
 from server.process import serve_in_background
-from tests.server.harness import TIMEOUT, Feed, get, post, sse_data, trace
+from tests.server.harness import Feed, get, post, sse_data, trace
 
 
 @pytest.fixture(scope="module")
@@ -20,29 +18,38 @@ def bundled() -> Iterator[str]:
     assert server.stop() == 0  # twice is harmless
 
 
-def receipts(url: str) -> list[tuple[float, str]]:
-    """When a curl received each event, and its text."""
-    body = '{"prompt": "Once upon a time", "max_tokens": 300, "ignore_eos": true}'
+def curl(url: str) -> subprocess.Popen[str]:
+    body = '{"prompt": "Once upon a time", "max_tokens": 40, "ignore_eos": true}'
     command = ["curl", "-sN", f"{url}/v1/completions", "-d", body]
     command += ["-H", "Content-Type: application/json"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
-        received = [(time.perf_counter(), line.decode()) for line in process.stdout]
-    events = [(at, sse_data(line)[0]) for at, line in received if line.startswith("data")]
-    return [(at, event.get("token", event.get("full_text"))) for at, event in events]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+def read_tokens(process: subprocess.Popen[str], count: int) -> list[str]:
+    """The next `count` tokens that a curl receives; fewer when its stream ends before."""
+    tokens: list[str] = []
+    for line in process.stdout:
+        if line.startswith("data"):
+            tokens += [event["token"] for event in sse_data(line) if "token" in event]
+        if len(tokens) == count:
+            break
+    return tokens
 
 
 def test_two_curls_overlap(bundled: str) -> None:
-    """Both wait when the engine is let go, so their tokens arrive interleaved."""
+    """Held after six steps, both have received tokens and neither has ended: they interleave."""
     post(bundled, "/engine/pause")
-    with Feed(bundled) as feed, ThreadPoolExecutor() as pool:
+    with Feed(bundled) as feed, curl(bundled) as ada, curl(bundled) as bo:
         feed.keyframe()
-        reading = [pool.submit(receipts, bundled) for _ in range(2)]
         feed.until_kind(RequestArrived, 2)
+        post(bundled, "/engine/step", {"steps": 6})
+        first = [read_tokens(process, 6) for process in (ada, bo)]
+        assert [len(tokens) for tokens in first] == [6, 6]
+        assert get(bundled, "/health")["active"] == 2
         post(bundled, "/engine/resume")
-        ada, bo = (one.result(TIMEOUT) for one in reading)
-    assert [text for _, text in ada] == [text for _, text in bo]
-    assert len(ada) == 301
-    assert max(ada[0][0], bo[0][0]) < min(ada[-1][0], bo[-1][0])
+        rest = [read_tokens(process, 1000) for process in (ada, bo)]
+    assert [len(tokens) for tokens in rest] == [34, 34]
+    assert first[0] + rest[0] == first[1] + rest[1]
 
 
 def test_settings_reach_the_engine(bundled: str) -> None:
