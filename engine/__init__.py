@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from engine.scheduling.admission import RequestError
     from engine.scheduling.policies import Policy
     from engine.scheduling.sampling_params import SamplingError, SamplingParams
+    from engine.simulation.cost_runner import Cost, CostRunner
+    from engine.simulation.simulate import simulate
+    from engine.simulation.what_if import what_if
+    from engine.simulation.workload import Workload
 
 _HOME = {
     "Completion": "engine.engine",
     "ConfigError": "engine.config",
+    "Cost": "engine.simulation.cost_runner",
+    "CostRunner": "engine.simulation.cost_runner",
     "Engine": "engine.engine",
     "EngineConfig": "engine.config",
     "EventLog": "engine.events.log",
@@ -28,11 +34,16 @@ _HOME = {
     "RequestError": "engine.scheduling.admission",
     "SamplingError": "engine.scheduling.sampling_params",
     "SamplingParams": "engine.scheduling.sampling_params",
+    "Workload": "engine.simulation.workload",
+    "simulate": "engine.simulation.simulate",
+    "what_if": "engine.simulation.what_if",
 }
 
 __all__ = [
     "Completion",
     "ConfigError",
+    "Cost",
+    "CostRunner",
     "Engine",
     "EngineConfig",
     "EventLog",
@@ -41,6 +52,9 @@ __all__ = [
     "RequestError",
     "SamplingError",
     "SamplingParams",
+    "Workload",
+    "simulate",
+    "what_if",
 ]
 
 
