@@ -247,7 +247,7 @@ def train(
     out: Annotated[Path, typer.Option(help="Where the Hugging Face directory is written.")] = Path(
         "build/model"
     ),
-    tokens: Annotated[int, typer.Option(help="Tokens to train on.", min=1)] = 20_000_000,
+    tokens: Annotated[int, typer.Option(help="Tokens to train on.", min=1)] = 12_000_000,
     seed: Annotated[int, typer.Option(help="The same seed makes the same model.")] = 0,
     device: Annotated[
         str, typer.Option(help="A torch device, or auto for a GPU where there is one.")
