@@ -26,8 +26,12 @@ def compare(
     first()
     second()  # both warm
     ratios = []
-    for _ in tqdm(range(pairs), desc=name, leave=False):
-        ratios.append(_seconds(second) / _seconds(first))
+    for number in tqdm(range(pairs), desc=name, leave=False):
+        if number % 2:  # whoever goes second may profit or suffer: take turns
+            of_first, of_second = _seconds(first), _seconds(second)
+        else:
+            of_second, of_first = _seconds(second), _seconds(first)
+        ratios.append(of_second / of_first)
     return Ratio(ratios)
 
 

@@ -57,5 +57,5 @@ def main() -> None:
             with unrecorded():
                 bench.run(bench.engine(NoLog()))
 
-        ratio = compare(f"recording, batch {batch}", bench.run, off, pairs=25)
+        ratio = compare(f"recording, batch {batch}", bench.run, off, pairs=60)
         print(f"recording on over off, batch {batch}: {ratio}")
