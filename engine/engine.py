@@ -137,9 +137,10 @@ class Engine:
         config: EngineConfig | None = None,
         **parts: Any,
     ) -> "Engine":
-        """An engine with the model in a Hugging Face directory; "bundled" is the project's own.
+        """An engine with a model: a Hugging Face directory, a GGUF file or a hub name.
 
-        `parts` are passed on to `Engine`. Raises CheckpointError for a directory that is not one.
+        "bundled" is the project's own. `parts` are passed on to `Engine`. Raises CheckpointError,
+        which says what is wrong, for a model that cannot be loaded.
         """
         # By name, because this module must import without torch.
         loader = importlib.import_module("engine.compute.loader")
@@ -298,9 +299,8 @@ class Engine:
         for row, samples in zip(tuple(plan.rows), sampled, strict=True):
             requests = [row.request]
             requests += [self._fork(row, sample) for sample in row.samples[1:]]
-            gains += zip(
-                requests, samples, strict=False
-            )  # no samples where a row has not caught up
+            # A row that has not caught up has no samples, and nobody gains anything.
+            gains += zip(requests, samples, strict=False)
         for row in plan.rows:
             row.request.computed = row.start + row.count - len(row.drafts)
         finished: list[tuple[Request, FinishReason]] = []

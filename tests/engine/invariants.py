@@ -92,6 +92,9 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     assert used <= config.token_budget
     assert all(row.count >= 1 for row in event.rows)
     assert sum(state.requests[id_].slots for id_ in state.running) <= config.max_batch_size
+    plan = engine.scheduler.plan
+    scheduled = {row.request.id for row in plan.rows}
+    assert all(request.id in scheduled for request, _, _ in plan.copies), "copies for a victim"
     accounted = [row.request for row in event.rows] + [id_ for id_, _ in event.skipped]
     assert sorted(accounted) == sorted(state.running)
     for row in event.rows:

@@ -73,9 +73,7 @@ def test_200_prompts_chunked_cached_and_preempted_equal_transformers(reference) 
         wrong += different - tied
         ties += tied
     log = tested.log
-    cut = sum(
-        row.start + row.count < len(tested_prompt) for tested_prompt, row in _prefill_rows(log)
-    )
+    cut = sum(row.start + row.count < len(prompt) for prompt, row in _rows(log))
     hits = sum(bool(event.blocks) for event in log.of(v.Admitted))
     preempted = len(log.of(v.Preempted))
     print(f"\n200 prompts: {ties} ties, {cut} chunks, {hits} hits, {preempted} preemptions")
@@ -83,7 +81,8 @@ def test_200_prompts_chunked_cached_and_preempted_equal_transformers(reference) 
     assert min(cut, hits, preempted) >= 20
 
 
-def _prefill_rows(log):
+def _rows(log):
+    """Every scheduled row with the prompt of its request."""
     prompts = {event.request: event.prompt for event in log.of(v.RequestArrived)}
     for event in log.of(v.StepScheduled):
         for row in event.rows:
