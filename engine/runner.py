@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from engine.scheduling.request import Request
+from engine.scheduling.request import Request, TokenScore
 
 
 @dataclass(slots=True)
@@ -20,6 +20,8 @@ class Row:
     position p lives in slot `p % block_size` of block `request.table[p // block_size]`. `samples`
     lists the sample indexes that want a next token: none while the row has not caught up,
     `[request.sample]` usually, `[0 .. n-1]` when a prompt with n samples is complete.
+
+    A runner with a model fills `scores` where `scored` is not 0.
     """
 
     request: Request
@@ -27,6 +29,19 @@ class Row:
     count: int
     drafts: list[int] = field(default_factory=list)
     samples: list[int] = field(default_factory=list)
+    scores: list[TokenScore] = field(default_factory=list)
+
+    @property
+    def scored(self) -> int:
+        """How many prompt tokens, from `start + 1` on, this row has to score.
+
+        The logits at a position tell the probability of the token after it, so the prompt's last
+        position scores none, and its first token is scored by nobody.
+        """
+        request = self.request
+        if request.params.prompt_logprobs is None:
+            return 0
+        return max(0, min(self.start + self.count, request.prompt_length - 1) - self.start)
 
     def token_ids(self) -> list[int]:
         """The row's input tokens, drafts included, `count` of them."""
@@ -38,12 +53,13 @@ class Row:
 class Sampled:
     """What one sample of a row gained: the drafts that were accepted, then one sampled token.
 
-    `logprobs` are natural logarithms of each id's probability under the model's own distribution,
-    before temperature and cuts.
+    `logprobs` has each id's log-probability, `top` the likeliest tokens in its place, where the
+    request asks for them; see `SamplingParams.logprobs` and `TokenScore`.
     """
 
     ids: list[int]
     logprobs: list[float]
+    top: list[list[tuple[int, float]]] = field(default_factory=list)
 
 
 class Runner(Protocol):

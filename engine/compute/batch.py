@@ -58,7 +58,8 @@ def make_batch(rows: Sequence[Row], block_size: int) -> Batch:
     """Lay out a step's rows, of which there must be at least one.
 
     A row that samples needs the logits of its last token, and one more for each draft: the logits
-    after a draft say what comes next if the draft was right.
+    after a draft say what comes next if the draft was right. A row whose prompt is scored needs those
+    before each token it scores, and they come first.
     """
     order = sorted(range(len(rows)), key=lambda i: rows[i].count)
     ordered = [rows[i] for i in order]
@@ -77,8 +78,9 @@ def make_batch(rows: Sequence[Row], block_size: int) -> Batch:
     logit_rows: list[int] = []
     place = {i: p for p, i in enumerate(order)}
     for i, row in enumerate(rows):
+        end = int(ends[place[i]])
+        logit_rows += range(end - row.count, end - row.count + row.scored)
         if row.samples:
-            end = int(ends[place[i]])
             logit_rows += range(end - 1 - len(row.drafts), end)
 
     groups = []

@@ -6,8 +6,20 @@ numbers, `num_computed_tokens` and `num_tokens` (`vllm/v1/request.py`).
 """
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from engine.scheduling.sampling_params import SamplingParams
+
+
+class TokenScore(NamedTuple):
+    """How probable a model found a token of the prompt: its natural logarithm.
+
+    `top` has the likeliest tokens in its place with theirs, most probable first, as many as
+    `SamplingParams.prompt_logprobs` asks for.
+    """
+
+    logprob: float
+    top: list[tuple[int, float]]
 
 
 @dataclass(slots=True, eq=False)
@@ -17,12 +29,17 @@ class Request:
     id             unique in a run; sample s of the request with id r has id r + s
     tokens         prompt, then output
     texts          one piece of text per token; joined they are the text
+    delivered      pieces of the output as its reader gets them, one per output token: held back while
+                   they may become a stop string, and without it
+    end_ids        tokens that end the output
     computed       leading tokens whose KV is in the request's blocks
     table          block table: token p lives in block table[p // block_size]
     lock           radix node up to which the request's path is locked; 0, the root, is none
     slots          places in the batch it takes: n until it forks, then 1
     preemptions    how often it was preempted
-    logprobs       natural logarithm of each sampled token's probability; 0.0 for forced ones
+    logprobs       natural logarithm of each output token's probability; 0.0 for forced ones
+    top_logprobs   the likeliest tokens in each one's place, where they were asked for
+    prompt_scores  of the prompt's tokens from the second on, where they were asked for
     """
 
     id: int
@@ -39,7 +56,11 @@ class Request:
     lock: int = 0
     slots: int = 1
     preemptions: int = 0
+    delivered: list[str] = field(default_factory=list)
+    end_ids: frozenset[int] = frozenset()
     logprobs: list[float] = field(default_factory=list)
+    top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
+    prompt_scores: list[TokenScore] = field(default_factory=list)
     finish_reason: str | None = None
     error: str = ""
 
@@ -55,8 +76,8 @@ class Request:
 
     @property
     def output_text(self) -> str:
-        """The text after the prompt."""
-        return "".join(self.texts[self.prompt_length :])
+        """The text after the prompt, as its reader gets it."""
+        return "".join(self.delivered)
 
     @property
     def seed(self) -> int:

@@ -1,6 +1,11 @@
-"""How a request wants its tokens chosen, and when it has enough of them."""
+"""How a request wants its tokens chosen, and when it has enough of them.
+
+Fields are checked when the struct is made, so that a wrong one is refused where it was written and
+not in the middle of a batch.
+"""
 
 import math
+from typing import Any
 
 import msgspec
 
@@ -13,45 +18,146 @@ class SamplingError(ValueError):
         self.field = field
 
 
-class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Sampling parameters of one request, after OpenAI's and vLLM's names.
 
-    max_tokens    output tokens at most, forced ones included
-    temperature   0 always takes the likeliest token (greedy); higher is bolder
-    top_k         keep only the k likeliest tokens; 0 keeps all
-    top_p         keep the smallest set of likeliest tokens whose probability reaches p
-    seed          the same seed gives the same tokens, whatever else is in the batch; None: the
-                  engine takes the request's id, so that a run can be repeated
-    n             samples of one prompt; they share its KV blocks
-    ignore_eos    go on past the model's end token until max_tokens
+    How long:
+
+    max_tokens          output tokens at most, forced ones included
+    min_tokens          so many output tokens come before an end token or a stop string counts
+    stop                strings that end the output; the text ends before them
+    stop_token_ids      tokens that end the output, beside the model's end tokens
+    ignore_eos          go on past the model's end tokens
+
+    Which token, in the order of application:
+
+    logit_bias          token id -> what is added to its logit; -100 forbids it, 100 forces it
+    repetition_penalty  logits of tokens in prompt or output are divided by it where positive and
+                        multiplied where negative; 1 is none (CTRL, arXiv:1909.05858)
+    frequency_penalty   taken from a token's logit for each time it is in the output; 0 is none
+    presence_penalty    taken once if it is in the output; 0 is none
+    temperature         0 always takes the likeliest token (greedy); higher is bolder
+    min_p               keep tokens at least so probable relative to the likeliest one; 0 keeps all
+                        (arXiv:2407.01082)
+    top_k               keep only the k likeliest tokens; 0 keeps all
+    top_p               keep the smallest set of likeliest tokens whose probability reaches p
+                        (arXiv:1904.09751)
+    seed                the same seed gives the same tokens, whatever else is in the batch; None: the
+                        engine takes the request's id, so that a run can be repeated
+
+    How many:
+
+    n                   samples of one prompt; they share its KV blocks
+    best_of             make so many samples and hand out the n with the highest mean log-probability
+                        per token; None: as many as n
+
+    What is told beside the tokens, as natural logarithms, of the model's own distribution with
+    logit_bias added, before penalties, temperature and cuts:
+
+    logprobs            so many of the likeliest tokens at each place of the output; None: none. The
+                        chosen token's own log-probability is always there
+    prompt_logprobs     the same for the prompt's tokens, from the second on. Such a prompt is computed
+                        whole, because the prefix cache keeps no log-probabilities
     """
 
     max_tokens: int = 16
+    min_tokens: int = 0
+    stop: tuple[str, ...] = ()
+    stop_token_ids: tuple[int, ...] = ()
+    ignore_eos: bool = False
+    logit_bias: dict[int, float] = {}
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
     temperature: float = 0.0
+    min_p: float = 0.0
     top_k: int = 0
     top_p: float = 1.0
     seed: int | None = None
     n: int = 1
-    ignore_eos: bool = False
+    best_of: int | None = None
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+
+    @property
+    def samples(self) -> int:
+        """Samples to compute."""
+        return self.n if self.best_of is None else self.best_of
 
     def __post_init__(self) -> None:
-        for field, least in (("max_tokens", 1), ("top_k", 0), ("n", 1)):
-            value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        # A single string and a list are what people write.
+        stop = (self.stop,) if isinstance(self.stop, str) else self.stop
+        msgspec.structs.force_setattr(self, "stop", _tuple("stop", stop))
+        ids = _tuple("stop_token_ids", self.stop_token_ids)
+        msgspec.structs.force_setattr(self, "stop_token_ids", ids)
+        self._check_counts()
+        self._check_numbers()
+        self._check_stops()
+        if not isinstance(self.ignore_eos, bool):
+            raise SamplingError("ignore_eos", f"must be True or False, got {self.ignore_eos!r}")
+        if self.min_tokens > self.max_tokens:
+            raise SamplingError(
+                "min_tokens", f"({self.min_tokens}) must not exceed max_tokens ({self.max_tokens})"
+            )
+        if self.samples < self.n:
+            raise SamplingError("best_of", f"({self.best_of}) must not be less than n ({self.n})")
+
+    def _check_counts(self) -> None:
+        for field, least in (("max_tokens", 1), ("min_tokens", 0), ("top_k", 0), ("n", 1)):
+            if not _is_whole(value := getattr(self, field)) or value < least:
                 raise SamplingError(
                     field, f"must be a whole number of at least {least}, got {value!r}"
                 )
-        for field in ("temperature", "top_p"):
+        for field, least in (("best_of", 1), ("logprobs", 0), ("prompt_logprobs", 0)):
             value = getattr(self, field)
-            if isinstance(value, bool) or not isinstance(value, int | float):
-                raise SamplingError(field, f"must be a number, got {value!r}")
-        if not math.isfinite(self.temperature) or self.temperature < 0:
-            raise SamplingError("temperature", f"must be 0 or more, got {self.temperature!r}")
-        if not 0 < self.top_p <= 1:
-            raise SamplingError("top_p", f"must lie above 0 and at most 1, got {self.top_p!r}")
-        if self.seed is not None and (
-            not isinstance(self.seed, int) or isinstance(self.seed, bool)
-        ):
+            if value is not None and (not _is_whole(value) or value < least):
+                raise SamplingError(
+                    field, f"must be a whole number of at least {least} or None, got {value!r}"
+                )
+        if self.seed is not None and not _is_whole(self.seed):
             raise SamplingError("seed", f"must be a whole number or None, got {self.seed!r}")
-        if not isinstance(self.ignore_eos, bool):
-            raise SamplingError("ignore_eos", f"must be True or False, got {self.ignore_eos!r}")
+
+    def _check_numbers(self) -> None:
+        for field, fits, range_ in (
+            ("temperature", lambda x: x >= 0, "be 0 or more"),
+            ("top_p", lambda x: 0 < x <= 1, "lie above 0 and at most 1"),
+            ("min_p", lambda x: 0 <= x <= 1, "lie between 0 and 1"),
+            ("repetition_penalty", lambda x: x > 0, "be above 0"),
+            ("presence_penalty", lambda x: -2 <= x <= 2, "lie between -2 and 2"),
+            ("frequency_penalty", lambda x: -2 <= x <= 2, "lie between -2 and 2"),
+        ):
+            value = getattr(self, field)
+            if not _is_number(value):
+                raise SamplingError(field, f"must be a number, got {value!r}")
+            if not fits(value):
+                raise SamplingError(field, f"must {range_}, got {value!r}")
+        if not isinstance(self.logit_bias, dict):
+            raise SamplingError("logit_bias", f"must map token ids, got {self.logit_bias!r}")
+        for token, bias in self.logit_bias.items():
+            if not _is_whole(token) or not _is_number(bias) or not -100 <= bias <= 100:
+                raise SamplingError(
+                    "logit_bias",
+                    f"must map token ids to numbers from -100 to 100, got {token!r}: {bias!r}",
+                )
+
+    def _check_stops(self) -> None:
+        for text in self.stop:
+            if not isinstance(text, str) or not text:
+                raise SamplingError("stop", f"must be strings that are not empty, got {text!r}")
+        for token in self.stop_token_ids:
+            if not _is_whole(token):
+                raise SamplingError("stop_token_ids", f"must be token ids, got {token!r}")
+
+
+def _tuple(field: str, values: Any) -> tuple[Any, ...]:
+    if not isinstance(values, list | tuple):
+        raise SamplingError(field, f"must be a list, got {values!r}")
+    return tuple(values)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
