@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+BENCH_INSTALLED := $(VENV)/.bench-installed
 FRONTEND := visualizer/frontend
 NODE_MODULES := $(FRONTEND)/node_modules/.installed
 
@@ -67,8 +68,15 @@ $(NODE_MODULES): $(FRONTEND)/package-lock.json | setup
 serve: setup ## serve the bundled model on port 8000
 	$(BIN)/underglass serve $(SERVE_ARGS)
 
-bench: setup ## measure the figures that the README states
-	$(BIN)/python -m benchmarks
+bench: $(BENCH_INSTALLED) ## measure the figures that the README states
+	$(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+$(BENCH_INSTALLED): $(INSTALLED)
+	@echo "Adding matplotlib and llama.cpp to .venv: llama.cpp compiles for some minutes the first time."
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]' || \
+	  { echo "llama.cpp could not be built (it needs a C++ compiler); the figures go without it."; \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt matplotlib; }
+	@touch $@
 
 clean: ## remove what setup made
 	rm -rf $(VENV) $(FRONTEND)/node_modules

@@ -1,21 +1,34 @@
 """All figures, one after the other; name one or more to run only those."""
 
+import importlib
+import importlib.util
 import sys
+import time
 
-from benchmarks import batching, recording
-
-FIGURES = {"batching": batching.main, "recording": recording.main}
+# Figure -> what it shows. `benchmarks.FIGURE` holds it and its `main()` measures, prints and saves.
+FIGURES = {
+    "batching": "continuous over static batching: steps, throughput, time to first token",
+    "recording": "the engine with its event log over the engine without one",
+}
 
 
 def main() -> None:
     """Run the figures named on the command line, or all."""
     names = sys.argv[1:] or list(FIGURES)
+    if {"-h", "--help"} & set(names):
+        print("python -m benchmarks [FIGURE ...]: measure these figures, or all\n")
+        print("\n".join(f"  {name:12} {shows}" for name, shows in FIGURES.items()))
+        return
     unknown = [name for name in names if name not in FIGURES]
     if unknown:
         sys.exit(f"unknown figure: {', '.join(unknown)}; there are {', '.join(FIGURES)}")
+    if importlib.util.find_spec("matplotlib") is None:
+        sys.exit("the plots need matplotlib: run `make bench`, which installs it")
     for name in names:
-        print(f"\n{name}")
-        FIGURES[name]()
+        print(f"\n{name}: {FIGURES[name]}", flush=True)
+        start = time.perf_counter()
+        importlib.import_module(f"benchmarks.{name}").main()
+        print(f"({time.perf_counter() - start:.0f} s)")
 
 
 if __name__ == "__main__":
