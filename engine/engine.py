@@ -36,33 +36,20 @@ from engine.events.vocabulary import (
     RunStarted,
     StepFinished,
     StepStarted,
-    TokenRow,
 )
+from engine.output import TokenOutput, Writer, best
 from engine.runner import Row, Runner, Sampled
-from engine.scheduling.admission import check_request
+from engine.scheduling.admission import RequestError, check_request
 from engine.scheduling.drafter import Drafter
 from engine.scheduling.policies import Policy, policy_named
-from engine.scheduling.request import Request
+from engine.scheduling.request import Request, TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.scheduler import Plan, Scheduler
 from engine.snapshot import snapshot
 from engine.text.byte_tokenizer import ByteTokenizer
-from engine.text.detokenizer import IncrementalDetokenizer
 from engine.text.tokenizer import Tokenizer
-from engine.tools.calculator import evaluate
-from engine.tools.tool_use import ToolTokens, ToolUse
+from engine.tools.tool_use import ToolTokens
 from engine.why import why
-
-
-@dataclass(slots=True)
-class TokenOutput:
-    """Tokens one request gained in a step; see `TokenRow` for the fields."""
-
-    request: Request
-    ids: list[int]
-    texts: list[str]
-    logprobs: list[float]
-    forced: int
 
 
 @dataclass(slots=True)
@@ -76,13 +63,16 @@ class StepOutput:
 
 @dataclass(slots=True)
 class Completion:
-    """One finished sample."""
+    """One finished sample; see `Request` for the fields."""
 
     request_id: int
     text: str
     token_ids: list[int]
     finish_reason: str
     error: str
+    logprobs: list[float]
+    top_logprobs: list[list[tuple[int, float]]]
+    prompt_scores: list[TokenScore]
 
 
 class Engine:
@@ -125,8 +115,7 @@ class Engine:
         self._next_id = 1
         self._step_started_at = 0
         self._tool_tokens = ToolTokens.of(self.tokenizer)
-        self._tools: dict[int, ToolUse] = {}
-        self._detokenizers: dict[int, IncrementalDetokenizer] = {}
+        self._writers: dict[int, Writer] = {}
         runner.reserve(config.num_blocks, config.block_size)
         self._emit(self._run_started(drafter))
 
@@ -177,13 +166,13 @@ class Engine:
             priority=priority,
             root=self._next_id,
             prompt_length=len(tokens),
-            slots=params.n,
+            slots=params.samples,
+            end_ids=self._end_ids(params),
         )
-        self._next_id += params.n
+        self._next_id += params.samples
         self.requests[request.id] = request
         self.scheduler.waiting.add(request)
-        sampling = msgspec.to_builtins(params)
-        sampling["seed"] = request.seed
+        sampling = msgspec.structs.replace(params, seed=request.seed).changed()
         self._emit(
             RequestArrived(
                 request=request.id,
@@ -191,7 +180,7 @@ class Engine:
                 texts=list(request.texts),
                 label=label,
                 max_tokens=params.max_tokens,
-                n=params.n,
+                n=params.samples,
                 priority=priority,
                 sampling=sampling,
                 t={"at": self.clock.now() if submitted_at is None else submitted_at},
@@ -235,27 +224,64 @@ class Engine:
         *,
         progress: bool = True,
     ) -> list[Completion]:
-        """Serve many prompts to the end and return their samples in order.
+        """Serve many prompts to the end and return their samples, prompt by prompt.
 
-        `params` are one for all or one for each. `progress` shows a bar over finished samples.
+        Samples come in their order; with `best_of` the n best, best first. `params` are one for all or
+        one for each. `progress` shows a bar over finished samples.
         """
         each = list(params) if isinstance(params, Sequence) else [params] * len(prompts)
         if len(each) != len(prompts):
             raise ValueError(f"params: {len(each)} for {len(prompts)} prompts; give one for each")
         if self.paused:
             raise RuntimeError("the engine is paused: call resume() first, or step() by hand")
-        ids: list[int] = []
-        for prompt, one in zip(prompts, each, strict=True):
-            request = self.submit(prompt, one)
-            ids += range(request.id, request.id + request.params.n)
+        firsts = [self.submit(prompt, one) for prompt, one in zip(prompts, each, strict=True)]
+        samples = [range(first.id, first.id + first.params.samples) for first in firsts]
+        total = sum(map(len, samples))
         done: dict[int, Request] = {}
         tqdm = importlib.import_module("tqdm.auto").tqdm
-        with tqdm(total=len(ids), unit="sample", disable=not progress) as bar:
-            while len(done) < len(ids) and self.has_work():
+        with tqdm(total=total, unit="sample", disable=not progress) as bar:
+            while len(done) < total and self.has_work():
                 for request in self.step().finished:
-                    done[request.id] = request
-                    bar.update()
-        return [_completion(done[id_]) for id_ in ids if id_ in done]
+                    # One that fails before it forks stands for all its samples.
+                    ids = range(request.id, request.id + request.slots)
+                    done |= dict.fromkeys(ids, request)
+                bar.update(len(done) - bar.n)
+        return [_completion(one) for ids in samples for one in best([done[id_] for id_ in ids])]
+
+    def score(
+        self,
+        pairs: Sequence[tuple[str | Sequence[int], str | Sequence[int]]],
+        *,
+        progress: bool = True,
+    ) -> list[list[float]]:
+        """How probable the model finds given texts: (prompt, continuation) pairs.
+
+        Returns, for each pair, the natural logarithm of the probability of each token of the
+        continuation. Text is tokenized prompt and continuation apart, as lm-eval does it. Raises
+        RequestError for a pair that does not fit, RuntimeError if the forward pass fails.
+        """
+        texts, lengths = list[list[int]](), list[int]()
+        for prompt, continuation in pairs:
+            ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+            more = (
+                self.tokenizer.encode_ordinary(continuation)
+                if isinstance(continuation, str)
+                else list(continuation)
+            )
+            if not ids or not more:
+                raise RequestError("prompt", "prompt and continuation both need a token at least")
+            texts.append(ids + more)
+            lengths.append(len(more))
+        # The one token that is sampled after the text costs nothing: it is never computed.
+        params = SamplingParams(max_tokens=1, prompt_logprobs=0)
+        scored = self.complete(texts, params, progress=progress)
+        for one in scored:
+            if one.error:
+                raise RuntimeError(f"scoring failed: {one.error}")
+        return [
+            [score.logprob for score in one.prompt_scores[-length:]]
+            for one, length in zip(scored, lengths, strict=True)
+        ]
 
     # The step loop
 
@@ -297,30 +323,26 @@ class Engine:
         plan = self.scheduler.plan
         gains: list[tuple[Request, Sampled]] = []
         for row, samples in zip(tuple(plan.rows), sampled, strict=True):
+            if row.scores:
+                row.request.prompt_scores[row.start :] = row.scores
             requests = [row.request]
             requests += [self._fork(row, sample) for sample in row.samples[1:]]
             # A row that has not caught up has no samples, and nobody gains anything.
             gains += zip(requests, samples, strict=False)
         for row in plan.rows:
             row.request.computed = row.start + row.count - len(row.drafts)
-        finished: list[tuple[Request, FinishReason]] = []
-        token_rows, logprobs = [], []
-        for request, one in gains:
-            token_row, reason, gained = self._append(request, one)
-            token_rows.append(token_row)
-            logprobs.append([round(value, 4) for value in gained.logprobs])
-            output.tokens.append(gained)
-            if reason is not None:
-                finished.append((request, reason))
+        output.tokens = [self._writer(request).take(one) for request, one in gains]
         self.scheduler.plan = Plan()
-        self._emit(StepFinished(token_rows, self._measured(scheduled_at, logprobs)))
+        rows = [gained.row() for gained in output.tokens]
+        self._emit(StepFinished(rows, self._measured(scheduled_at, output.tokens)))
         for row in plan.rows:
             if row.drafts:
                 self.cache.trim(row.request)
             self.cache.cache_full_blocks(row.request)
-        for request, reason in finished:
-            self._finish(request, reason)
-            output.finished.append(request)
+        for gained in output.tokens:
+            if gained.finish_reason is not None:
+                self._finish(gained.request, gained.finish_reason, gained.matched)
+                output.finished.append(gained.request)
 
     def _fork(self, row: Row, sample: int) -> Request:
         """Another sample of a prompt that is complete: it shares everything computed so far."""
@@ -336,6 +358,8 @@ class Engine:
             root=parent.root,
             sample=sample,
             prompt_length=parent.prompt_length,
+            end_ids=parent.end_ids,
+            prompt_scores=parent.prompt_scores,
         )
         self.cache.share_with(parent, request)
         self.requests[request.id] = request
@@ -344,51 +368,17 @@ class Engine:
         self._emit(Forked(request.id, parent.id, sample))
         return request
 
-    def _append(
-        self, request: Request, sampled: Sampled
-    ) -> tuple[TokenRow, FinishReason | None, TokenOutput]:
-        """Append what a sample gained, up to the token that ends it, and what a tool forces."""
-        ids: list[int] = []
-        forced: list[int] = []
-        reason: FinishReason | None = None
-        left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
-        for token in sampled.ids:
-            ids.append(token)
-            if token in self.tokenizer.eos_ids and not request.params.ignore_eos:
-                reason = "stop"
-                break
-            forced = self._tool_answer(request, token)[: left - len(ids)]
-            if len(ids) + len(forced) == left:
-                reason = "length"
-            if reason is not None or forced:
-                break  # drafts beyond this token followed another text
-        accepted = min(len(sampled.ids) - 1, len(ids))
-        logprobs = sampled.logprobs[: len(ids)] + [0.0] * len(forced)
-        ids += forced
-        texts = self._texts(request, ids, last=reason is not None)
-        request.tokens += ids
-        request.texts += texts
-        request.logprobs += logprobs
-        request.computed += accepted
-        token_row = TokenRow(request.id, ids, texts, accepted, len(forced))
-        return token_row, reason, TokenOutput(request, ids, texts, logprobs, len(forced))
+    def _writer(self, request: Request) -> Writer:
+        if request.id not in self._writers:
+            self._writers[request.id] = self._new_writer(request)
+        return self._writers[request.id]
 
-    def _tool_answer(self, request: Request, token: int) -> list[int]:
-        if self._tool_tokens is None:
-            return []
-        if request.id not in self._tools:
-            self._tools[request.id] = ToolUse(self._tool_tokens, self.tokenizer, evaluate)
-        return self._tools[request.id].feed(token)
+    def _new_writer(self, request: Request) -> Writer:
+        return Writer(request, self.tokenizer, self._tool_tokens)
 
-    def _texts(self, request: Request, ids: list[int], *, last: bool) -> list[str]:
-        if request.id not in self._detokenizers:
-            prompt = request.tokens[: request.prompt_length]
-            self._detokenizers[request.id] = self.tokenizer.detokenizer(prompt)
-        detokenizer = self._detokenizers[request.id]
-        texts = [detokenizer.push(token) for token in ids]
-        if last:
-            texts[-1] += detokenizer.flush()
-        return texts
+    def _end_ids(self, params: SamplingParams) -> frozenset[int]:
+        own = frozenset(params.stop_token_ids)
+        return own if params.ignore_eos else own | self.tokenizer.eos_ids
 
     def _fail(self, error: Exception, scheduled_at: int, output: StepOutput) -> None:
         """The forward pass raised: what its rows were to compute is lost, and they end."""
@@ -400,7 +390,7 @@ class Engine:
         self.scheduler.plan = Plan()
         self._emit(StepFinished([], self._measured(scheduled_at, [])))
 
-    def _finish(self, request: Request, reason: FinishReason) -> None:
+    def _finish(self, request: Request, reason: FinishReason, matched: str = "") -> None:
         """A request ends and gives everything back, exactly once."""
         request.finish_reason = reason
         del self.requests[request.id]
@@ -408,23 +398,28 @@ class Engine:
             self.scheduler.waiting.remove(request)
         else:
             self.scheduler.running.remove(request)
-        self._tools.pop(request.id, None)
-        self._detokenizers.pop(request.id, None)
+        self._writers.pop(request.id, None)
         self.cache.release(request)
-        self._emit(RequestFinished(request.id, reason, request.error))
+        self._emit(RequestFinished(request.id, reason, request.error, matched))
 
     # The log and the live objects
 
     def _emit(self, event: Event) -> None:
         self.log.append(event)
 
-    def _measured(self, scheduled_at: int, logprobs: list[list[float]]) -> dict[str, Any]:
-        return {
+    def _measured(self, scheduled_at: int, gains: Sequence[TokenOutput]) -> dict[str, Any]:
+        measured: dict[str, Any] = {
             "start": self._step_started_at,
             "scheduled": scheduled_at,
             "end": self.clock.now(),
-            "logprobs": logprobs,
+            "logprobs": [[round(value, 4) for value in gained.logprobs] for gained in gains],
         }
+        if any(gained.request.params.logprobs for gained in gains):
+            measured["top_logprobs"] = [
+                [[(id_, round(value, 4)) for id_, value in top] for top in gained.top]
+                for gained in gains
+            ]
+        return measured
 
     def _run_started(self, drafter: Drafter | None) -> RunStarted:
         parts = {"runner": self.runner, "policy": self.policy, "pool": self.pool, "tree": self.tree}
@@ -456,4 +451,7 @@ def _completion(request: Request) -> Completion:
         token_ids=request.output_ids,
         finish_reason=request.finish_reason or "",
         error=request.error,
+        logprobs=request.logprobs,
+        top_logprobs=request.top_logprobs,
+        prompt_scores=request.prompt_scores,
     )

@@ -39,7 +39,7 @@ class Row:
         position scores none, and its first token is scored by nobody.
         """
         request = self.request
-        if request.params.prompt_logprobs is None:
+        if not request.unscored:
             return 0
         return max(0, min(self.start + self.count, request.prompt_length - 1) - self.start)
 

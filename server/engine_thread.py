@@ -141,10 +141,10 @@ class EngineThread:
                 submitted_at=generation.submitted_at,
             )
             ids.append(request.id)
-            for sample in range(prompt.params.n):
+            for sample in range(prompt.params.samples):
                 self._owners[request.id + sample] = _Owner(generation, index, choice)
                 choice += 1
-        self._ids[generation] = list(range(ids[0], ids[-1] + prompts[-1].params.n))
+        self._ids[generation] = list(range(ids[0], ids[-1] + prompts[-1].params.samples))
         self._report.queued.append((generation, prompts, ids))
         self._report.replies.append((reply, None))
 

@@ -95,7 +95,7 @@ class Generation:
         """The engine has taken the request into its queue."""
         self.prompts, self.request_ids = prompts, request_ids
         self.cached_tokens = [0] * len(prompts)
-        self._unfinished = sum(prompt.params.n for prompt in prompts)
+        self._unfinished = sum(prompt.params.samples for prompt in prompts)
 
     @property
     def finished(self) -> bool:

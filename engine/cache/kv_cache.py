@@ -60,9 +60,11 @@ class KVCache:
     def find(self, request: Request) -> Match:
         """The cached prefix of a waiting request; a peek that touches nothing.
 
-        At least one token is left to compute, because something must produce logits.
+        At least one token is left to compute, because something must produce logits. A prompt whose
+        tokens are still to be scored is computed whole: KV tells nothing about probabilities.
         """
-        limit = (len(request.tokens) - 1) // self.block_size if self.prefix_cache else 0
+        reads = self.prefix_cache and not request.unscored
+        limit = (len(request.tokens) - 1) // self.block_size if reads else 0
         return self.tree.match(request.tokens, limit)
 
     def blocks_needed(self, request: Request, count: int) -> int:

@@ -99,7 +99,11 @@ class RunStarted(Event):
 
 
 class RequestArrived(Event):
-    """A request was submitted. `texts` has one piece per prompt token; joined, the prompt."""
+    """A request was submitted. `texts` has one piece per prompt token; joined, the prompt.
+
+    `n` samples are made (`best_of`, where it is given). `sampling` has those fields of SamplingParams
+    that differ from their defaults, and the seed.
+    """
 
     request: int
     prompt: list[int]
@@ -184,7 +188,9 @@ class StepFinished(Event):
     """The forward pass is over. No tokens at all for a request whose row did not catch up."""
 
     tokens: list[TokenRow]
-    t: dict[str, Any] = {}  # start, scheduled, end; logprobs: per token row, per id
+    t: dict[
+        str, Any
+    ] = {}  # start, scheduled, end; logprobs (top_logprobs if asked): per row, per id
 
 
 class BlocksTrimmed(Event):
@@ -228,11 +234,16 @@ class RadixExtended(Event):
 
 
 class RequestFinished(Event):
-    """A request ended and gave back everything. `message` says what went wrong, for `error`."""
+    """A request ended and gave back everything.
+
+    `message` says what went wrong, for `error`. `matched` is the stop string that ended it: the text
+    handed out ends before it, while the pieces of its tokens are in the log whole.
+    """
 
     request: int
     reason: FinishReason
     message: str = ""
+    matched: str = ""
 
 
 class Keyframe(Event):

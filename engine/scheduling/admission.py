@@ -4,7 +4,7 @@ A request that passes here will end, whatever else the engine does: alone in mem
 everybody else can be preempted or waited for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from engine.config import EngineConfig
 from engine.scheduling.sampling_params import SamplingParams
@@ -30,11 +30,12 @@ def check_request(
     """Raise RequestError, which names the field and the fix, for a request that never fits."""
     if not tokens:
         raise RequestError("prompt", "is empty; give it at least one token")
-    for token in tokens:
-        if not isinstance(token, int) or not 0 <= token < vocab_size:
-            raise RequestError(
-                "prompt", f"token id {token!r} is not in the vocabulary (0 to {vocab_size - 1})"
-            )
+    for field, ids in (
+        ("prompt", tokens),
+        ("logit_bias", params.logit_bias),
+        ("stop_token_ids", params.stop_token_ids),
+    ):
+        _check_ids(field, ids, vocab_size)
     if not isinstance(priority, int):
         raise RequestError("priority", f"must be a whole number, got {priority!r}")
     slots = len(tokens) + params.max_tokens - 1
@@ -51,19 +52,20 @@ def check_request(
             f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens exceed "
             f"the model's context of {max_context}",
         )
-    if params.n > config.max_batch_size:
+    many = "n" if params.best_of is None else "best_of"
+    if params.samples > config.max_batch_size:
         raise RequestError(
-            "n",
-            f"{params.n} samples need as many places in the batch, max_batch_size is "
+            many,
+            f"{params.samples} samples need as many places in the batch, max_batch_size is "
             f"{config.max_batch_size}",
         )
     if not config.preemption:
         shared = len(tokens) // config.block_size
-        worst = shared + params.n * (config.blocks_for(slots) - shared)
+        worst = shared + params.samples * (config.blocks_for(slots) - shared)
         if worst > config.num_blocks:
             raise RequestError(
-                "n",
-                f"with preemption off, {params.n} samples reserve {worst} KV blocks, memory "
+                many,
+                f"with preemption off, {params.samples} samples reserve {worst} KV blocks, memory "
                 f"has {config.num_blocks}",
             )
     if not config.chunked_prefill and len(tokens) > config.token_budget:
@@ -72,3 +74,11 @@ def check_request(
             f"{len(tokens)} tokens can never fit into a step of {config.token_budget} while "
             "chunked_prefill is off: shorten the prompt, raise token_budget or allow chunks",
         )
+
+
+def _check_ids(field: str, ids: Iterable[int], vocab_size: int) -> None:
+    for token in ids:
+        if not isinstance(token, int) or not 0 <= token < vocab_size:
+            raise RequestError(
+                field, f"token id {token!r} is not in the vocabulary (0 to {vocab_size - 1})"
+            )

@@ -70,6 +70,13 @@ class Request:
         return len(self.tokens) - self.computed
 
     @property
+    def unscored(self) -> int:
+        """Tokens of the prompt that are still to be scored, because `prompt_logprobs` asks for it."""
+        if self.params.prompt_logprobs is None:
+            return 0
+        return self.prompt_length - 1 - len(self.prompt_scores)
+
+    @property
     def output_ids(self) -> list[int]:
         """The tokens after the prompt."""
         return self.tokens[self.prompt_length :]

@@ -9,6 +9,15 @@ from typing import Any
 
 import msgspec
 
+_NUMBERS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+)
+
 
 class SamplingError(ValueError):
     """A sampling parameter is wrong. `field` names it."""
@@ -18,7 +27,7 @@ class SamplingError(ValueError):
         self.field = field
 
 
-class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     """Sampling parameters of one request, after OpenAI's and vLLM's names.
 
     How long:
@@ -84,6 +93,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         """Samples to compute."""
         return self.n if self.best_of is None else self.best_of
 
+    def changed(self) -> dict[str, Any]:
+        """The fields that differ from their defaults, as JSON values."""
+        given: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
+        return {name: value for name, value in given.items() if value != _DEFAULTS[name]}
+
     def __post_init__(self) -> None:
         # A single string and a list are what people write.
         stop = (self.stop,) if isinstance(self.stop, str) else self.stop
@@ -118,19 +132,19 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
             raise SamplingError("seed", f"must be a whole number or None, got {self.seed!r}")
 
     def _check_numbers(self) -> None:
-        for field, fits, range_ in (
-            ("temperature", lambda x: x >= 0, "be 0 or more"),
-            ("top_p", lambda x: 0 < x <= 1, "lie above 0 and at most 1"),
-            ("min_p", lambda x: 0 <= x <= 1, "lie between 0 and 1"),
-            ("repetition_penalty", lambda x: x > 0, "be above 0"),
-            ("presence_penalty", lambda x: -2 <= x <= 2, "lie between -2 and 2"),
-            ("frequency_penalty", lambda x: -2 <= x <= 2, "lie between -2 and 2"),
-        ):
-            value = getattr(self, field)
-            if not _is_number(value):
+        for field in _NUMBERS:
+            if not _is_number(value := getattr(self, field)):
                 raise SamplingError(field, f"must be a number, got {value!r}")
-            if not fits(value):
-                raise SamplingError(field, f"must {range_}, got {value!r}")
+        for field, fits, wanted in (
+            ("temperature", self.temperature >= 0, "be 0 or more"),
+            ("top_p", 0 < self.top_p <= 1, "lie above 0 and at most 1"),
+            ("min_p", 0 <= self.min_p <= 1, "lie between 0 and 1"),
+            ("repetition_penalty", self.repetition_penalty > 0, "be above 0"),
+            ("presence_penalty", -2 <= self.presence_penalty <= 2, "lie between -2 and 2"),
+            ("frequency_penalty", -2 <= self.frequency_penalty <= 2, "lie between -2 and 2"),
+        ):
+            if not fits:
+                raise SamplingError(field, f"must {wanted}, got {getattr(self, field)!r}")
         if not isinstance(self.logit_bias, dict):
             raise SamplingError("logit_bias", f"must map token ids, got {self.logit_bias!r}")
         for token, bias in self.logit_bias.items():
@@ -161,3 +175,6 @@ def _is_whole(value: object) -> bool:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+_DEFAULTS: dict[str, Any] = msgspec.to_builtins(SamplingParams())

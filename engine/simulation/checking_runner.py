@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.runner import Row, Sampled
-from engine.scheduling.request import Request
+from engine.scheduling.request import Request, TokenScore
 
 NextToken = Callable[[Sequence[int], int], int]  # (tokens so far, seed) -> next token
 
@@ -51,6 +51,7 @@ class CheckingRunner:
             self._write(row)
         for row in rows:
             self._check(row)
+            row.scores = [TokenScore(0.0, [])] * row.scored
         return [[self._sample(row, sample) for sample in row.samples] for row in rows]
 
     def _write(self, row: Row) -> None:

@@ -23,6 +23,7 @@ from engine.clock import VirtualClock
 from engine.events.log import EventLog
 from engine.events.vocabulary import ScheduledRow, StepFinished, StepScheduled
 from engine.runner import Row, Sampled
+from engine.scheduling.request import TokenScore
 from engine.text.byte_tokenizer import ByteTokenizer
 
 US_PER_MS = 1000
@@ -109,6 +110,8 @@ class CostRunner:
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:  # noqa: ARG002
         """Let the step's cost pass, and say the next tokens."""
         self.clock.advance(round(self.cost.of(Work.of(rows)) * US_PER_MS))
+        for row in rows:
+            row.scores = [TokenScore(0.0, [])] * row.scored
         return [[self._sample(row, sample) for sample in row.samples] for row in rows]
 
     def _sample(self, row: Row, sample: int) -> Sampled:

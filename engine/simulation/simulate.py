@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from engine.config import EngineConfig
-from engine.engine import Engine, TokenOutput
+from engine.engine import Engine
 from engine.events.log import EventLog
-from engine.events.vocabulary import FinishReason, TokenRow
-from engine.runner import Sampled
+from engine.output import Writer
 from engine.scheduling.request import Request
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.workload import Abort, Answer, Arrival, Clear, Input, Workload
 from engine.text.byte_tokenizer import ByteTokenizer
+from engine.text.tokenizer import Tokenizer
 
 UNKNOWN_TEXT = "\u00b7"  # for a token beyond what the log knows
 
@@ -77,35 +77,39 @@ def _take(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
 
 
 class _ReplayEngine(Engine):
-    """The engine, except that texts and tools' tokens of logged answers are those of the log.
+    """The engine, except that the answers of a log are written as they were then."""
+
+    def __init__(self, *args: Any, **parts: Any) -> None:
+        self.answers: dict[int, Answer] = {}
+        super().__init__(*args, **parts)
+
+    def _new_writer(self, request: Request) -> Writer:
+        answer = self.answers.get(request.id, Answer(0))
+        known = isinstance(self.tokenizer, _LogTokenizer)
+        return _ReplayWriter(request, self.tokenizer, answer.texts if known else None, answer)
+
+
+class _ReplayWriter(Writer):
+    """Texts and tools' tokens are those of the log.
 
     The logged run's tokenizer and tools are not at hand, and need not be.
     """
 
-    def __init__(self, *args: Any, **parts: Any) -> None:
-        self.answers: dict[int, Answer] = {}
-        self._position = 0  # in the output, of the token that is being appended
-        super().__init__(*args, **parts)
+    def __init__(
+        self, request: Request, tokenizer: Tokenizer, texts: list[str] | None, answer: Answer
+    ) -> None:
+        super().__init__(request, tokenizer, tool_tokens=None)
+        self._texts = texts
+        self._answer = answer
 
-    def _append(
-        self, request: Request, sampled: Sampled
-    ) -> tuple[TokenRow, FinishReason | None, TokenOutput]:
-        self._position = len(request.tokens) - request.prompt_length
-        return super()._append(request, sampled)
+    def _piece(self, token: int, position: int) -> str:
+        if self._texts is None:
+            return super()._piece(token, position)
+        return self._texts[position] if position < len(self._texts) else UNKNOWN_TEXT
 
-    def _tool_answer(self, request: Request, token: int) -> list[int]:  # noqa: ARG002
-        at, self._position = self._position, self._position + 1
-        answer = self.answers.get(request.id)
-        forced = answer.forced.get(at, 0) if answer else 0
-        return answer.ids[at + 1 : at + 1 + forced] if answer else []
-
-    def _texts(self, request: Request, ids: list[int], *, last: bool) -> list[str]:
-        if not isinstance(self.tokenizer, _LogTokenizer):
-            return super()._texts(request, ids, last=last)
-        start = len(request.tokens) - request.prompt_length
-        answer = self.answers.get(request.id)
-        texts = answer.texts[start : start + len(ids)] if answer else []
-        return texts + [UNKNOWN_TEXT] * (len(ids) - len(texts))
+    def _tool_answer(self, token: int) -> list[int]:  # noqa: ARG002
+        end = len(self.request.tokens) - self.request.prompt_length
+        return self._answer.ids[end : end + self._answer.forced.get(end - 1, 0)]
 
 
 class _LogTokenizer(ByteTokenizer):

@@ -208,7 +208,7 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                     step=step + 1,
                     at_ms=event.t["at"] / US_PER_MS,
                     prompt=event.prompt,
-                    params=msgspec.convert(event.sampling, SamplingParams),
+                    params=msgspec.convert(event.sampling, SamplingParams, str_keys=True),
                     label=event.label,
                     priority=event.priority,
                     texts=event.texts,

@@ -37,8 +37,7 @@ def check(workload: Workload, drop: type[v.Event] | None = None) -> CheckingLog:
     # Once more from the start: an event that shared a list with a live object would have changed.
     assert drop or log.state().core() == engine.snapshot()
     assert len(engine.pool.free) == engine.config.num_blocks, "blocks are still held at the end"
-    assert not engine._tools
-    assert not engine._detokenizers
+    assert not engine._writers
     return log
 
 

@@ -39,7 +39,7 @@ const FIELDS = Object.fromEntries(
     radix_joined: "request:i node:i blocks:I",
     radix_inserted: "request:i node:i parent:i blocks:I",
     radix_extended: "request:i node:i blocks:I",
-    request_finished: "request:i reason:s message:s?",
+    request_finished: "request:i reason:s message:s? matched:s?",
     keyframe: "seq:i state:o",
   }).map(([type, fields]) => [
     type,
