@@ -16,8 +16,8 @@ from engine.compute.checkpoint import Checkpoint, CheckpointError
 from engine.compute.families import Family
 from engine.compute.model_config import SUPPORTED, read_config
 from engine.compute.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling, read_scaling
-from tests.engine.compute.conftest import MODELS
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
+from tests.engine.compute.models import MODELS
 from tests.engine.compute.test_parity import PROMPT, reference_logits
 
 

@@ -19,8 +19,8 @@ from engine.runner import Row
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import TokenizerError
-from tests.engine.compute.conftest import save
 from tests.engine.compute.driver import Driver
+from tests.engine.compute.models import save
 from tests.engine.compute.test_parity import PROMPT, reference_logits
 
 CONFIG = EngineConfig()

@@ -1,0 +1,115 @@
+"""Small random models with every switch of their family on, saved by transformers."""
+
+import torch
+import transformers
+
+transformers.logging.set_verbosity_error()
+
+SIZES = dict(
+    vocab_size=97,
+    hidden_size=48,
+    intermediate_size=80,
+    num_hidden_layers=3,
+    num_attention_heads=6,
+    num_key_value_heads=2,
+    head_dim=16,
+    max_position_embeddings=256,
+    bos_token_id=None,
+    eos_token_id=None,
+)
+
+
+def llama_with(**rope_parameters):
+    """A Llama with its rotary frequencies scaled."""
+    rope_parameters["rope_theta"] = 500.0
+    return (
+        transformers.LlamaForCausalLM,
+        transformers.LlamaConfig(**SIZES, rope_parameters=rope_parameters),
+    )
+
+
+GPT2_SIZES = dict(
+    vocab_size=97,
+    n_embd=48,
+    n_inner=80,
+    n_layer=3,
+    n_head=3,
+    n_positions=256,
+    bos_token_id=None,
+    eos_token_id=None,
+)
+MODELS = {
+    "gpt2": (transformers.GPT2LMHeadModel, transformers.GPT2Config(**GPT2_SIZES)),
+    "gpt2-untied": (
+        transformers.GPT2LMHeadModel,
+        transformers.GPT2Config(**GPT2_SIZES | {"n_inner": None}, tie_word_embeddings=False),
+    ),
+    "qwen3": (
+        transformers.Qwen3ForCausalLM,
+        transformers.Qwen3Config(**SIZES, rope_theta=5e3, tie_word_embeddings=True),
+    ),
+    "qwen3-untied": (
+        transformers.Qwen3ForCausalLM,
+        transformers.Qwen3Config(**SIZES, rope_theta=1e6, tie_word_embeddings=False),
+    ),
+    "llama": (
+        transformers.LlamaForCausalLM,
+        transformers.LlamaConfig(**SIZES, rms_norm_eps=1e-5, tie_word_embeddings=False),
+    ),
+    "llama-mha-tied": (
+        transformers.LlamaForCausalLM,
+        transformers.LlamaConfig(
+            **SIZES | {"num_key_value_heads": 6, "head_dim": None}, tie_word_embeddings=True
+        ),
+    ),
+    "llama-linear": llama_with(rope_type="linear", factor=4.0),
+    "llama-dynamic": llama_with(rope_type="dynamic", factor=4.0),
+    "llama-llama3": llama_with(
+        rope_type="llama3",
+        factor=8.0,
+        low_freq_factor=1.0,
+        high_freq_factor=4.0,
+        original_max_position_embeddings=32,
+    ),
+    "llama-yarn": llama_with(
+        rope_type="yarn", factor=8.0, original_max_position_embeddings=32, beta_fast=4.0
+    ),
+    "smollm": (
+        transformers.LlamaForCausalLM,
+        transformers.LlamaConfig(
+            **SIZES | {"num_key_value_heads": 2, "head_dim": None},
+            rope_theta=1e5,
+            tie_word_embeddings=True,
+        ),
+    ),
+    "qwen2-untied": (
+        transformers.Qwen2ForCausalLM,
+        transformers.Qwen2Config(
+            **{k: v for k, v in SIZES.items() if k != "head_dim"}, rope_theta=1e6
+        ),
+    ),
+    "qwen2-shared": (
+        transformers.Qwen2ForCausalLM,
+        transformers.Qwen2Config(
+            **{k: v for k, v in SIZES.items() if k != "head_dim"}, tie_word_embeddings=True
+        ),
+    ),
+    "mistral": (
+        transformers.MistralForCausalLM,
+        transformers.MistralConfig(**SIZES, rms_norm_eps=1e-5, sliding_window=9),
+    ),
+}
+
+
+def save(directory, name, **save_options):
+    """Make a model of this name with weights large enough to matter, save it, return it."""
+    kind, config = MODELS[name]
+    torch.manual_seed(sum(name.encode()))
+    model = kind(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            # Norms start as ones and hide a norm that is left out; peaked logits make ties rare.
+            spread = 0.3 if parameter.ndim == 1 else 0.15
+            parameter.add_(torch.randn_like(parameter) * spread)
+    model.save_pretrained(directory, **save_options)
+    return model
