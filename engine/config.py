@@ -21,11 +21,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     max_batch_size    requests running at once                         (vLLM: max_num_seqs)
     max_kv_tokens     token slots of KV memory, rounded down to whole blocks
     block_size        token slots in a KV block
-    policy            order of the queue: "fcfs", "priority", "sjf", "lpm"
+    policy            order of the queue: "fcfs"; "priority"; "sjf", shortest job first; "lpm", longest
+                      prefix match; "fair", the label that has had the least service first
     batching          "continuous": a place that falls free is given away in the next step;
                       "static": a batch runs until its last member has finished
     chunked_prefill   a prompt may be cut to fit into a step's budget
     prefix_cache      computed blocks are kept in the radix tree and found again
+    eviction          what the tree forgets first: "lru", the least recently used; "lfu", the least
+                      frequently used
     preemption        memory is promised optimistically and taken back when it runs out; off, every
                       request reserves its worst case before it is admitted
     """
@@ -38,6 +41,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     batching: Literal["continuous", "static"] = "continuous"
     chunked_prefill: bool = True
     prefix_cache: bool = True
+    eviction: str = "lru"
     preemption: bool = True
 
     def __post_init__(self) -> None:

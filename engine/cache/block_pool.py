@@ -6,9 +6,14 @@ Nothing else is recorded, so nothing else can disagree.
 
 vLLM's pool (`vllm/v1/core/block_pool.py`) keeps freed but still cached blocks in its free queue and
 forgets them lazily; here a cached block is held by the tree until the tree evicts it.
+
+Write your own by subclassing `BlockPool` and pass it in: `Engine(runner, config, pool=Mine(blocks))`.
+Which free blocks `allocate` hands out is the pool's choice; the log relies on all the rest.
 """
 
 from collections.abc import Iterable
+
+from engine.part_errors import PoolError, ask, named
 
 
 class BlockPool:
@@ -52,3 +57,27 @@ class BlockPool:
         assert len(set(self.free)) == len(self.free), "a block is on the free stack twice"
         unheld = {block for block, refs in enumerate(self.refs) if refs == 0}
         assert unheld == set(self.free), "free stack and reference counts disagree"
+
+
+def allocate_checked(pool: BlockPool, count: int) -> list[int]:
+    """`pool.allocate(count)`, watched if somebody wrote it: `count` blocks that were free.
+
+    Raises PoolError, which names class and method, for anything else. The pool is not to be used
+    after that.
+    """
+    if type(pool).allocate is BlockPool.allocate:
+        return pool.allocate(count)
+    free, name = list(pool.free), named(pool, "allocate")
+    blocks = ask(PoolError, pool.allocate, count)
+    if not isinstance(blocks, list) or len(blocks) != count:
+        raise PoolError(f"{name} must return a list of {count} blocks, got {blocks!r}")
+    for index, block in enumerate(blocks):
+        if block in blocks[:index]:
+            raise PoolError(f"{name} handed out block {block} twice")
+        if block not in free:
+            raise PoolError(f"{name} handed out block {block}, which is held or does not exist")
+    if pool.free != [block for block in free if block not in blocks]:
+        raise PoolError(f"{name} must leave the other blocks in `free`, in their order")
+    if any(pool.refs[block] != 1 for block in blocks):
+        raise PoolError(f"{name} must give each block one reference in `refs`")
+    return blocks

@@ -10,7 +10,7 @@ vLLM keeps this in `vllm/v1/core/kv_cache_manager.py`, SGLang in
 
 from collections.abc import Callable
 
-from engine.cache.block_pool import BlockPool
+from engine.cache.block_pool import BlockPool, allocate_checked
 from engine.cache.radix_tree import Match, RadixNode, RadixTree
 from engine.events.vocabulary import (
     BlockCopied,
@@ -42,6 +42,7 @@ class KVCache:
     ) -> None:
         self.pool = pool
         self.tree = tree
+        self.tree.enabled = prefix_cache
         self.prefix_cache = prefix_cache
         self.block_size = tree.block_size
         self._emit = emit
@@ -99,7 +100,7 @@ class KVCache:
             copy = self._copy_last_block(request)
             need -= 1
         if need:
-            blocks = self.pool.allocate(need)
+            blocks = allocate_checked(self.pool, need)
             request.table += blocks
             self._emit(BlocksAllocated(request.id, blocks))
         return copy
@@ -200,7 +201,7 @@ class KVCache:
 
     def _copy_last_block(self, request: Request) -> tuple[int, int]:
         source = request.table[-1]
-        [block] = self.pool.allocate(1)
+        [block] = allocate_checked(self.pool, 1)
         request.table[-1] = block
         self.pool.release([source])
         self._emit(BlockCopied(request.id, len(request.table) - 1, source, block))

@@ -10,7 +10,7 @@ Four ideas, in the order of this file:
 2. split   an edge is cut where a match or an insertion ends inside it.
 3. lock    a request locks its path while it lives. A node's lock counts the live requests below it,
            so an ancestor can never be evicted before its descendants.
-4. evict   whole leaves nobody has locked, least recently locked first.
+4. evict   whole leaves nobody has locked, in an order of choice; see `eviction.py`.
 
 Source: RadixAttention (arXiv:2312.07104), as in SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
 There matching itself splits edges and refreshes access times; here a lock is the access, so that a
@@ -22,6 +22,9 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
+
+from engine.cache.eviction import LRU, EvictionOrder
+from engine.part_errors import EvictionError, ask, checked_key
 
 ROOT = 0
 
@@ -35,6 +38,7 @@ class RadixNode:
     children   by the tokens of the child's first block
     lock       live requests locked here or below
     last       logical time of the latest lock
+    uses       requests that came to read it, its first writer included; a resumed one counts again
     """
 
     id: int
@@ -44,6 +48,7 @@ class RadixNode:
     children: "dict[tuple[int, ...], RadixNode]" = field(default_factory=dict)
     lock: int = 0
     last: int = 0
+    uses: int = 0
 
 
 class Match(NamedTuple):
@@ -59,16 +64,22 @@ class Match(NamedTuple):
 
 
 class RadixTree:
-    """Prefixes of whole blocks: nodes, locks and the order of eviction, but no memory of its own."""
+    """Prefixes of whole blocks: nodes and locks, but no memory of its own.
 
-    def __init__(self, block_size: int) -> None:
+    enabled  False where the engine's prefix cache is off: nothing is ever inserted
+    """
+
+    def __init__(self, block_size: int, eviction: EvictionOrder | None = None) -> None:
         self.block_size = block_size
+        self.eviction = eviction or LRU()
+        self.enabled = True
         self.root = RadixNode(ROOT, None)
         self.nodes = {ROOT: self.root}
         self.tick = 0
         self.unlocked_blocks = 0  # blocks in nodes that nobody has locked
         self._next_id = 1
-        self._leaves: list[tuple[int, int]] = []  # heap of (eviction key, id); stale entries stay
+        self._leaves: list[tuple[tuple[float, ...], int]] = []  # heap of (eviction key, id)
+        self._unasked: dict[int, None] = {}  # nodes whose eviction key is to be asked
 
     # 1. match
 
@@ -110,14 +121,15 @@ class RadixTree:
     def split(self, node: RadixNode, at: int) -> RadixNode:
         """Cut `node`'s edge after `at` blocks. Returns the new upper part; `node` keeps the rest.
 
-        The upper part has the same requests below it, so it copies lock and access time.
+        The upper part has the same requests below it, so it copies lock, access time and uses.
         """
         assert node.parent is not None and 0 < at < len(node.blocks)
         cut = at * self.block_size
         upper = self._new_node(node.parent, node.tokens[:cut], node.blocks[:at])
-        upper.lock, upper.last = node.lock, node.last
+        upper.lock, upper.last, upper.uses = node.lock, node.last, node.uses
         node.tokens, node.blocks, node.parent = node.tokens[cut:], node.blocks[at:], upper
         upper.children[self._key(node.tokens)] = node
+        self._unasked[node.id] = None
         return upper
 
     def insert(self, parent: RadixNode, tokens: list[int], blocks: list[int]) -> RadixNode:
@@ -153,17 +165,19 @@ class RadixTree:
         if old is self.root and new is self.root:
             return
         self.tick += 1
+        known = {node.id for node in self.path(old)}
         for node in self.path(new):
             if node.lock == 0:
                 self.unlocked_blocks -= len(node.blocks)
             node.lock += 1
             node.last = self.tick
+            node.uses += node.id not in known
         for node in self.path(old):
             node.lock -= 1
             node.last = self.tick
             if node.lock == 0:
                 self.unlocked_blocks += len(node.blocks)
-                self._offer(node)
+                self._unasked[node.id] = None
 
     def path(self, node: RadixNode) -> Iterator[RadixNode]:
         """`node` and its ancestors, without the root."""
@@ -173,38 +187,52 @@ class RadixTree:
 
     # 4. evict
 
-    def eviction_key(self, node: RadixNode) -> int:
-        """Leaves with the smallest key go first: least recently locked (LRU)."""
-        return node.last
-
     def next_victim(self) -> RadixNode | None:
-        """The leaf to evict next, or None while every leaf is locked."""
+        """The leaf to evict next, or None while every leaf is locked.
+
+        Raises EvictionError, and changes nothing, for an eviction order that raises or whose key is
+        not a tuple of numbers.
+        """
+        self._ask_keys()
+        asked_again: set[int] = set()
         while self._leaves:
             key, node_id = self._leaves[0]
             node = self.nodes.get(node_id)
-            if node and not node.lock and not node.children and self.eviction_key(node) == key:
+            if node is None or not self._is_evictable(node):
+                heapq.heappop(self._leaves)
+                continue
+            if node_id in asked_again or (now := self._eviction_key(node)) == key:
                 return node
-            heapq.heappop(self._leaves)
+            asked_again.add(node_id)
+            heapq.heapreplace(self._leaves, (now, node_id))
         return None
 
     def evict(self, node: RadixNode) -> None:
         """Remove an unlocked leaf. Its parent may become the next one."""
-        assert node.parent is not None and not node.lock and not node.children
+        assert node.parent is not None and self._is_evictable(node)
         del self.nodes[node.id]
         del node.parent.children[self._key(node.tokens)]
         self.unlocked_blocks -= len(node.blocks)
-        self._offer(node.parent)
+        self._unasked[node.parent.id] = None
 
-    def _offer(self, node: RadixNode) -> None:
-        if node is not self.root and not node.lock and not node.children:
-            heapq.heappush(self._leaves, (self.eviction_key(node), node.id))
-            if len(self._leaves) > 2 * len(self.nodes) + 64:  # mostly stale: start over
-                self._leaves = [
-                    (self.eviction_key(leaf), leaf.id)
-                    for leaf in self.nodes.values()
-                    if leaf is not self.root and not leaf.lock and not leaf.children
-                ]
-                heapq.heapify(self._leaves)
+    def _is_evictable(self, node: RadixNode) -> bool:
+        return node is not self.root and not node.lock and not node.children
+
+    def _eviction_key(self, node: RadixNode) -> tuple[float, ...]:
+        key = ask(EvictionError, self.eviction.key, node)
+        return checked_key(EvictionError, self.eviction, key)
+
+    def _ask_keys(self) -> None:
+        """Bring the heap up to date. What is stale in it is found out when it comes to the top."""
+        if len(self._leaves) > 2 * len(self.nodes) + 64:  # mostly stale: start over
+            self._leaves = []
+            self._unasked = dict.fromkeys(self.nodes)
+        while self._unasked:
+            node_id = next(iter(self._unasked))
+            node = self.nodes.get(node_id)
+            if node is not None and self._is_evictable(node):
+                heapq.heappush(self._leaves, (self._eviction_key(node), node_id))
+            del self._unasked[node_id]
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless links, keys, sizes and the unlocked count agree."""

@@ -1,41 +1,27 @@
-"""Policies: who is asked next, and who gives way when memory runs out.
-
-A policy is a small object with two methods. `key` orders the queue: the smallest key is asked first,
-and equal keys keep the order of the queue. `victim` picks the running request that is preempted.
-Write your own by subclassing `Policy` and pass it in: `Engine(runner, config, policy=Mine())`.
+"""The policies that come with the engine, by name. `policy.py` says what a policy decides.
 
 vLLM has fcfs and priority (`vllm/v1/core/sched/request_queue.py`), SGLang fcfs, lpm and more
-(`python/sglang/srt/managers/schedule_policy.py`).
+(`python/sglang/srt/managers/schedule_policy.py`); fair is in `fairness.py`.
 """
 
 from collections.abc import Sequence
 
 from engine.cache.radix_tree import RadixTree
 from engine.config import ConfigError
+from engine.scheduling.fairness import Fair
+from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 
-
-class Policy:
-    """First come, first served, and the last to come gives way: what both methods do by default.
-
-    keys_change   ask for every key anew in each step, because keys depend on more than the request
-    sort_limit    with more requests waiting than this, keep the order of the queue
-    """
-
-    name = "fcfs"
-    keys_change = False
-    sort_limit: int | None = None
-
-    def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
-        """The request's place in the queue: smaller goes first. `tree` may be searched freely."""
-        return ()
-
-    def victim(self, running: Sequence[Request], needed_by: Request) -> Request:  # noqa: ARG002
-        """The one of `running` to preempt so that `needed_by` gets blocks; it may be itself.
-
-        `running` is in order of admission and never empty.
-        """
-        return running[-1]
+__all__ = [
+    "POLICIES",
+    "Fair",
+    "Fcfs",
+    "LongestPrefixMatch",
+    "Policy",
+    "Priority",
+    "ShortestJobFirst",
+    "policy_named",
+]
 
 
 class Fcfs(Policy):
@@ -72,21 +58,53 @@ class ShortestJobFirst(Policy):
 class LongestPrefixMatch(Policy):
     """The longest cached prefix first, so that a prefix is used while it is still there (SGLang).
 
+    And a prefix is computed once: whoever could take it from the cache after another has computed it
+    is put off until then. SGLang does so for 32 tokens and more, only between requests that wait, and
+    asks those it puts off last; here they wait for as long as that other really computes it.
+
     Every key is a walk through the tree, hence the limit; SGLang falls back at 128 as well.
     """
 
     name = "lpm"
     keys_change = True
     sort_limit = 128
+    worth_waiting_for = 32  # tokens
 
     def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:
         """(minus the number of cached blocks)."""
-        limit = (len(request.tokens) - 1) // tree.block_size
-        return (-len(tree.match(request.tokens, limit).blocks),)
+        return (-_cached_blocks(request, tree),)
+
+    def defer(self, request: Request, tree: RadixTree, computing: Sequence[Request]) -> bool:
+        """Whether one of `computing` is about to compute enough of what this request needs."""
+        if not tree.enabled or request.params.prompt_logprobs is not None:
+            return False  # it could not use what the other computes
+        size = tree.block_size
+        limit = (len(request.tokens) - 1) // size
+        cached = _cached_blocks(request, tree)
+        return any(
+            (shared - cached) * size >= self.worth_waiting_for and shared * size > other.computed
+            for other in computing
+            if (shared := _shared_blocks(request, other, limit, size)) > cached
+        )
+
+
+def _cached_blocks(request: Request, tree: RadixTree) -> int:
+    limit = (len(request.tokens) - 1) // tree.block_size
+    return len(tree.match(request.tokens, limit).blocks)
+
+
+def _shared_blocks(one: Request, other: Request, limit: int, size: int) -> int:
+    """Whole blocks with which both begin, at most `limit`."""
+    most = min(limit, len(other.tokens) // size)
+    for block in range(most):
+        start = block * size
+        if one.tokens[start : start + size] != other.tokens[start : start + size]:
+            return block
+    return most
 
 
 POLICIES: dict[str, type[Policy]] = {
-    policy.name: policy for policy in (Fcfs, Priority, ShortestJobFirst, LongestPrefixMatch)
+    policy.name: policy for policy in (Fcfs, Priority, ShortestJobFirst, LongestPrefixMatch, Fair)
 }
 
 

@@ -29,17 +29,14 @@ from engine.events.vocabulary import (
     StepScheduled,
     WaitingReason,
 )
+from engine.part_errors import DrafterError, PolicyError, ask, named
 from engine.runner import Row
-from engine.scheduling.drafter import Drafter
-from engine.scheduling.policies import Policy
+from engine.scheduling.drafter import Drafter, checked_drafts
+from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
 
 _Obstacle = tuple[WaitingReason, int, int]  # reason, need, have
-
-
-class PolicyError(RuntimeError):
-    """A policy answered with something that is not a choice it was given."""
 
 
 @dataclass(slots=True)
@@ -60,6 +57,8 @@ class Scheduler:
         cache: KVCache,
         emit: Callable[[Event], None],
         drafter: Drafter | None = None,
+        *,
+        vocab_size: int | None = None,
     ) -> None:
         self.config = config
         self.policy = policy
@@ -68,17 +67,23 @@ class Scheduler:
         self.running: list[Request] = []
         self._emit = emit
         self._drafter = drafter
+        self._vocab_size = vocab_size
         self._static_batch: set[int] = set()  # roots of the requests in the current static batch
         self.plan = Plan()  # of the current step; empty between steps and while one is made
         self._plan = self.plan
         self._budget = 0
 
     def schedule(self) -> Plan:
-        """Hand out one step's tokens. Changes requests, queue and cache; emits every change."""
+        """Hand out one step's tokens. Changes requests, queue and cache; emits every change.
+
+        Raises one of `part_errors.RECOVERABLE` for a mistake of a policy, drafter or eviction order;
+        call `abandon` then.
+        """
         self._plan = Plan()
         self._budget = self.config.token_budget
         skipped, preempted = self._schedule_running()
-        blocked = self._admit_waiting(after_preemption=preempted)
+        blocked, deferred = self._admit_waiting(after_preemption=preempted)
+        skipped += [(request.id, "policy") for request in deferred]
         rows = [
             ScheduledRow(row.request.id, row.start, row.count, row.drafts)
             for row in self._plan.rows
@@ -86,6 +91,17 @@ class Scheduler:
         self.plan = self._plan
         self._emit(StepScheduled(rows, skipped, blocked))
         return self.plan
+
+    def abandon(self) -> list[tuple[int, int]]:
+        """Take back what an unfinished plan promised; who was admitted or preempted stays so.
+
+        Returns the block copies (source, destination) that the log promises already: they have to
+        run even though nobody computes.
+        """
+        plan, self._plan = self._plan, Plan()
+        for row in plan.rows:
+            self.cache.trim(row.request)
+        return [(source, block) for _, source, block in plan.copies]
 
     # Running requests
 
@@ -116,9 +132,10 @@ class Scheduler:
         """
         victims: list[int] = []
         while self.cache.blocks_needed(request, count) > self.cache.room:
-            victim = self.policy.victim(tuple(self.running), request)
+            victim = ask(PolicyError, self.policy.victim, tuple(self.running), request)
             if victim not in self.running:
-                raise PolicyError(f"{type(self.policy).__name__}.victim chose one not running")
+                what = f"request {victim.id}" if isinstance(victim, Request) else repr(victim)
+                raise PolicyError(f"{named(self.policy, 'victim')} chose one not running: {what}")
             self._preempt(victim, needed_by=request)
             victims.append(victim.id)
             if victim is request:
@@ -126,6 +143,7 @@ class Scheduler:
         return victims
 
     def _preempt(self, victim: Request, needed_by: Request) -> None:
+        self.waiting.add_front(victim)  # first: a policy may raise in it
         refunded = sum(row.count for row in self._plan.rows if row.request is victim)
         self._budget += refunded
         self._plan.rows = [row for row in self._plan.rows if row.request is not victim]
@@ -133,7 +151,6 @@ class Scheduler:
         self.running.remove(victim)
         self.cache.release(victim)
         victim.preemptions += 1
-        self.waiting.add_front(victim)
         self._emit(Preempted(victim.id, needed_by.id, refunded))
 
     def _propose(self, request: Request, count: int) -> list[int]:
@@ -146,7 +163,8 @@ class Scheduler:
             return []
         output_left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
         most = min(self._budget - count, output_left - 1)
-        drafts = self._drafter.propose(request)[: max(0, most)]
+        drafts = ask(DrafterError, self._drafter.propose, request)
+        drafts = checked_drafts(self._drafter, drafts, self._vocab_size)[: max(0, most)]
         while drafts:
             more = self.cache.blocks_needed(request, count + len(drafts))
             if more <= len(self.cache.pool.free):
@@ -168,12 +186,14 @@ class Scheduler:
 
     # Waiting requests
 
-    def _admit_waiting(self, *, after_preemption: bool) -> Blocked | None:
+    def _admit_waiting(self, *, after_preemption: bool) -> tuple[Blocked | None, list[Request]]:
         """Admit from the queue, in the policy's order, until somebody does not fit.
 
         The first who does not fit blocks those behind, or a large request would wait forever while
-        small ones pass. Returns who is blocked and why, or None when nobody waits.
+        small ones pass. Those whom the policy puts off block nobody. Returns who is blocked and why,
+        None when nobody is, and who was put off.
         """
+        deferred: list[Request] = []
         if self.config.batching == "static" and not self.running:
             self._form_static_batch()
         with closing(self.waiting.in_order()) as candidates:
@@ -181,14 +201,24 @@ class Scheduler:
                 obstacle: _Obstacle | None = ("after_preemption", 0, 0)
                 if not after_preemption:
                     obstacle = self._no_place(request)
+                if obstacle is None and self._is_deferred(request):
+                    deferred.append(request)
+                    continue
                 if obstacle is None:
                     match = self.cache.find(request)
                     obstacle = self._no_room(request, match)
                 if obstacle is not None:
                     reason, need, have = obstacle
-                    return Blocked(request.id, reason, len(self.waiting) - 1, need, have)
+                    behind = len(self.waiting) - len(deferred) - 1
+                    return Blocked(request.id, reason, behind, need, have), deferred
                 self._admit(request, match)
-        return None
+        return None, deferred
+
+    def _is_deferred(self, request: Request) -> bool:
+        if not self._plan.rows or self.waiting.is_over_limit:
+            return False
+        computing = [row.request for row in self._plan.rows]
+        return ask(PolicyError, self.policy.defer, request, self.cache.tree, computing)
 
     def _no_place(self, request: Request) -> _Obstacle | None:
         """What keeps a request out of the batch, memory aside."""
@@ -251,6 +281,8 @@ class Scheduler:
         self.waiting.remove(request)
         self.running.append(request)
         self._emit(Admitted(request.id, request.lock, list(request.table), resumed, key))
+        if not resumed:
+            ask(PolicyError, self.policy.served, request, request.uncomputed, 0)
         self._add_row(request, min(request.uncomputed, self._budget), [])
 
     def _form_static_batch(self) -> None:

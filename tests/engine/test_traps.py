@@ -9,11 +9,11 @@ from engine.cache.radix_tree import RadixTree
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
+from engine.part_errors import PolicyError
 from engine.scheduling.admission import RequestError
 from engine.scheduling.policies import Fcfs
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
-from engine.scheduling.scheduler import PolicyError
 from engine.simulation.checking_runner import CheckingRunner
 from engine.tools.calculator import evaluate
 from tests.engine.storyboard import Speaker, simulate
@@ -257,7 +257,7 @@ def test_a_wrong_setting_is_refused_by_name(settings, message) -> None:
 
 def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match="policy must be one of fcfs, priority, sjf, lpm, got 'lifo'"
+        ConfigError, match="policy must be one of fcfs, priority, sjf, lpm, fair, got 'lifo'"
     ):
         engine_with(policy="lifo")
 

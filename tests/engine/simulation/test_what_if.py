@@ -95,7 +95,7 @@ def test_a_policy_of_your_own_has_to_come_along() -> None:
     [
         ({"budget": 3}, "budget is not a setting; there are token_budget, "),
         ({"token_budget": 0}, "token_budget must be a whole number of at least 1, got 0"),
-        ({"policy": "fair"}, "policy must be one of fcfs, "),
+        ({"policy": "lifo"}, "policy must be one of fcfs, "),
         ({"max_kv_tokens": 16}, "a request of the log is refused: "),
     ],
 )
