@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from engine.config import ConfigError, EngineConfig
-    from engine.engine import Completion, Engine
+    from engine.engine import Engine
     from engine.events.log import EventLog, LogError
+    from engine.offline import Completion
     from engine.scheduling.admission import RequestError
     from engine.scheduling.policies import Policy
     from engine.scheduling.sampling_params import SamplingError, SamplingParams
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from engine.simulation.workload import Workload
 
 _HOME = {
-    "Completion": "engine.engine",
+    "Completion": "engine.offline",
     "ConfigError": "engine.config",
     "Cost": "engine.simulation.cost_runner",
     "CostRunner": "engine.simulation.cost_runner",

@@ -37,12 +37,13 @@ from engine.events.vocabulary import (
     StepFinished,
     StepStarted,
 )
-from engine.output import TokenOutput, Writer, best
+from engine.offline import Offline
+from engine.output import TokenOutput, Writer
 from engine.runner import Row, Runner, Sampled
-from engine.scheduling.admission import RequestError, check_request
+from engine.scheduling.admission import check_request
 from engine.scheduling.drafter import Drafter
 from engine.scheduling.policies import Policy, policy_named
-from engine.scheduling.request import Request, TokenScore
+from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.scheduler import Plan, Scheduler
 from engine.snapshot import snapshot
@@ -61,21 +62,7 @@ class StepOutput:
     finished: list[Request] = field(default_factory=list)
 
 
-@dataclass(slots=True)
-class Completion:
-    """One finished sample; see `Request` for the fields."""
-
-    request_id: int
-    text: str
-    token_ids: list[int]
-    finish_reason: str
-    error: str
-    logprobs: list[float]
-    top_logprobs: list[list[tuple[int, float]]]
-    prompt_scores: list[TokenScore]
-
-
-class Engine:
+class Engine(Offline):
     """A teaching engine that does what vLLM and SGLang do. One thread owns it.
 
     `policy`, `pool`, `tree` and `drafter` are what a learner may write; what is not given is the
@@ -216,72 +203,6 @@ class Engine:
     def has_work(self) -> bool:
         """Whether any request is waiting or running."""
         return bool(self.requests)
-
-    def complete(
-        self,
-        prompts: Sequence[str | Sequence[int]],
-        params: SamplingParams | Sequence[SamplingParams] | None = None,
-        *,
-        progress: bool = True,
-    ) -> list[Completion]:
-        """Serve many prompts to the end and return their samples, prompt by prompt.
-
-        Samples come in their order; with `best_of` the n best, best first. `params` are one for all or
-        one for each. `progress` shows a bar over finished samples.
-        """
-        each = list(params) if isinstance(params, Sequence) else [params] * len(prompts)
-        if len(each) != len(prompts):
-            raise ValueError(f"params: {len(each)} for {len(prompts)} prompts; give one for each")
-        if self.paused:
-            raise RuntimeError("the engine is paused: call resume() first, or step() by hand")
-        firsts = [self.submit(prompt, one) for prompt, one in zip(prompts, each, strict=True)]
-        samples = [range(first.id, first.id + first.params.samples) for first in firsts]
-        total = sum(map(len, samples))
-        done: dict[int, Request] = {}
-        tqdm = importlib.import_module("tqdm.auto").tqdm
-        with tqdm(total=total, unit="sample", disable=not progress) as bar:
-            while len(done) < total and self.has_work():
-                for request in self.step().finished:
-                    # One that fails before it forks stands for all its samples.
-                    ids = range(request.id, request.id + request.slots)
-                    done |= dict.fromkeys(ids, request)
-                bar.update(len(done) - bar.n)
-        return [_completion(one) for ids in samples for one in best([done[id_] for id_ in ids])]
-
-    def score(
-        self,
-        pairs: Sequence[tuple[str | Sequence[int], str | Sequence[int]]],
-        *,
-        progress: bool = True,
-    ) -> list[list[float]]:
-        """How probable the model finds given texts: (prompt, continuation) pairs.
-
-        Returns, for each pair, the natural logarithm of the probability of each token of the
-        continuation. Text is tokenized prompt and continuation apart, as lm-eval does it. Raises
-        RequestError for a pair that does not fit, RuntimeError if the forward pass fails.
-        """
-        texts, lengths = list[list[int]](), list[int]()
-        for prompt, continuation in pairs:
-            ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
-            more = (
-                self.tokenizer.encode_ordinary(continuation)
-                if isinstance(continuation, str)
-                else list(continuation)
-            )
-            if not ids or not more:
-                raise RequestError("prompt", "prompt and continuation both need a token at least")
-            texts.append(ids + more)
-            lengths.append(len(more))
-        # The one token that is sampled after the text costs nothing: it is never computed.
-        params = SamplingParams(max_tokens=1, prompt_logprobs=0)
-        scored = self.complete(texts, params, progress=progress)
-        for one in scored:
-            if one.error:
-                raise RuntimeError(f"scoring failed: {one.error}")
-        return [
-            [score.logprob for score in one.prompt_scores[-length:]]
-            for one, length in zip(scored, lengths, strict=True)
-        ]
 
     # The step loop
 
@@ -442,16 +363,3 @@ class Engine:
     def snapshot(self) -> dict[str, Any]:
         """The state, read off the live objects; equal to `State.core()` folded from the log."""
         return snapshot(self)
-
-
-def _completion(request: Request) -> Completion:
-    return Completion(
-        request_id=request.id,
-        text=request.output_text,
-        token_ids=request.output_ids,
-        finish_reason=request.finish_reason or "",
-        error=request.error,
-        logprobs=request.logprobs,
-        top_logprobs=request.top_logprobs,
-        prompt_scores=request.prompt_scores,
-    )
