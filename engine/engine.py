@@ -319,7 +319,9 @@ class Engine(Offline):
             self.scheduler.waiting.remove(request)
         else:
             self.scheduler.running.remove(request)
-        self._writers.pop(request.id, None)
+        writer = self._writers.pop(request.id, None)
+        if writer is not None:
+            writer.close()
         self.cache.release(request)
         self._emit(RequestFinished(request.id, reason, request.error, matched))
 

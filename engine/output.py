@@ -79,6 +79,12 @@ class Writer:
         self.request.computed += gained.accepted
         return gained
 
+    def close(self) -> None:
+        """The request is over: whatever is still held back is given out."""
+        held = self._stops.flush()
+        if held:
+            self.request.delivered[-1] += held
+
     def _append(
         self, gained: TokenOutput, token: int, logprob: float, top: list[tuple[int, float]]
     ) -> None:

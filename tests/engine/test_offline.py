@@ -1,0 +1,212 @@
+"""Whole runs: complete and best_of, score, and nanochat's generate and generate_batch."""
+
+import inspect
+from itertools import islice
+
+import pytest
+
+from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingParams
+from engine.events import vocabulary as v
+from engine.runner import Sampled
+
+BOS, END = 256, 260
+PYTHON_START, PYTHON_END, OUTPUT_START, OUTPUT_END = 261, 262, 263, 264
+PROMPT = [BOS, *b"What is it?"]
+
+
+class Script(CostRunner):
+    """Request i says outputs[i]; `logprobs[i]` is how sure it is of each token."""
+
+    def __init__(self, outputs, logprobs=None):
+        super().__init__(1, 0, outputs=outputs)
+        self.logprobs = logprobs or {}
+
+    def _sample(self, row, sample):
+        said = super()._sample(row, sample)
+        sure = self.logprobs.get(row.request.root + sample, 0.0)
+        return Sampled(said.ids, [sure] * len(said.ids))
+
+
+def scripted(outputs, logprobs=None, **config):
+    runner = Script({id_: list(ids) for id_, ids in outputs.items()}, logprobs)
+    config = {"max_batch_size": 8} | config
+    return Engine(runner, EngineConfig(**config), clock=runner.clock)
+
+
+# nanochat
+
+
+def test_the_defaults_are_nanochat_s():
+    parameters = inspect.signature(Engine.generate).parameters
+    assert {name: p.default for name, p in parameters.items() if name != "self"} == {
+        "tokens": inspect.Parameter.empty,
+        "num_samples": 1,
+        "max_tokens": None,
+        "temperature": 1.0,
+        "top_k": None,
+        "seed": 42,
+    }
+    engine = scripted({1: [END]})
+    list(engine.generate(PROMPT))
+    [arrived] = engine.log.of(v.RequestArrived)
+    assert arrived.sampling["temperature"] == 1.0
+    assert arrived.sampling["seed"] == 42
+    assert "top_k" not in arrived.sampling
+
+
+def test_columns_have_the_next_token_of_each_sample_until_the_last_has_ended():
+    engine = scripted({1: [*b"ab", END], 2: [*b"c", BOS], 3: [*b"defg", END]})
+    columns = list(engine.generate(PROMPT, num_samples=3, max_tokens=20))
+    a, b, c, d, e, f, g = b"abcdefg"
+    assert columns == [
+        ([a, c, d], [1, 1, 1]),
+        ([b, BOS, e], [1, 1, 1]),
+        ([END, BOS, f], [1, 0, 1]),
+        ([END, BOS, g], [0, 0, 1]),
+        ([END, BOS, END], [0, 0, 1]),
+    ]
+    assert not engine.has_work()
+
+
+def test_forced_tokens_have_mask_0_and_come_at_different_times_in_different_rows():
+    call = [PYTHON_START, *b"17+25", PYTHON_END]
+    answer = [OUTPUT_START, *b"42", OUTPUT_END]
+    engine = scripted({1: [*call, 0, 0, 0, 0, *b"ok", END], 2: [*b"zz", *call, 0, 0, 0, 0, END]})
+    rows, masks = engine.generate_batch(PROMPT, num_samples=2)
+    assert rows == [[*PROMPT, *call, *answer, *b"ok"], [*PROMPT, *b"zz", *call, *answer]]
+    assert masks == [
+        [0] * len(PROMPT) + [1] * 7 + [0] * 4 + [1] * 2,
+        [0] * len(PROMPT) + [1] * 9 + [0] * 4,
+    ]
+
+
+@pytest.mark.parametrize("terminal", [END, BOS])
+def test_rows_include_the_prompt_and_no_terminal_token(terminal):
+    engine = scripted({1: [*b"hi", terminal]})
+    assert engine.generate_batch(PROMPT) == (
+        [[*PROMPT, *b"hi"]],
+        [[0] * len(PROMPT) + [1, 1]],
+    )
+
+
+def test_max_tokens_counts_columns_and_none_means_what_fits():
+    assert len(list(scripted({}).generate(PROMPT, max_tokens=7))) == 7
+    assert list(scripted({}).generate(PROMPT, max_tokens=0)) == []
+    engine = scripted({}, max_kv_tokens=32, block_size=8)
+    assert len(list(engine.generate(PROMPT))) == 32 + 1 - len(PROMPT)
+
+
+def test_the_prompt_is_computed_once_and_each_further_sample_that_writes_copies_once():
+    engine = scripted({i: [*b"abcdefgh", END] for i in range(1, 5)}, block_size=8)
+    engine.generate_batch(PROMPT, num_samples=4)
+    rows = [row for e in engine.log.of(v.StepScheduled) for row in e.rows]
+    assert sum(row.count for row in rows if row.start < len(PROMPT)) == len(PROMPT)
+    assert len(engine.log.of(v.Forked)) == 3
+    # The last block of the prompt is partly filled; its last writer need not copy.
+    copies = engine.log.of(v.BlockCopied)
+    assert len(copies) == 3
+    assert len({copy.request for copy in copies}) == 3
+
+
+def test_a_full_last_block_is_copied_by_nobody():
+    engine = scripted({i: [*b"abcdefgh", END] for i in range(1, 5)}, block_size=4)
+    engine.generate_batch(PROMPT, num_samples=4)
+    assert len(PROMPT) % 4 == 0
+    assert engine.log.of(v.BlockCopied) == []
+
+
+def test_closing_the_generator_ends_its_samples_and_no_others():
+    engine = scripted({})
+    other = engine.submit("other", SamplingParams(max_tokens=30))
+    columns = engine.generate(PROMPT, num_samples=3)
+    assert len(list(islice(columns, 4))) == 4
+    columns.close()
+    assert list(engine.requests) == [other.id]
+    while engine.has_work():
+        engine.step()
+    assert other.finish_reason == "length"
+
+
+def test_other_requests_go_on_while_columns_are_asked_for():
+    engine = scripted({})
+    other = engine.submit("other", SamplingParams(max_tokens=5))
+    list(engine.generate(PROMPT, max_tokens=10))
+    assert other.finish_reason == "length"
+
+
+def test_samples_aborted_from_outside_end_the_columns():
+    engine = scripted({})
+    columns = engine.generate(PROMPT, num_samples=2, max_tokens=10)
+    next(columns)
+    for id_ in list(engine.requests):
+        engine.abort(id_)
+    assert list(columns) == []
+
+
+def test_what_cannot_run_is_said_at_the_first_column():
+    with pytest.raises(RequestError, match="prompt: is empty"):
+        next(scripted({}).generate([]))
+    with pytest.raises(RequestError, match="n: 9 samples"):
+        next(scripted({}).generate(PROMPT, num_samples=9))
+    engine = scripted({})
+    engine.pause()
+    with pytest.raises(RuntimeError, match="resume"):
+        next(engine.generate(PROMPT))
+
+
+def test_a_failing_forward_pass_is_raised():
+    class Broken(Script):
+        def run(self, rows, copies):
+            raise OSError("the cable fell out")
+
+    runner = Broken({})
+    engine = Engine(runner, clock=runner.clock)
+    with pytest.raises(RuntimeError, match="the cable fell out"):
+        list(engine.generate(PROMPT, num_samples=2))
+    assert not engine.has_work()
+    [failed] = engine.complete(["x"], progress=False)
+    assert failed.finish_reason == "error"
+
+
+# complete
+
+
+def test_best_of_hands_out_the_likeliest_best_first():
+    engine = scripted(
+        {i: [ord("a") + i, END] for i in range(1, 6)},
+        {1: -3.0, 2: -1.0, 3: -2.0, 4: -0.5, 5: -9.0},
+    )
+    params = SamplingParams(n=2, best_of=5, max_tokens=4)
+    assert [one.request_id for one in engine.complete(["q"], params, progress=False)] == [4, 2]
+    assert len(engine.log.of(v.Forked)) == 4
+
+
+def test_a_prompt_that_fails_before_it_forks_stands_for_all_its_samples():
+    class Broken(Script):
+        def run(self, rows, copies):
+            raise OSError("no")
+
+    runner = Broken({})
+    engine = Engine(runner, clock=runner.clock)
+    done = engine.complete(["a", "b"], SamplingParams(n=3), progress=False)
+    assert [one.finish_reason for one in done] == ["error"] * 6
+
+
+# score
+
+
+def test_scoring_needs_a_prompt_and_a_continuation():
+    for pair in (([], "b"), ("a", "")):
+        with pytest.raises(RequestError, match="both need a token"):
+            scripted({}).score([pair], progress=False)
+
+
+def test_a_scored_prompt_is_computed_whole_although_it_is_cached():
+    engine = scripted({}, block_size=4)
+    text = list(range(40, 60))
+    engine.complete([text], SamplingParams(max_tokens=1), progress=False)
+    engine.score([(text[:10], text[10:])], progress=False)
+    _, second = engine.log.of(v.Admitted)
+    assert second.blocks == []
+    # Its blocks are the cached ones all the same, once they are computed.
+    assert engine.log.of(v.RadixJoined)
