@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 
 from engine.cache.block_pool import BlockPool
+from engine.cache.eviction import EvictionOrder, eviction_named
 from engine.cache.kv_cache import KVCache
 from engine.cache.radix_tree import RadixTree
 from engine.clock import Clock, WallClock
@@ -39,6 +40,7 @@ from engine.events.vocabulary import (
 )
 from engine.offline import Offline
 from engine.output import TokenOutput, Writer
+from engine.part_errors import RECOVERABLE, PolicyError, ask
 from engine.runner import Row, Runner, Sampled
 from engine.scheduling.admission import check_request
 from engine.scheduling.drafter import Drafter
@@ -65,9 +67,9 @@ class StepOutput:
 class Engine(Offline):
     """A teaching engine that does what vLLM and SGLang do. One thread owns it.
 
-    `policy`, `pool`, `tree` and `drafter` are what a learner may write; what is not given is the
-    engine's own. `clock` tells time; a simulation brings a virtual one. The log's first event names
-    the classes that run.
+    `policy`, `pool`, `tree`, `eviction` and `drafter` are what a learner may write (`docs/extending.md`
+    shows how); what is not given is the engine's own. `clock` tells time; a simulation brings a
+    virtual one. The log's first event names the classes that run.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class Engine(Offline):
         policy: Policy | None = None,
         pool: BlockPool | None = None,
         tree: RadixTree | None = None,
+        eviction: EvictionOrder | None = None,
         drafter: Drafter | None = None,
         clock: Clock | None = None,
         log: EventLog | None = None,
@@ -90,15 +93,20 @@ class Engine(Offline):
         self.policy = policy or policy_named(config.policy)
         self.pool = pool or BlockPool(config.num_blocks)
         self.tree = tree or RadixTree(config.block_size)
+        self.tree.eviction = eviction or eviction_named(config.eviction)
         self.clock = clock or WallClock()
         self.log = log if log is not None else EventLog()
         self.cache = KVCache(
             self.pool, self.tree, prefix_cache=config.prefix_cache, emit=self._emit
         )
-        self.scheduler = Scheduler(config, self.policy, self.cache, self._emit, drafter)
+        vocab_size = self.tokenizer.vocab_size
+        self.scheduler = Scheduler(
+            config, self.policy, self.cache, self._emit, drafter, vocab_size=vocab_size
+        )
         self.requests: dict[int, Request] = {}  # live ones, by id
         self.step_count = 0
         self.paused = False
+        self._stopped = ""  # why no step can be made any more
         self._next_id = 1
         self._step_started_at = 0
         self._tool_tokens = ToolTokens.of(self.tokenizer)
@@ -139,7 +147,8 @@ class Engine(Offline):
 
         `label` says who asks, `priority` how urgent it is (0 first). `submitted_at` is the clock's
         time when the client asked, where that was earlier than now. Raises RequestError, which
-        names the field, for a request that could never be served.
+        names the field, for a request that could never be served, and PolicyError where a policy
+        fails over it; nothing has changed then.
         """
         params = params or SamplingParams()
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
@@ -156,9 +165,9 @@ class Engine(Offline):
             slots=params.samples,
             end_ids=self._end_ids(params),
         )
+        self.scheduler.waiting.add(request)
         self._next_id += params.samples
         self.requests[request.id] = request
-        self.scheduler.waiting.add(request)
         sampling = msgspec.structs.replace(params, seed=request.seed).changed()
         self._emit(
             RequestArrived(
@@ -207,13 +216,33 @@ class Engine(Offline):
     # The step loop
 
     def step(self) -> StepOutput:
-        """One scheduling decision, one forward pass, one commit. Nothing happens without work."""
+        """One scheduling decision, one forward pass, one commit. Nothing happens without work.
+
+        Raises one of `part_errors.RECOVERABLE` when a part that was passed in makes a mistake: then
+        nobody has computed in this step, and the next one may be made. After anything else that is
+        raised here the engine is stopped, and each further step says why.
+        """
+        if self._stopped:
+            raise RuntimeError(f"{self._stopped}; this engine cannot go on, make a new one")
         if not self.has_work():
             return StepOutput(self.step_count)
         self.step_count += 1
+        try:
+            return self._step()
+        except RECOVERABLE:
+            raise
+        except Exception as error:
+            self._stopped = f"step {self.step_count} failed: {type(error).__name__}: {error}"
+            raise
+
+    def _step(self) -> StepOutput:
         self._step_started_at = self.clock.now()
         self._emit(StepStarted(self.step_count))
-        plan = self.scheduler.schedule()
+        try:
+            plan = self.scheduler.schedule()
+        except RECOVERABLE:
+            self._abandon_step()
+            raise
         scheduled_at = self.clock.now()
         copies = [(source, block) for _, source, block in plan.copies]
         output = StepOutput(self.step_count)
@@ -223,7 +252,16 @@ class Engine(Offline):
             self._fail(error, scheduled_at, output)
         else:
             self._commit(sampled, scheduled_at, output)
+        for gained in output.tokens:
+            ask(PolicyError, self.policy.served, gained.request, 0, len(gained.ids))
         return output
+
+    def _abandon_step(self) -> None:
+        """A part failed in the middle of a decision: nobody computes, and the log says as much."""
+        copies = self.scheduler.abandon()
+        if copies:
+            self.runner.run([], copies)
+        self._emit(StepFinished([], self._measured(self.clock.now(), [])))
 
     def pause(self) -> None:
         """Hold a served engine: requests queue up, no step runs but those asked for."""
@@ -345,7 +383,13 @@ class Engine(Offline):
         return measured
 
     def _run_started(self, drafter: Drafter | None) -> RunStarted:
-        parts = {"runner": self.runner, "policy": self.policy, "pool": self.pool, "tree": self.tree}
+        parts = {
+            "runner": self.runner,
+            "policy": self.policy,
+            "pool": self.pool,
+            "tree": self.tree,
+            "eviction": self.tree.eviction,
+        }
         if drafter is not None:
             parts["drafter"] = drafter
         return RunStarted(
