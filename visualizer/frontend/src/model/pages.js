@@ -50,9 +50,19 @@ export class Pages {
     this.set(this.length, item);
   }
 
-  /** @returns {T | undefined} */
-  pop() {
-    return this.length ? this.get(--this.length) : undefined;
+  /**
+   * Takes out an item, which is quick at the end; those after it move down.
+   *
+   * @param {T} item
+   * @returns {boolean}  whether it was there
+   */
+  take(item) {
+    let at = this.length - 1;
+    while (at >= 0 && this.get(at) !== item) at--;
+    if (at < 0) return false;
+    this.length--;
+    for (; at < this.length; at++) this.set(at, this.get(at + 1));
+    return true;
   }
 
   /** All items there are, by index. @returns {T[]} */

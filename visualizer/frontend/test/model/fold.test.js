@@ -50,6 +50,12 @@ test("admitted, allocated, scheduled, finished: a prompt is computed", () => {
   assert.deepEqual(state.core().free, [5, 4, 3]);
 });
 
+test("blocks_allocated: a pool of one's own takes whichever free block it likes", () => {
+  const state = fold(oneRunning, allocated(1, 4));
+  assert.deepEqual(state.core().free, [5, 3]);
+  assert.deepEqual(request(state, 1).table, [0, 1, 2, 4]);
+});
+
 test("radix_inserted: the tree holds a reference, the request a lock", () => {
   const state = fold(oneRunning);
   assert.deepEqual(state.core().refs, [2, 2, 1, 0, 0, 0]);
@@ -180,7 +186,7 @@ test("an event that cannot be says why, and where", () => {
       () => fold(events),
       (error) => error instanceof LogError && pattern.test(error.message),
     );
-  refuses([oneRunning, allocated(1, 5)], /^event 8: takes block 5, and the next free one is 3/);
+  refuses([oneRunning, allocated(1, 1)], /^event 8: takes block 1, which is not free/);
   refuses([started(), admitted(7)], /^event 1: there is no request 7/);
   refuses([oneRunning, make.evicted(9, 1)], /there is no tree node 9/);
   refuses([oneRunning, make.ended(1), make.ended(1)], /there is no request 1/);

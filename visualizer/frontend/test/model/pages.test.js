@@ -12,15 +12,18 @@ test("items come back by index, in order, without the gaps", () => {
   assert.deepEqual(pages.list(), ["b"]);
 });
 
-test("a stack gives back what was pushed last, across pages", () => {
+test("items are taken off the end, across pages, or out of the middle", () => {
   const pages = new Pages();
   for (let item = 0; item < 130; item++) pages.push(item);
-  for (let item = 129; item >= 60; item--) assert.equal(pages.pop(), item);
+  for (let item = 129; item >= 60; item--) assert.ok(pages.take(item));
   assert.deepEqual(
     pages.list(),
     Array.from({ length: 60 }, (_, item) => item),
   );
-  assert.equal(new Pages().pop(), undefined);
+  assert.ok(!pages.take(60));
+  assert.ok(pages.take(3));
+  assert.deepEqual(pages.list().slice(2, 5), [2, 4, 5]);
+  assert.equal(pages.length, 59);
 });
 
 test("a copy and its origin never see each other's changes", () => {
