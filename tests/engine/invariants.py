@@ -138,7 +138,8 @@ def check_reason(
         return
     assert blocked.need > blocked.have
     request = state.requests[blocked.request]
-    cached, locked = cached_prefix(state, request.tokens, config.prefix_cache)
+    reads = config.prefix_cache and not engine.requests[request.id].unscored
+    cached, locked = cached_prefix(state, request.tokens, reads)
     if blocked.reason == "batch_full":
         places = config.max_batch_size - sum(state.requests[i].slots for i in state.running)
         assert (blocked.need, blocked.have) == (request.slots, places)

@@ -26,9 +26,12 @@ def check(workload: Workload, drop: type[v.Event] | None = None) -> CheckingLog:
     requests = play(engine, workload, check_after_step)
     for request in requests:
         seed = 0 if request.params.temperature == 0 else request.seed + request.sample
-        expected = reference(request.tokens[: request.prompt_length], request.params, seed)
+        prompt = request.tokens[: request.prompt_length]
+        expected, text = reference(prompt, request.params, seed)
         if request.finish_reason in ("stop", "length"):
             assert request.output_ids == expected
+            assert request.output_text == text
+            assert not request.unscored
         else:
             assert request.output_ids == expected[: len(request.output_ids)]
         if request.finish_reason != "error":

@@ -8,6 +8,7 @@ from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingError
 from engine.events import vocabulary as v
 from engine.scheduling.drafter import Drafter
 from engine.text.stop_strings import StopStrings
+from tests.engine.workloads import first_stop
 
 BOS, END = 256, 260
 OUTPUT_START = 263
@@ -29,16 +30,6 @@ def run(engine, **params):
         streamed += [text for gained in engine.step().tokens for text in gained.texts]
     assert "".join(streamed) == request.output_text
     return streamed, request
-
-
-def first_stop(text, stops):
-    """The reference: read character by character until a stop string is complete."""
-    for end in range(len(text) + 1):
-        ending = [stop for stop in stops if text[:end].endswith(stop)]
-        if ending:
-            stop = max(ending, key=len)
-            return text[: end - len(stop)], stop
-    return text, ""
 
 
 # The text between pieces

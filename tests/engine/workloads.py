@@ -9,6 +9,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.log import EventLog
@@ -56,22 +58,43 @@ def next_token(tokens: Sequence[int], seed: int) -> int:
     return 97 + draw % 3
 
 
-def reference(prompt: Sequence[int], params: SamplingParams, seed: int) -> list[int]:
-    """The plain loop: one request alone, one token after the other, no cache, no batch."""
-    tokens, output = list(prompt), list[int]()
+def reference(prompt: Sequence[int], params: SamplingParams, seed: int) -> tuple[list[int], str]:
+    """The plain loop: one request alone, one token after the other, no cache, no batch.
+
+    Returns the output's ids and its text.
+    """
+    ends = set(params.stop_token_ids) | (set() if params.ignore_eos else {EOS})
+    tokens, output, head, tail = list(prompt), list[int](), "", ""
+    forced = list[int]()
     while len(output) < params.max_tokens:
-        token = next_token(tokens, seed)
+        is_forced = bool(forced)
+        token = forced.pop(0) if forced else next_token(tokens, seed)
         tokens.append(token)
         output.append(token)
-        if token == EOS and not params.ignore_eos:
+        piece = "" if token == EOS else TOKENIZER.decode([token])
+        if len(output) <= params.min_tokens:
+            head += piece
+        elif token in ends:
             break
-        if token == CALL_END and tokens[-3:-1] == [CALL_START, ord("7")]:
-            answer = [TOKENIZER.token_id("<|output_start|>"), ord("7")]
-            answer.append(TOKENIZER.token_id("<|output_end|>"))
-            answer = answer[: params.max_tokens - len(output)]
-            tokens += answer
-            output += answer
-    return output
+        else:
+            tail += piece
+            tail, stop = first_stop(tail, params.stop)
+            if stop:
+                break
+        if token == CALL_END and tokens[-3:-1] == [CALL_START, ord("7")] and not is_forced:
+            forced = [TOKENIZER.token_id("<|output_start|>"), ord("7")]
+            forced.append(TOKENIZER.token_id("<|output_end|>"))
+    return output, head + tail
+
+
+def first_stop(text: str, stops: Sequence[str]) -> tuple[str, str]:
+    """Read character by character until a stop string is complete: the text before it, and it."""
+    for end in range(len(text) + 1):
+        ending = [stop for stop in stops if text[:end].endswith(stop)]
+        if ending:
+            stop = max(ending, key=len)
+            return text[: end - len(stop)], stop
+    return text, ""
 
 
 class HalfRightDrafter:
@@ -146,6 +169,17 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
     return [request for _, request in sorted(seen.items())]
 
 
+def with_ends(params: SamplingParams, rng: random.Random) -> SamplingParams:
+    """The same, now and then with stops, min_tokens or a scored prompt."""
+    return msgspec.structs.replace(
+        params,
+        min_tokens=rng.choice([0, 0, 0, 2, params.max_tokens]) if params.max_tokens > 1 else 0,
+        stop=tuple(rng.choice(["ab", "cc", "abc", "|>a"]) for _ in range(rng.choice([0, 0, 1, 2]))),
+        stop_token_ids=rng.choice([(), (), (), (98,)]),
+        prompt_logprobs=rng.choice([None] * 9 + [0]),
+    )
+
+
 def random_workload(seed: int) -> Workload:
     rng = random.Random(seed)
     block_size = rng.choice([1, 2, 3, 4, 8])
@@ -178,6 +212,8 @@ def random_workload(seed: int) -> Workload:
             n=n,
             ignore_eos=rng.random() < 0.3,
         )
+        if seed % 4 == 2:  # the others stay what they were when some of them found bugs
+            params = with_ends(params, random.Random(f"{seed} {number}"))
         # Late arrivals are more urgent, so that priorities overturn what has been decided.
         arrivals.append(
             Arrival(rng.randint(1, 12), prompt[:room], params, rng.randint(0, 9 - number))
