@@ -3,25 +3,26 @@
 The step loop runs on it unchanged: same scheduler, same cache, same log. Only the forward pass is
 replaced by a sum,
 
-    step = base + per_token * tokens + per_row * rows + per_context_token * context
+    step = base + per_token * tokens + per_row * rows + per_context_token * context + per_pair * pairs
 
 and a virtual clock moves by it. "On a pretend machine where a step costs 10 ms + 0.25 ms per token"
-is `CostRunner(10, 0.25)`; `fit` finds the four numbers of a real machine in the log of a real run.
+is `CostRunner(10, 0.25)`; `engine.simulation.fit` finds the prices of a real machine in the log of a
+real run.
+
+Why these five. Everything but attention treats tokens alone: a price per token. A row costs its
+table, its sampling and its place in the log. Attention first gathers the keys and values of a context,
+once for all of a row's tokens: a price per context token. Then each token looks at its context: a price
+per pair, which is what makes long prompts dear.
 
 Vidur (arXiv:2405.05438) simulates serving the same way, with a richer model of one step.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from engine.clock import VirtualClock
-from engine.events.log import EventLog
-from engine.events.vocabulary import ScheduledRow, StepFinished, StepScheduled
+from engine.events.vocabulary import ScheduledRow
 from engine.runner import Row, Sampled
 from engine.scheduling.request import TokenScore
 from engine.text.byte_tokenizer import ByteTokenizer
@@ -34,18 +35,35 @@ class Work(NamedTuple):
 
     tokens    computed in the step, drafts included
     rows      requests that take part
-    context   positions whose KV the rows' attention reads, the row's own tokens included
+    context   positions whose keys and values attention gathers
+    pairs     (token, position) pairs that attention looks at
+
+    Rows that compute equally many tokens share an attention call and are filled up to the longest
+    context among them, as in `engine.compute.batch`. What is filled up is computed and counts.
     """
 
     tokens: int
     rows: int
     context: int
+    pairs: int
 
     @classmethod
-    def of(cls, rows: Iterable[Row | ScheduledRow]) -> "Work":
+    def of(cls, rows: Sequence[Row | ScheduledRow]) -> "Work":
         """The work of a step's rows, whether live or from a log."""
-        counts = [(row.count, row.start + row.count) for row in rows]
-        return cls(sum(n for n, _ in counts), len(counts), sum(end for _, end in counts))
+        members: dict[int, int] = {}  # tokens a row computes -> rows that do
+        longest: dict[int, int] = {}  # -> longest context of those
+        for row in rows:
+            count, end = row.count, row.start + row.count
+            members[count] = members.get(count, 0) + 1
+            if end > longest.get(count, 0):
+                longest[count] = end
+        contexts = {count: members[count] * end for count, end in longest.items()}
+        return cls(
+            tokens=sum(count * n for count, n in members.items()),
+            rows=len(rows),
+            context=sum(contexts.values()),
+            pairs=sum(count * context for count, context in contexts.items()),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +74,10 @@ class Cost:
     per_token_ms: float
     per_row_ms: float = 0.0
     per_context_token_ms: float = 0.0
+    per_pair_ms: float = 0.0
 
     def __post_init__(self) -> None:
-        for field in ("base_ms", "per_token_ms", "per_row_ms", "per_context_token_ms"):
-            value = getattr(self, field)
+        for field, value in asdict(self).items():
             if not 0 <= value < float("inf"):
                 raise ValueError(f"{field} must be 0 or more milliseconds, got {value!r}")
 
@@ -70,6 +88,15 @@ class Cost:
             + self.per_token_ms * work.tokens
             + self.per_row_ms * work.rows
             + self.per_context_token_ms * work.context
+            + self.per_pair_ms * work.pairs
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.base_ms:.3g} ms + {self.per_token_ms:.3g} ms per token "
+            f"+ {self.per_row_ms:.3g} ms per row "
+            f"+ {self.per_context_token_ms:.3g} ms per context token "
+            f"+ {self.per_pair_ms:.3g} ms per (token, position) pair"
         )
 
 
@@ -90,19 +117,19 @@ class CostRunner:
         per_token_ms: float,
         per_row_ms: float = 0.0,
         per_context_token_ms: float = 0.0,
+        per_pair_ms: float = 0.0,
         *,
         outputs: Mapping[int, int | Sequence[int]] | None = None,
         end_token: int = min(ByteTokenizer().eos_ids),
     ) -> None:
-        self.cost = Cost(base_ms, per_token_ms, per_row_ms, per_context_token_ms)
+        self.cost = Cost(base_ms, per_token_ms, per_row_ms, per_context_token_ms, per_pair_ms)
         self.clock = VirtualClock()
         self.outputs = dict(outputs or {})
         self.end_token = end_token
 
     def describe(self) -> dict[str, Any]:
         """Says that there is no model, and what a step costs."""
-        prices = {name: getattr(self.cost, name) for name in Cost.__dataclass_fields__}
-        return {"name": "cost runner", "parameters": 0} | prices
+        return {"name": "cost runner", "parameters": 0} | asdict(self.cost)
 
     def reserve(self, num_blocks: int, block_size: int) -> None:
         """Nothing is stored."""
@@ -133,76 +160,3 @@ class CostRunner:
             return output[index]
         # Letters that differ between requests, or two answers to one prompt would share blocks.
         return ord("a") + (request * 2654435761 + index * 40503 >> 5) % 26
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """A cost, and how well it tells what was measured.
-
-    residuals_ms  measured minus predicted, one per step of the log
-    mean_ms       the mean measured step, to hold the residuals against
-    """
-
-    cost: Cost
-    residuals_ms: list[float]
-    mean_ms: float
-
-    @property
-    def rms_ms(self) -> float:
-        """Root mean square of the residuals, in milliseconds."""
-        return float(np.sqrt(np.mean(np.square(self.residuals_ms))))
-
-    def __str__(self) -> str:
-        return (
-            f"{self.cost.base_ms:.3g} ms + {self.cost.per_token_ms:.3g} ms per token "
-            f"+ {self.cost.per_row_ms:.3g} ms per row "
-            f"+ {self.cost.per_context_token_ms:.3g} ms per context token; over "
-            f"{len(self.residuals_ms)} steps of {self.mean_ms:.3g} ms the residual is "
-            f"{self.rms_ms:.3g} ms (root mean square)"
-        )
-
-
-def fit(log: EventLog) -> Fit:
-    """The cost that explains a log's steps best: least squares, no price below zero.
-
-    A step's time is that from the start of scheduling to the end of the forward pass. Where two
-    quantities always move together (in a run of decodes alone, tokens and rows), the log cannot
-    tell their prices apart; the sum of both is what counts then. Raises ValueError for a log
-    without a finished step.
-    """
-    work, times = list[Work](), list[float]()
-    plan: StepScheduled | None = None
-    for event in log:
-        if isinstance(event, StepScheduled):
-            plan = event
-        elif isinstance(event, StepFinished) and plan is not None:
-            work.append(Work.of(plan.rows))
-            times.append((event.t["end"] - event.t["start"]) / US_PER_MS)
-            plan = None
-    if not work:
-        raise ValueError("the log has no finished step: there is nothing to fit a cost to")
-    quantities = np.array([(1, *one) for one in work], dtype=np.float64)
-    measured = np.array(times)
-    prices = _least_squares(quantities, measured)
-    residuals = measured - quantities @ prices
-    return Fit(Cost(*map(float, prices)), residuals.tolist(), float(measured.mean()))
-
-
-def _least_squares(
-    quantities: npt.NDArray[np.float64], measured: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
-    """Non-negative least squares by trying every subset of the columns; there are sixteen.
-
-    The best non-negative solution is an ordinary least squares solution over the columns it uses.
-    """
-    columns = quantities.shape[1]
-    best, least = np.zeros(columns), float(np.square(measured).sum())
-    for size in range(1, columns + 1):
-        for chosen in combinations(range(columns), size):
-            part = quantities[:, chosen]
-            prices = np.linalg.lstsq(part, measured, rcond=None)[0]
-            error = float(np.square(measured - part @ prices).sum())
-            if (prices >= 0).all() and error < least:
-                best, least = np.zeros(columns), error
-                best[list(chosen)] = prices
-    return best

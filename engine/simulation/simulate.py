@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import astuple
 from typing import Any
 
 from engine.config import EngineConfig
@@ -29,7 +30,7 @@ def simulate(
     `parts` are passed on to `Engine`: policy, pool, tree, drafter. Idle time passes until the next
     arrival. Raises RequestError for a request that these settings could never serve.
     """
-    runner = CostRunner(cost.base_ms, cost.per_token_ms, cost.per_row_ms, cost.per_context_token_ms)
+    runner = CostRunner(*astuple(cost))
     described = workload.tokenizer
     tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
     engine = _ReplayEngine(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)

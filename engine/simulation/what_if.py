@@ -15,7 +15,8 @@ from engine.events.log import EventLog
 from engine.events.vocabulary import RunStarted
 from engine.scheduling.admission import RequestError
 from engine.scheduling.policies import POLICIES
-from engine.simulation.cost_runner import Cost, fit
+from engine.simulation.cost_runner import Cost
+from engine.simulation.fit import fit
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
 

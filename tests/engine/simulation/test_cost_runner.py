@@ -1,6 +1,4 @@
-"""A pretend machine: its milliseconds are the lessons', and its cost is found again in its log."""
-
-import random
+"""A pretend machine: its milliseconds are those of the lessons."""
 
 import pytest
 
@@ -9,7 +7,7 @@ from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.scheduling.admission import RequestError
 from engine.scheduling.sampling_params import SamplingParams
-from engine.simulation.cost_runner import Cost, CostRunner, fit
+from engine.simulation.cost_runner import CostRunner, Work
 
 CHATS = 4
 
@@ -114,35 +112,14 @@ def test_the_same_run_twice_is_the_same_log() -> None:
     assert [e.t for e in first.of(v.StepFinished)] == [e.t for e in second.of(v.StepFinished)]
 
 
-@pytest.mark.parametrize(
-    "prices", [(10, 0.25, 0, 0), (4, 0.1, 0.5, 0.002), (0, 1, 0, 0.01), (7.5, 0, 0, 0)]
-)
-def test_fit_finds_the_prices_again(prices: tuple[float, ...]) -> None:
-    rng = random.Random(3)
-    config = EngineConfig(token_budget=48, max_kv_tokens=8192, prefix_cache=False)
-    speakers = [(rng.randint(1, 80), rng.randint(1, 150), rng.randint(1, 60)) for _ in range(40)]
-    found = fit(run_pinned(CostRunner(*prices), config, speakers).log)
-    for name, price in zip(Cost.__dataclass_fields__, prices, strict=True):
-        assert getattr(found.cost, name) == pytest.approx(price, abs=2e-3)
-    assert found.rms_ms < 0.001  # the clock counts whole microseconds
-    assert "root mean square" in str(found)
-
-
-def test_fit_says_what_it_cannot_explain() -> None:
-    """Noise stays in the residuals, and no price turns negative because of it."""
-    rng = random.Random(0)
-    engine = long_document(32)
-    for event in engine.log.of(v.StepFinished):
-        event.t["end"] += rng.randint(-9000, 9000)
-    found = fit(engine.log)
-    assert min(getattr(found.cost, name) for name in Cost.__dataclass_fields__) >= 0
-    assert 2 < found.rms_ms < 9
-    assert len(found.residuals_ms) == engine.step_count
-
-
 def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(ValueError, match="per_token_ms must be 0 or more milliseconds, got -1"):
         CostRunner(10, -1)
-    runner = CostRunner(10, 0.25)
-    with pytest.raises(ValueError, match="no finished step"):
-        fit(Engine(runner, clock=runner.clock).log)
+
+
+def test_rows_of_equal_length_are_read_as_far_as_the_longest_of_them() -> None:
+    decodes = [v.ScheduledRow(1, 9, 1), v.ScheduledRow(2, 99, 1)]  # contexts of 10 and 100
+    chunk = v.ScheduledRow(3, 20, 30)
+    assert Work.of(decodes) == Work(tokens=2, rows=2, context=200, pairs=200)
+    assert Work.of([chunk]) == Work(tokens=30, rows=1, context=50, pairs=1500)
+    assert Work.of([decodes[0], chunk, decodes[1]]) == Work(32, 3, 250, 1700)
