@@ -1,115 +1,95 @@
-"""From logits to tokens, for all requests of a step at once.
+"""From logits to tokens, for all places of a step at once.
 
-The order is vLLM's (`vllm/v1/sample/sampler.py`): temperature, then top-k, then top-p, then one draw.
+    bias -> log-probabilities (reported) -> end tokens forbidden -> penalties
+         -> greedy: the likeliest | else temperature -> min-p -> top-k -> top-p -> one draw
+
+The order is vLLM's (`vllm/v1/sample/sampler.py`), but for the bias: it is part of what is reported.
+Each stage looks for the places that use it and does nothing when there are none.
+
 The draw goes through the vocabulary in the order of ids and stops where the summed probability passes
 a uniform number. In the order of probability it would be fragile: two almost equally likely tokens
 may change places with the last bit of a logit, and with it the token drawn.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from engine.compute.logit_bias import add_bias, forbid_early_ends
+from engine.compute.logprobs import likeliest, log_probabilities
+from engine.compute.penalties import penalize_frequency_and_presence, penalize_repetition
+from engine.compute.places import Place
 from engine.compute.randomness import uniforms
-from engine.scheduling.sampling_params import SamplingParams
-
-# Top-p looks at this many of the likeliest tokens first; sorting a whole vocabulary takes longer
-# than the rest of sampling together.
-_FIRST_LOOK = 64
-_COOLEST = 1e-30  # what smaller temperatures count as, or float32 would overflow
+from engine.compute.truncation import distribution
 
 
 @dataclass(slots=True)
-class Draws:
-    """The tokens to choose: entry i goes with row i of the logits."""
+class Choices:
+    """What was chosen: entry i of `ids` and `logprobs` is for place i.
 
-    params: list[SamplingParams] = field(default_factory=list)
-    seeds: list[int] = field(default_factory=list)
-    samples: list[int] = field(default_factory=list)
-    positions: list[int] = field(default_factory=list)
+    `top` has the likeliest tokens of the places that ask for them.
+    """
 
-    def add(self, params: SamplingParams, seed: int, sample: int, position: int) -> None:
-        """One more token to choose, for `position` of the text of sample `sample`."""
-        self.params.append(params)
-        self.seeds.append(seed)
-        self.samples.append(sample)
-        self.positions.append(position)
+    ids: list[int]
+    logprobs: list[float]
+    top: dict[int, list[tuple[int, float]]]
 
 
-def choose(logits: Tensor, draws: Draws) -> tuple[list[int], list[float]]:
-    """A token for each row of `logits` [draws, vocab], and its log-probability.
+def choose(logits: Tensor, places: Sequence[Place]) -> Choices:
+    """A token for each place, from its row of `logits` [places, vocab], which may be changed.
 
-    Log-probabilities are those of the model's own distribution, before temperature and cuts. Raises
+    Log-probabilities are those of the model's own distribution with the bias added. Raises
     FloatingPointError if the logits are not finite.
     """
-    logprobs = torch.log_softmax(logits, dim=-1)
-    if logprobs[:, 0].isnan().any():  # one bad logit spoils its whole row
-        raise FloatingPointError("the model's logits are not finite: its weights or KV are damaged")
-    ids = logits.argmax(dim=-1)
-    drawn = [i for i, params in enumerate(draws.params) if params.temperature > 0]
+    add_bias(logits, places)
+    logprobs = log_probabilities(logits)
+    penalize_repetition(logits, places)
+    penalize_frequency_and_presence(logits, places)
+    # Last, so that no penalty changes it: what is forbidden has no logit to speak of.
+    forbid_early_ends(logits, places)
+    # numpy's argmax, because torch's takes ten times as long; both return the first of equals.
+    ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
+    drawn = [i for i, place in enumerate(places) if place.params.temperature > 0]
     if drawn:
-        params = [draws.params[i] for i in drawn]
-        rows = drawn if len(drawn) < len(logits) else slice(None)
-        probabilities = distribution(
-            logits[rows],
-            torch.tensor([p.temperature for p in params]),
-            torch.tensor([min(p.top_k, logits.shape[-1]) for p in params]),
-            torch.tensor([p.top_p for p in params], dtype=torch.float64),
-        )
-        numbers = uniforms(
-            [draws.seeds[i] for i in drawn],
-            [draws.samples[i] for i in drawn],
-            [draws.positions[i] for i in drawn],
-        )
-        ids[rows] = draw(probabilities, torch.from_numpy(numbers))
+        rows = drawn if len(drawn) < len(places) else slice(None)
+        ids[rows] = _draw_all(logits[rows], [places[i] for i in drawn])
     chosen = logprobs.gather(1, ids[:, None])[:, 0]
-    return ids.tolist(), chosen.tolist()
+    return Choices(ids.tolist(), chosen.tolist(), _top(logprobs, places))
 
 
-def distribution(logits: Tensor, temperature: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
-    """The probabilities that tokens are drawn with: [rows, vocab], each row sums to 1.
+def draw(weights: Tensor, numbers: Tensor) -> Tensor:
+    """The ids [rows] that uniform numbers [rows] fall on, in the order of ids.
 
-    logits       [rows, vocab]
-    temperature  [rows], above 0
-    top_k        [rows], at most vocab; 0 keeps all
-    top_p        [rows], 1 keeps all; otherwise the smallest set whose probability reaches it
-
-    Tokens tied with the last one kept are kept too, or the cut would depend on how ties are sorted.
+    `weights` [rows, vocab] are in proportion to the probabilities.
     """
-    logits = logits / temperature.clamp(min=_COOLEST)[:, None]
-    if (top_k > 0).any() or (top_p < 1).any():
-        logits = logits.masked_fill(logits < _least_kept(logits, top_k, top_p), -torch.inf)
-    return logits.softmax(dim=-1)
-
-
-def draw(probabilities: Tensor, numbers: Tensor) -> Tensor:
-    """The ids [rows] that uniform numbers [rows] fall on, in the order of ids."""
     # In double precision, or the sum over a large vocabulary would miss 1 by more than rare tokens.
-    summed = probabilities.cumsum(dim=-1, dtype=torch.float64)
+    summed = weights.cumsum(dim=-1, dtype=torch.float64)
     targets = numbers[:, None] * summed[:, -1:]
     return torch.searchsorted(summed, targets, right=True)[:, 0]
 
 
-def _least_kept(logits: Tensor, top_k: Tensor, top_p: Tensor) -> Tensor:
-    """[rows, 1]: the smallest logit that top-k and then top-p keep; -inf where nothing is cut."""
-    vocab = logits.shape[-1]
-    look = max(min(_FIRST_LOOK, vocab), int(top_k.max()))
-    likeliest = logits.topk(look).values
-    kth = likeliest.gather(1, (top_k.clamp(min=1) - 1)[:, None])
-    least = kth.masked_fill((top_k == 0)[:, None], -torch.inf)
-    cut = (top_p < 1)[:, None]
-    if not cut.any():
-        return least
-    # Top-p counts the probability among those that top-k has left.
-    total = logits.masked_fill(logits < least, -torch.inf).logsumexp(dim=-1, keepdim=True)
-    goal = top_p[:, None].masked_fill(~cut, 0.0)
-    while True:
-        summed = (likeliest - total).exp().cumsum(dim=-1, dtype=torch.float64)
-        if look == vocab or (summed[:, -1:] >= goal).all():
-            break
-        look = min(8 * look, vocab)
-        likeliest = logits.topk(look).values
-    # The first place where the goal is reached; the last one if rounding keeps it out of reach.
-    place = (summed < goal).sum(dim=-1, keepdim=True).clamp(max=look - 1)
-    return least.maximum(likeliest.gather(1, place).masked_fill(~cut, -torch.inf))
+def _draw_all(logits: Tensor, places: Sequence[Place]) -> Tensor:
+    params = [place.params for place in places]
+    weights = distribution(
+        logits,
+        torch.tensor([p.temperature for p in params], dtype=torch.float32),
+        torch.tensor([p.min_p for p in params], dtype=torch.float32),
+        torch.tensor([min(p.top_k, logits.shape[-1]) for p in params]),
+        torch.tensor([p.top_p for p in params], dtype=torch.float64),
+    )
+    numbers = uniforms(
+        [place.request.seed for place in places],
+        [place.sample for place in places],
+        [place.position for place in places],
+    )
+    return draw(weights, torch.from_numpy(numbers))
+
+
+def _top(logprobs: Tensor, places: Sequence[Place]) -> dict[int, list[tuple[int, float]]]:
+    asked = [i for i, place in enumerate(places) if place.params.logprobs is not None]
+    if not asked:
+        return {}
+    counts = [places[i].params.logprobs or 0 for i in asked]
+    return dict(zip(asked, likeliest(logprobs[asked], counts), strict=True))

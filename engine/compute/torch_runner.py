@@ -14,8 +14,10 @@ from engine.compute.batch import make_batch
 from engine.compute.decoder import Decoder
 from engine.compute.gpt2 import GPT2
 from engine.compute.kv_pages import KVPages
+from engine.compute.logprobs import score_prompts
 from engine.compute.paged_attention import PagedAttention
-from engine.compute.sampler import Draws, choose
+from engine.compute.places import places_of
+from engine.compute.sampler import Choices, choose
 from engine.compute.verification import count_accepted
 from engine.runner import Row, Sampled
 
@@ -66,7 +68,7 @@ class TorchRunner:
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
         """Copy blocks (source, destination), then compute all rows in one forward pass.
 
-        Returns, for each row, one `Sampled` per entry of `row.samples`.
+        Returns, for each row, one `Sampled` per entry of `row.samples`, and fills `row.scores`.
         """
         if self._pages is None:
             raise RuntimeError("reserve(num_blocks, block_size) must be called before run()")
@@ -77,43 +79,28 @@ class TorchRunner:
         attention = PagedAttention(self._model.config, self._pages, batch)
         logits = self._model.forward(batch.token_ids, batch.positions, attention, batch.logit_rows)
 
-        draws, logit_of = _draws(rows)
-        if len(logit_of) != len(logits):  # samples of one prompt share its logits
+        score_prompts(logits, rows)
+        places, logit_of = places_of(rows)
+        if not places:
+            return [[] for _ in rows]
+        if logit_of != list(range(len(logits))):  # scored prompts; samples that share a prompt
             logits = logits[logit_of]
-        ids, logprobs = choose(logits, draws) if logit_of else ([], [])
-        return _collect(rows, ids, logprobs)
+        return _collect(rows, choose(logits, places))
 
 
-def _draws(rows: Sequence[Row]) -> tuple[Draws, list[int]]:
-    """What to choose: row by row, sample by sample, after each draft; and from which logits."""
-    draws = Draws()
-    logit_of: list[int] = []
-    first = 0
-    for row in rows:
-        if not row.samples:
-            continue
-        request, last = row.request, len(row.drafts)
-        for sample in row.samples:
-            for j in range(last + 1):
-                position = row.start + row.count - last + j
-                draws.add(request.params, request.seed, sample, position)
-                logit_of.append(first + j)
-        first += last + 1
-    return draws, logit_of
-
-
-def _collect(
-    rows: Sequence[Row], ids: Sequence[int], logprobs: Sequence[float]
-) -> list[list[Sampled]]:
-    """Each sample's tokens, in the order of `_draws`: accepted drafts and one more."""
+def _collect(rows: Sequence[Row], choices: Choices) -> list[list[Sampled]]:
+    """Each sample's tokens, in the order of `places_of`: accepted drafts and one more."""
     results: list[list[Sampled]] = []
     first = 0
     for row in rows:
         samples: list[Sampled] = []
         for _ in row.samples:
             end = first + len(row.drafts) + 1
-            kept = first + count_accepted(row.drafts, ids[first:end]) + 1
-            samples.append(Sampled(list(ids[first:kept]), list(logprobs[first:kept])))
+            kept = first + 1
+            if row.drafts:
+                kept += count_accepted(row.drafts, choices.ids[first:end])
+            top = [choices.top[i] for i in range(first, kept)] if first in choices.top else []
+            samples.append(Sampled(choices.ids[first:kept], choices.logprobs[first:kept], top))
             first = end
         results.append(samples)
     return results

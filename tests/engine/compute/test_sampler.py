@@ -1,6 +1,7 @@
-"""The vectorised sampler against a plain one that treats a row at a time."""
+"""The vectorised sampler: its order, its draws, and that rows of a batch do not touch each other."""
 
 import math
+import random
 from collections import Counter
 
 import numpy as np
@@ -10,94 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.compute.randomness import uniforms
-from engine.compute.sampler import Draws, choose, distribution, draw
-from engine.scheduling.sampling_params import SamplingParams
-
-
-def reference_distribution(logits, temperature, top_k, top_p):
-    """One row, as one would write it down: temperature, top-k, top-p, with plain floats."""
-    scaled = [x / temperature for x in logits]
-    order = sorted(range(len(scaled)), key=lambda i: -scaled[i])
-    if top_k:
-        last = scaled[order[min(top_k, len(order)) - 1]]
-        order = [i for i in order if scaled[i] >= last]
-    weights = {i: math.exp(scaled[i] - scaled[order[0]]) for i in order}
-    total = sum(weights.values())
-    if top_p < 1:
-        kept, mass = [], 0.0
-        for i in order:
-            if mass >= top_p and scaled[i] < scaled[kept[-1]]:
-                break
-            kept.append(i)
-            mass += weights[i] / total
-        weights = {i: weights[i] for i in kept}
-        total = sum(weights.values())
-    return [weights.get(i, 0.0) / total for i in range(len(logits))]
-
-
-ROWS = st.lists(
-    st.tuples(
-        st.integers(0, 2**32 - 1),  # logits
-        st.sampled_from([0.05, 0.5, 1.0, 3.0]),
-        st.sampled_from([0, 1, 2, 7, 64, 65, 300]),
-        st.sampled_from([1.0, 0.999, 0.9, 0.5, 0.01]),
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-@settings(max_examples=60, deadline=None)
-@given(rows=ROWS, vocab=st.sampled_from([1, 5, 200]), spread=st.sampled_from([0.01, 2.0]))
-def test_distribution_equals_the_plain_one(rows, vocab, spread):
-    logits = torch.stack(
-        [torch.randn(vocab, generator=torch.manual_seed(seed)) * spread for seed, *_ in rows]
-    )
-    _, temperature, top_k, top_p = zip(*rows, strict=True)
-    top_k = [min(k, vocab) for k in top_k]
-    found = distribution(
-        logits,
-        torch.tensor(temperature),
-        torch.tensor(top_k),
-        torch.tensor(top_p, dtype=torch.float64),
-    )
-    for i, row in enumerate(logits.tolist()):
-        expected = reference_distribution(row, temperature[i], top_k[i], top_p[i])
-        assert found[i].sum().item() == pytest.approx(1, abs=1e-5)
-        np.testing.assert_allclose(found[i].numpy(), expected, atol=2e-5)
-
-
-def single(logits, temperature=1.0, top_k=0, top_p=1.0):
-    return distribution(
-        torch.tensor([logits]),
-        torch.tensor([temperature]),
-        torch.tensor([top_k]),
-        torch.tensor([top_p], dtype=torch.float64),
-    )[0].tolist()
-
-
-def test_the_lesson_s_numbers():
-    logits = [2.0, 1.0, 0.0, -1.0]
-    assert single(logits) == pytest.approx([0.644, 0.237, 0.087, 0.032], abs=5e-4)
-    assert single(logits, temperature=0.5) == pytest.approx([0.865, 0.117, 0.016, 0.002], abs=5e-4)
-    # The smallest set that *reaches* 0.9 has three members: two have 0.881.
-    assert [p > 0 for p in single(logits, top_p=0.9)] == [True, True, True, False]
-    # Top-k comes first: of the three left, two reach 0.9.
-    assert [p > 0 for p in single(logits, top_k=3, top_p=0.9)] == [True, True, False, False]
-
-
-def test_ties_at_a_cut_are_all_kept():
-    assert single([1.0, 1.0, 1.0, 0.0], top_k=2) == pytest.approx([1 / 3] * 3 + [0])
-    assert single([1.0, 1.0, 1.0, 0.0], top_p=0.4) == pytest.approx([1 / 3] * 3 + [0])
-
-
-@pytest.mark.parametrize("temperature", [1e-5, 1e-300])
-def test_a_tiny_temperature_is_greedy_and_finite(temperature):
-    assert single([3.0, 7.0, 6.9], temperature=temperature) == [0, 1, 0]
-
-
-def test_a_huge_temperature_is_uniform():
-    assert single([3.0, 7.0, 6.9], temperature=1e30) == pytest.approx([1 / 3] * 3)
+from engine.compute.sampler import choose, draw
+from tests.engine.compute import sampler_reference as reference
+from tests.engine.compute.sampler_reference import place, random_logits, random_place
 
 
 def test_draw_is_exact_at_its_thresholds():
@@ -109,69 +25,119 @@ def test_draw_is_exact_at_its_thresholds():
         assert draw(probabilities, torch.tensor([number], dtype=torch.float64)).tolist() == [token]
 
 
-def all_draws(params, seeds, samples=None, positions=None):
-    draws = Draws()
-    for i, seed in enumerate(seeds):
-        draws.add(params, seed, samples[i] if samples else 0, positions[i] if positions else 9)
-    return draws
-
-
 def test_greedy_takes_the_likeliest_and_reports_its_probability():
     logits = torch.tensor([[0.0, 2.0, 1.0], [5.0, 2.0, 1.0]])
-    ids, logprobs = choose(logits, all_draws(SamplingParams(), [1, 2]))
-    assert ids == [1, 0]
-    assert logprobs == pytest.approx(logits.log_softmax(-1)[[0, 1], [1, 0]].tolist())
+    choices = choose(logits.clone(), [place(), place()])
+    assert choices.ids == [1, 0]
+    assert choices.logprobs == pytest.approx(logits.log_softmax(-1)[[0, 1], [1, 0]].tolist())
+    assert choices.top == {}
 
 
-def test_logprobs_are_the_model_s_own_before_temperature_and_cuts():
-    logits = torch.tensor([[0.0, 2.0, 1.0]])
-    params = SamplingParams(temperature=5.0, top_k=2, top_p=0.9)
-    for seed in range(20):
-        (token,), (logprob,) = choose(logits, all_draws(params, [seed]))
-        assert logprob == pytest.approx(logits.log_softmax(-1)[0, token].item())
+@settings(max_examples=150, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    rows=st.integers(1, 8),
+    vocab=st.sampled_from([1, 7, 64, 300]),
+    ties=st.booleans(),
+)
+def test_a_row_gets_in_any_batch_what_it_gets_alone_bit_by_bit(seed, rows, vocab, ties):
+    rng = random.Random(seed)
+    places = [random_place(rng, vocab) for _ in range(rows)]
+    logits = random_logits(seed, rows, vocab, ties=ties)
+    together = choose(logits.clone(), places)
+    for i in range(rows):
+        alone = choose(logits[i : i + 1].clone(), places[i : i + 1])
+        assert alone.ids[0] == together.ids[i]
+        assert alone.logprobs[0] == together.logprobs[i]
+        assert alone.top.get(0) == together.top.get(i)
 
 
-def test_greedy_and_sampled_rows_share_a_batch():
-    logits = torch.randn(6, 50, generator=torch.manual_seed(1))
-    greedy, warm = SamplingParams(), SamplingParams(temperature=2.0)
-    draws = Draws()
-    for i in range(6):
-        draws.add(warm if i % 2 else greedy, seed=i, sample=0, position=3)
-    ids, _ = choose(logits, draws)
-    for i in range(6):
-        alone = choose(logits[i : i + 1], all_draws(warm if i % 2 else greedy, [i], None, [3]))
-        assert alone[0] == [ids[i]]
+@settings(max_examples=150, deadline=None)
+@given(seed=st.integers(0, 10**6), vocab=st.sampled_from([1, 6, 40]))
+def test_a_token_is_the_plain_choice_for_its_uniform_number(seed, vocab):
+    """The whole way of one place, by plain floats: adjusted, cut, and drawn in the order of ids."""
+    rng = random.Random(seed)
+    where = random_place(rng, vocab)
+    logits = random_logits(seed, 1, vocab)
+    adjusted = reference.penalised(logits[0].tolist(), where)
+    if all(x is None for x in adjusted):
+        return
+    (token,) = choose(logits.clone(), [where]).ids
+    if where.params.temperature == 0:
+        best = max(x for x in adjusted if x is not None)
+        assert adjusted[token] == pytest.approx(best, abs=1e-4)
+        return
+    (number,) = uniforms([where.request.seed], [where.sample], [where.position])
+    summed = np.cumsum(reference.probabilities(adjusted, where.params))
+    # Sums that lie closer to the number than float32 can tell may fall on either side.
+    assert summed[token] > number - 1e-4
+    assert token == 0 or summed[token - 1] <= number + 1e-4
 
 
-def test_drawn_frequencies_are_the_probabilities():
-    logits = torch.tensor([1.0, 0.0, -1.0, 0.5, -2.0])
-    params = SamplingParams(temperature=0.7, top_k=4, top_p=0.95)
-    count = 40_000
-    ids, _ = choose(
-        logits.expand(count, -1), all_draws(params, [3] * count, None, list(range(count)))
+def test_the_number_of_a_token_depends_on_seed_sample_and_position_alone():
+    """Not on the batch, nor on whether its text is accepted or still drafted."""
+    logits = random_logits(3, 1, 500, spread=0.1)
+
+    def token(**changes):
+        return choose(logits.clone(), [place(**dict(temperature=1.0, seed=5) | changes)]).ids[0]
+
+    base = dict(prompt=[1, 2], output=[3, 4])
+    assert token(**base) == token(prompt=[9] * 4) == token(prompt=[1, 2], output=[3], drafts=[8])
+    others = [token(**base, sample=1), token(**base, seed=6), token(prompt=[1, 2, 3, 4, 5])]
+    assert len({token(**base), *others}) == 4
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        dict(temperature=0.7, top_k=4, top_p=0.95),
+        dict(temperature=1.5, min_p=0.2),
+        dict(temperature=1.0, repetition_penalty=1.4, frequency_penalty=0.3, presence_penalty=0.2),
+        dict(temperature=1.0, logit_bias={1: 1.0, 4: 3.0}, min_tokens=9, end_ids=[0]),
+    ],
+    ids=["top-k and top-p", "min-p", "penalties", "bias and min_tokens"],
+)
+def test_drawn_frequencies_are_the_probabilities(params):
+    logits = torch.tensor([[1.0, 0.0, -1.0, 0.5, -2.0, 0.7]])
+    count = 20_000
+    places = [place([0, 1], [3, 3, 4], seed=3, sample=i, **params) for i in range(count)]
+    found = Counter(choose(logits.repeat(count, 1), places).ids)
+    adjusted = reference.penalised(logits[0].tolist(), places[0])
+    expected = reference.probabilities(adjusted, places[0].params)
+    possible = [token for token, probability in enumerate(expected) if probability > 0]
+    assert set(found) == set(possible)
+    chi_square = sum(
+        (found[t] - count * expected[t]) ** 2 / (count * expected[t]) for t in possible
     )
-    expected = reference_distribution(logits.tolist(), 0.7, 4, 0.95)
-    found = Counter(ids)
-    for token, probability in enumerate(expected):
-        deviation = math.sqrt(probability * (1 - probability) / count)
-        assert abs(found[token] / count - probability) <= 4 * deviation
+    # One in a thousand lies above, for 1 to 5 degrees of freedom.
+    assert chi_square < [10.8, 13.8, 16.3, 18.5, 20.5][len(possible) - 2]
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_logits_that_are_not_finite_are_an_error(bad, temperature):
-    params = SamplingParams(temperature=temperature, top_p=0.9)
+    params = dict(temperature=temperature, top_p=0.9)
     with pytest.raises(FloatingPointError, match="not finite"):
-        choose(torch.tensor([[0.0, 1.0], [0.0, bad]]), all_draws(params, [1, 2]))
+        choose(torch.tensor([[0.0, 1.0], [0.0, bad]]), [place(**params), place(**params)])
+
+
+def test_whole_numbers_are_numbers():
+    logits = random_logits(1, 1, 9)
+    whole = dict(temperature=1, top_p=1, min_p=1, repetition_penalty=2, logit_bias={3: 1})
+    as_floats = dict(
+        temperature=1.0, top_p=1.0, min_p=1.0, repetition_penalty=2.0, logit_bias={3: 1.0}
+    )
+    for more in ({}, dict(frequency_penalty=1, presence_penalty=-1)):
+        places = [place([1], [2, 2], **params, **more) for params in (whole, as_floats)]
+        assert choose(logits.clone(), places[:1]) == choose(logits.clone(), places[1:])
 
 
 def test_a_top_k_beyond_any_vocabulary_keeps_all():
     logits = torch.tensor([[0.0, 1.0, 2.0]])
-    huge = SamplingParams(temperature=1.0, top_k=10**30)
     for seed in range(20):
-        assert choose(logits, all_draws(huge, [seed])) == choose(
-            logits, all_draws(SamplingParams(temperature=1.0), [seed])
-        )
+        params = dict(temperature=1.0, seed=seed)
+        huge, none = place(**params, top_k=10**30), place(**params)
+        assert choose(logits.clone(), [huge]) == choose(logits.clone(), [none])
 
 
 class TestUniforms:
