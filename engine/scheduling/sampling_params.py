@@ -65,8 +65,9 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     logprobs            so many of the likeliest tokens at each place of the output; None: none. The
                         chosen token's own log-probability is always there
-    prompt_logprobs     the same for the prompt's tokens, from the second on. Such a prompt is computed
-                        whole, because the prefix cache keeps no log-probabilities
+    prompt_logprobs     the same for the prompt's tokens, from the second on, but without logit_bias:
+                        nothing was chosen there. Such a prompt is computed whole, because the prefix
+                        cache keeps no log-probabilities
     """
 
     max_tokens: int = 16
