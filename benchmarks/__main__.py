@@ -8,6 +8,7 @@ import time
 # Figure -> what it shows. `benchmarks.FIGURE` holds it and its `main()` measures, prints and saves.
 FIGURES = {
     "batching": "continuous over static batching: steps, throughput, time to first token",
+    "parity": "greedy tokens of every family in every situation, against transformers",
     "recording": "the engine with its event log over the engine without one",
 }
 

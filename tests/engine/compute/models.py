@@ -4,6 +4,7 @@ import torch
 import transformers
 
 transformers.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
 
 SIZES = dict(
     vocab_size=97,

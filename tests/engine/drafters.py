@@ -1,0 +1,52 @@
+"""Drafters that know more, or less, than an honest one could."""
+
+import random
+from collections.abc import Iterable, Sequence
+
+from engine.scheduling.request import Request
+
+
+def another(token: int) -> int:
+    """A token that is not this one."""
+    return token - 1 if token else 1
+
+
+class Knowing:
+    """Proposes what the request's text is known to become, with a wrong token in chosen places.
+
+    `texts` are whole texts, prompt and output; `wrong(position)` says where a wrong token is put.
+    Behind it the right ones follow, which may not be accepted either.
+    """
+
+    def __init__(
+        self, texts: Iterable[Sequence[int]], length: int = 4, wrong=lambda position: False
+    ) -> None:
+        self.texts = [list(text) for text in texts]
+        self.length = length
+        self.wrong = wrong
+
+    def propose(self, request: Request) -> list[int]:
+        done = len(request.tokens)
+        for text in self.texts:
+            if text[:done] == request.tokens:
+                drafts = text[done : done + self.length]
+                return [
+                    another(token) if self.wrong(done + i) else token
+                    for i, token in enumerate(drafts)
+                ]
+        return []
+
+
+class Guessing:
+    """Proposes random tokens, mostly such as stand in the text already."""
+
+    def __init__(self, vocab_size: int, length: int = 4) -> None:
+        self.rng = random.Random(7)
+        self.vocab_size = vocab_size
+        self.length = length
+
+    def propose(self, request: Request) -> list[int]:
+        return [
+            self.rng.choice([*request.tokens[-6:], self.rng.randrange(self.vocab_size)])
+            for _ in range(self.rng.randint(0, self.length))
+        ]
