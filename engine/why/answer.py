@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
+from engine.why.blocked import count, why_blocked
 from engine.why.directory import Directory, Life
 from engine.why.facts import Admission, Facts, Preemption
-from engine.why.room import Match, evictable, remedy
 
 
 def why(log: EventLog, request: int, step: int | None = None) -> str:
@@ -54,6 +54,9 @@ class _Answer:
         first, self._told = not self._told, True
         return f"Step {self.step}: {self.who.name(self.id)} {what}" if first else f"It {what}"
 
+    def _policy(self) -> str:
+        return f" ({self.who.classes['policy']})" if self.who.classes else ""
+
     # Not there
 
     def _absent(self) -> str:
@@ -81,7 +84,7 @@ class _Answer:
                 return self._row(row)
         ahead = ", ".join(f"{self.who.name(row.request)} {row.count}" for row in self.event.rows)
         return self._lead(
-            f"runs but computes nothing: the budget of {_count(self.config.token_budget, 'token')} "
+            f"runs but computes nothing: the budget of {count(self.config.token_budget, 'token')} "
             f"was used up by those before it ({ahead})."
         )
 
@@ -98,92 +101,29 @@ class _Answer:
         if end == len(request.tokens):
             each = f" for each of {request.slots} samples" if request.slots > 1 else ""
             then = f"samples a next token{each}"
-        drafts = f", {_count(len(row.drafts), 'draft')} among them" if row.drafts else ""
+        drafts = f", {count(len(row.drafts), 'draft')} among them" if row.drafts else ""
         return self._lead(
-            f"computes {_count(row.count, 'token')} from position {row.start}{drafts}; {what}. "
-            f"It has {_count(len(request.tokens), 'token')} and {then}."
+            f"computes {count(row.count, 'token')} from position {row.start}{drafts}; {what}. "
+            f"It has {count(len(request.tokens), 'token')} and {then}."
         )
 
     # Waiting
 
     def _waits(self) -> Iterator[str]:
+        if (self.id, "policy") in self.event.skipped:
+            yield self._lead(f"waits. The policy{self._policy()} put it off and asked the next.")
+            return
         blocked = self.event.blocked
-        assert blocked is not None, "somebody waits, so the step says who is blocked"
+        assert blocked is not None, "who waits is put off, or blocked, or behind the one who is"
         if blocked.request == self.id:
-            yield self._lead(f"waits. {self._reason(blocked)}")
+            yield self._lead("waits.")
         else:
             yield self._lead(
                 f"waits behind {self.who.name(blocked.request)}, which is asked first and cannot "
-                f"start; nobody overtakes it, and {_count(blocked.behind, 'request')} "
-                f"{_are(blocked.behind)} behind it. {self._reason(blocked)}"
+                f"start; nobody overtakes it, and {count(blocked.behind, 'request')} "
+                f"{'is' if blocked.behind == 1 else 'are'} behind it."
             )
-        yield from self._would_start(blocked)
-
-    def _reason(self, blocked: v.Blocked) -> str:
-        who, running = self.who.name(blocked.request), self.who.names(self.state.running)
-        numbers = f"needs {blocked.need}, has {blocked.have}"
-        text = "The policy put it off."
-        match blocked.reason:
-            case "batch_full":
-                text = (
-                    f"No place in the batch: {who} {numbers} of "
-                    f"{_count(self.config.max_batch_size, 'place')}. In the batch: {running}."
-                )
-            case "token_budget":
-                rows = ", ".join(f"{self.who.name(r.request)} {r.count}" for r in self.event.rows)
-                text = (
-                    f"The token budget: {who} {numbers} of "
-                    f"{_count(self.config.token_budget, 'token')}. The others took: {rows}."
-                )
-            case "no_free_blocks":
-                held = ", ".join(
-                    f"{self.who.name(id_)} {len(self.state.requests[id_].table)}"
-                    for id_ in self.state.running
-                )
-                text = (
-                    f"No free blocks: {who} needs {blocked.need}, {self._room(blocked.request)}. "
-                    f"Blocks held, shared ones counted for each: {held}."
-                )
-            case "reserved_blocks":
-                text = (
-                    "Blocks are reserved, because preemption is off and everybody gets the worst "
-                    f"case in advance: {who} {numbers} KV blocks that are neither promised to "
-                    f"{running} nor part of its own match."
-                )
-            case "after_preemption":
-                text = (
-                    "A step that preempts admits nobody: preempted "
-                    f"{self.who.names(self.facts.victims)}."
-                )
-            case "static_batch":
-                text = (
-                    "The batch is static: nobody joins while one of its members runs. Running: "
-                    f"{running}."
-                )
-        return text
-
-    def _room(self, request: int) -> str:
-        """ "free 0, evictable 3, all 3 part of its own match"."""
-        match, count = self._match(request), evictable(self.state)
-        text = f"free {len(self.state.free)}, evictable {count}"
-        if not match.unlocked:
-            return text
-        part = f"all {count}" if match.unlocked == count else f"{match.unlocked} of them"
-        return f"{text}, {part} part of its own match"
-
-    def _would_start(self, blocked: v.Blocked) -> Iterator[str]:
-        drafts = self.who.classes is None or "drafter" in self.who.classes
-        match = self._match(blocked.request)
-        found = remedy(self.state, self.event, self.config, match, drafts=drafts)
-        if found is not None:
-            who = "it" if blocked.request == self.id else self.who.name(blocked.request)
-            where = " in the budget" if found.unit == "token" else ""
-            more = f"{found.more} more {found.unit}{'' if found.more == 1 else 's'}{where}"
-            yield f"With {more} {who} would have started."
-
-    def _match(self, request: int) -> Match:
-        unscored = request in self.facts.unscored
-        return Match(self.state, self.state.requests[request], unscored=unscored)
+        yield from why_blocked(self.who, self.facts, blocked, asked=self.id)
 
     # Preempted
 
@@ -193,24 +133,23 @@ class _Answer:
             if gave.needed_by == self.id
             else f"gives way to {self.who.name(gave.needed_by)}, which needed blocks"
         )
-        policy = f" ({self.who.classes['policy']})" if self.who.classes else ""
         yield self._lead(
             f"is preempted: it {for_whom}, and too few could be had (free {gave.free}, evictable "
-            f"{gave.evictable}). The victim is the choice of the policy{policy}."
+            f"{gave.evictable}). The victim is the choice of the policy{self._policy()}."
         )
         yield (
-            f"Of its {_count(gave.held, 'block')} others keep {gave.shared}, the cache keeps "
+            f"Of its {count(gave.held, 'block')} others keep {gave.shared}, the cache keeps "
             f"{gave.cached}, {gave.freed} fell free."
         )
         if gave.refunded:
-            yield f"{_count(gave.refunded, 'token')} of the step's budget went back as well."
+            yield f"{count(gave.refunded, 'token')} of the step's budget went back as well."
         yield "It waits at the front of the queue; what the cache keeps need not be computed again."
 
     # Admitted: hit or miss
 
     def _found(self, came: Admission) -> Iterator[str]:
         start = "resumes" if came.resumed else "starts"
-        yield self._lead(f"{start} with {came.found} of {_count(came.tokens, 'token')} found.")
+        yield self._lead(f"{start} with {came.found} of {count(came.tokens, 'token')} found.")
         if not self.config.prefix_cache:
             yield "The prefix cache is off."
             return
@@ -230,7 +169,7 @@ class _Answer:
             return
         if came.agree > came.found:
             yield (
-                f"What is cached agrees with it for {_count(came.agree, 'token')} and then differs, "
+                f"What is cached agrees with it for {count(came.agree, 'token')} and then differs, "
                 "inside a block."
             )
         else:
@@ -241,14 +180,6 @@ class _Answer:
             if event.reason == "cleared":
                 how = "when the cache was cleared"
             yield (
-                f"Once {_count(usable, 'token')} of it were cached; node {event.node} was evicted in "
+                f"Once {count(usable, 'token')} of it were cached; node {event.node} was evicted in "
                 f"step {came.lost.step}, {how}."
             )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _are(number: int) -> str:
-    return "is" if number == 1 else "are"

@@ -33,13 +33,15 @@ class Life:
 class Directory:
     """A log's steps, requests and labels.
 
-    steps    step -> index of its step_scheduled
-    lives    by request
-    labels   by request, where it has one
-    classes  what ran, as in run_started; None for a log whose beginning was dropped
+    steps      step -> index of its step_scheduled
+    abandoned  steps that ended without one
+    lives      by request
+    labels     by request, where it has one
+    classes    what ran, as in run_started; None for a log whose beginning was dropped
     """
 
     steps: dict[int, int] = field(default_factory=dict)
+    abandoned: set[int] = field(default_factory=set)
     lives: dict[int, Life] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
     classes: dict[str, str] | None = None
@@ -47,7 +49,7 @@ class Directory:
     @classmethod
     def of(cls, log: EventLog) -> "Directory":
         """Read a log once."""
-        found, step = cls(), 0
+        found, step, planned = cls(), 0, True
         for index, event in enumerate(log):
             match event:
                 case v.RunStarted():
@@ -57,9 +59,11 @@ class Directory:
                     for entry in event.state["requests"]:
                         found._enter(entry["id"], -1, entry["slots"], entry["label"], len(log))
                 case v.StepStarted():
-                    step = event.step
+                    step, planned = event.step, False
                 case v.StepScheduled():
-                    found.steps[step] = index
+                    found.steps[step], planned = index, True
+                case v.StepFinished() if not planned:
+                    found.abandoned.add(step)
                 case v.RequestArrived():
                     found._enter(event.request, index, event.n, event.label, len(log))
                 case v.Forked():
@@ -86,6 +90,10 @@ class Directory:
             seen = [number for number, at in self.steps.items() if life.begin < at < life.end]
             step = max(seen, default=last)
         step = last if step is None else step
+        if step in self.abandoned:
+            raise WhyError(
+                f"step: {step} decided nothing, because a part failed while it was planned"
+            )
         if step not in self.steps:
             raise WhyError(
                 f"step: {step} is not in this log; its steps are {min(self.steps)} to {last}"

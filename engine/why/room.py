@@ -61,20 +61,30 @@ class Remedy(NamedTuple):
     unit: Literal["place", "free block", "token"]
 
 
+NEVER_PUT_OFF = ("Fcfs", "Priority", "ShortestJobFirst", "Fair")  # policies, by class
+
+
 def remedy(
-    state: State, event: v.StepScheduled, config: EngineConfig, match: Match, *, drafts: bool
+    state: State,
+    event: v.StepScheduled,
+    config: EngineConfig,
+    match: Match,
+    classes: dict[str, str] | None,
 ) -> Remedy | None:
     """What would have let the blocked head of the queue in, if that alone is enough.
 
-    `match` is the head's. `drafts` says that a drafter may run: it would take its share of a larger
-    budget, how large a share is not known. With preemption off or prompts that must not be cut,
-    other checks decide, and nothing is claimed.
+    match    the head's
+    classes  what ran, as in run_started; None where that is not known
+
+    With preemption off or prompts that must not be cut, other checks decide, and nothing is claimed.
+    Nor where the policy might then put the head off, or a drafter take a share of a larger budget.
     """
     blocked = event.blocked
     if blocked is None or not (config.preemption and config.chunked_prefill):
         return None
     length = len(state.requests[blocked.request].tokens)
     lack = blocked.need - blocked.have
+    asked = classes is not None and classes["policy"] in NEVER_PUT_OFF
     left = config.token_budget - sum(row.count for row in event.rows)
     room = len(state.free) + evictable(state) - match.unlocked
 
@@ -83,11 +93,11 @@ def remedy(
         return left > 0 and config.blocks_for(end) - match.blocks <= room
 
     match blocked.reason:
-        case "batch_full" if fits(left, room):
+        case "batch_full" if asked and fits(left, room):
             return Remedy(lack, "place")
         case "no_free_blocks" if fits(left, room + lack):
             return Remedy(lack, "free block")
-        case "token_budget" if not drafts:
+        case "token_budget" if asked and classes is not None and "drafter" not in classes:
             tokens, blocks = _still_wanted(state, event, config)
             if fits(lack, room - blocks):
                 return Remedy(tokens + lack, "token")

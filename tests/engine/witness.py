@@ -1,0 +1,225 @@
+"""A log that notes, from the live objects, what `why` will have to say, and can try its "would have".
+
+Nothing here reads the fold: pool, tree, scheduler and requests are looked at in the moment in which
+the engine emits an event.
+"""
+
+import copy
+from dataclasses import dataclass, field
+
+import msgspec
+
+from engine.cache.block_pool import BlockPool
+from engine.cache.radix_tree import RadixNode, RadixTree
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.events.log import EventLog
+from engine.scheduling.request import Request
+from tests.engine.workloads import Workload, make_engine
+
+
+class WatchedPool(BlockPool):
+    """Remembers what was there before the last release: (blocks, free)."""
+
+    before: tuple[list[int], int] = ([], 0)
+
+    def release(self, blocks):
+        self.before = (list(blocks), len(self.free))
+        super().release(blocks)
+
+
+class WatchedTree(RadixTree):
+    """Remembers every evicted path, with the part that stayed, and what a release had unlocked."""
+
+    def __init__(self, block_size: int) -> None:
+        super().__init__(block_size)
+        self.evicted: list[tuple[list[int], int]] = []  # (path, tokens of it that stayed)
+        self.unlocked_before = 0
+
+    def evict(self, node: RadixNode) -> None:
+        path = spelled(node)
+        self.evicted.append((path, len(path) - len(node.tokens)))
+        super().evict(node)
+
+    def move_lock(self, old: RadixNode, new: RadixNode) -> None:
+        self.unlocked_before = self.unlocked_blocks
+        super().move_lock(old, new)
+
+
+@dataclass
+class Seen:
+    """What the live objects said about a step when it was scheduled."""
+
+    event: v.StepScheduled
+    waiting: list[int]
+    running: dict[int, int]  # request -> blocks it holds
+    free: int
+    evictable: int
+    match: int = 0  # of the blocked request: blocks found, of which
+    unlocked: int = 0  # nobody has locked
+    need: int = 0
+    have: int = 0
+    victims: dict[int, dict[str, int]] = field(default_factory=dict)
+    admitted: dict[int, dict[str, object]] = field(default_factory=dict)
+    twin: Engine | None = None  # the engine as it was before this step was scheduled
+
+
+class Witness(EventLog):
+    """Notes `Seen` for each step, and whom it saw end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.engine: Engine | None = None
+        self.seen: dict[int, Seen] = {}
+        self.ended: dict[int, tuple[int, str]] = {}  # request -> (step, reason)
+        self.first_step: dict[int, int] = {}  # request -> first step that is scheduled with it
+        self._victims: dict[int, dict[str, int]] = {}
+        self._admitted: dict[int, dict[str, object]] = {}
+        self._losses: list[tuple[list[int], int, int, int]] = []
+        self._twin: Engine | None = None
+
+    def append(self, event: v.Event) -> None:
+        super().append(event)
+        engine = self.engine
+        match event:
+            case v.StepStarted():
+                self._victims, self._admitted = {}, {}
+                self._twin = copy.deepcopy(engine, {id(self): EventLog()})
+            case v.RadixEvicted():
+                path, stayed = engine.tree.evicted[-1]
+                self._losses.append((path, stayed, engine.step_count, event.needed_by))
+            case v.Preempted():
+                self._victims[event.request] = self._victim(engine, event)
+            case v.Admitted():
+                self._admitted[event.request] = self._admission(engine, event)
+            case v.StepScheduled():
+                self.seen[engine.step_count] = self._seen(engine, event)
+                for id_ in engine.requests:
+                    self.first_step.setdefault(id_, engine.step_count)
+            case v.RequestFinished():
+                self.ended[event.request] = (engine.step_count, event.reason)
+
+    def _victim(self, engine: Engine, event: v.Preempted) -> dict[str, int]:
+        table, free = engine.pool.before
+        tables = {block for other in engine.requests.values() for block in other.table}
+        freed = sum(block in engine.pool.free for block in table)
+        shared = sum(block in tables for block in table)
+        cached = {block for node in engine.tree.nodes.values() for block in node.blocks} - tables
+        return {
+            "free": free,
+            "evictable": engine.tree.unlocked_before,
+            "held": len(table),
+            "shared": shared,
+            "cached": sum(block in cached for block in table),
+            "freed": freed,
+        }
+
+    def _admission(self, engine: Engine, event: v.Admitted) -> dict[str, object]:
+        request, size = engine.requests[event.request], engine.config.block_size
+        found, tokens = request.computed, request.tokens
+        paths = [spelled(node) for node in engine.tree.nodes.values()]
+        # What this very admission evicts comes after its Admitted, so the list is of what was before.
+        lost = [
+            (usable, step, by)
+            for path, stayed, step, by in self._losses
+            if (usable := min(common(path, tokens), len(tokens) - 1) // size * size)
+            > max(found, stayed)
+        ]
+        return {
+            "found": found,
+            "tokens": len(tokens),
+            "size": size,
+            "scored": engine.config.prefix_cache and request.unscored > 0,
+            "sharers": {
+                other.id
+                for other in engine.requests.values()
+                if other is not request and set(other.table) & set(request.table)
+            },
+            "agree": max(common(path, tokens) for path in paths),
+            "lost": lost[-1] if lost else None,
+        }
+
+    def _seen(self, engine: Engine, event: v.StepScheduled) -> Seen:
+        running = {request.id: len(request.table) for request in engine.scheduler.running}
+        waiting = [request.id for request in engine.scheduler.waiting]
+        free, evictable = len(engine.pool.free), engine.tree.unlocked_blocks
+        seen = Seen(event, waiting, running, free, evictable)
+        seen.victims, seen.admitted, seen.twin = self._victims, self._admitted, self._twin
+        if event.blocked is not None:
+            head = engine.requests[event.blocked.request]
+            found = engine.cache.find(head)
+            seen.match = len(found.blocks)
+            seen.unlocked = seen.match - engine.tree.locked_part(found)
+            seen.need, seen.have = lacks(engine, seen, head)
+        return seen
+
+
+def lacks(engine: Engine, seen: Seen, head: Request) -> tuple[int, int]:
+    """What the blocked head needs and has, in its reason's unit."""
+    config, size = engine.config, engine.config.block_size
+    left = config.token_budget - sum(row.count for row in seen.event.rows)
+    room = seen.free + seen.evictable - seen.unlocked
+    missing = len(head.tokens) - seen.match * size
+    match seen.event.blocked.reason:
+        case "batch_full":
+            taken = sum(request.slots for request in engine.scheduler.running)
+            return head.slots, config.max_batch_size - taken
+        case "token_budget":
+            whole = left > 0 and not config.chunked_prefill
+            return min(missing, config.token_budget) if whole else 1, left
+        case "no_free_blocks":
+            return -(-(seen.match * size + min(missing, left)) // size) - seen.match, room
+        case "reserved_blocks":
+            for other in engine.scheduler.running:
+                room -= worst_case(other, size) - len(other.table)
+            return worst_case(head, size) - seen.match, room
+    return 0, 0
+
+
+def worst_case(request: Request, size: int) -> int:
+    """Blocks of a request and of the samples that have yet to fork off it, at their longest."""
+    one = -(-(request.prompt_length + request.params.max_tokens - 1) // size)
+    if request.slots == 1:
+        return one
+    shared = request.prompt_length // size
+    return shared + request.slots * (one - shared)
+
+
+def starts_with(twin: Engine, request: int, unit: str, more: int) -> bool:
+    """Whether the twin's step admits a request when it has `more` of `unit`."""
+    twin = copy.deepcopy(twin)
+    if unit == "free block":
+        find, pool = twin.cache.find, twin.pool
+
+        def find_with_more(asked: Request):
+            if asked.id == request:  # in the moment when it is asked, not before
+                pool.free[:0] = range(pool.num_blocks, pool.num_blocks + more)
+                pool.refs += [0] * more
+            return find(asked)
+
+        twin.cache.find = find_with_more
+    else:
+        name = {"place": "max_batch_size", "token in the budget": "token_budget"}[unit]
+        changed = {name: getattr(twin.config, name) + more}
+        twin.scheduler.config = msgspec.structs.replace(twin.config, **changed)
+    twin.scheduler.schedule()
+    return request in [event.request for event in twin.log.of(v.Admitted)]
+
+
+def watched_engine(workload: Workload) -> tuple[Engine, Witness]:
+    log, config = Witness(), workload.config
+    pool, tree = WatchedPool(config.num_blocks), WatchedTree(config.block_size)
+    engine = make_engine(workload, log, pool=pool, tree=tree)
+    log.engine = engine
+    return engine, log
+
+
+def spelled(node: RadixNode) -> list[int]:
+    return [] if node.parent is None else spelled(node.parent) + node.tokens
+
+
+def common(one: list[int], other: list[int]) -> int:
+    length = 0
+    while length < min(len(one), len(other)) and one[length] == other[length]:
+        length += 1
+    return length
