@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.compute.sampler import draw
 from engine.compute.verification import count_accepted
 from tests.engine.compute.driver import Driver
-from tests.engine.compute.test_parity import PROMPT
+from tests.engine.compute.test_parity import PROMPT, reference_logits
 
 WARM = dict(temperature=1.0, top_k=20, top_p=0.95)
 
@@ -87,7 +87,17 @@ def speculate(driver, request, tokens, guess):
     return steps
 
 
-@pytest.mark.parametrize("params", [{}, dict(seed=8, **WARM)], ids=["greedy", "sampled"])
+# What depends on the text before a place has to see the drafts as well.
+HISTORY = dict(
+    repetition_penalty=1.3, frequency_penalty=0.8, presence_penalty=0.5, logit_bias={9: 1.0}
+)
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, dict(seed=8, **WARM), HISTORY, dict(seed=8, **WARM, **HISTORY)],
+    ids=["greedy", "sampled", "greedy, penalised", "sampled, penalised"],
+)
 @settings(max_examples=20, deadline=None)
 @given(choices=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=20, max_size=20))
 def test_drafts_change_no_token(qwen3, params, choices):
@@ -105,6 +115,42 @@ def test_drafts_change_no_token(qwen3, params, choices):
     steps = speculate(driver, request, 20, guess)
     assert request.output_ids == expected
     assert steps <= 20
+
+
+def test_min_tokens_and_the_likeliest_are_those_of_each_draft_s_own_place(qwen3):
+    params = dict(logprobs=2, min_tokens=4, repetition_penalty=1.2)
+    driver = Driver(qwen3[0])
+    plain, drafted = (driver.request(PROMPT, **params) for _ in range(2))
+    for request in (plain, drafted):
+        request.end_ids = frozenset(token for token in range(97) if token % 5)
+    top = []
+    while len(plain.output_ids) < 6:
+        ((sampled,),) = driver.run([driver.row(plain)])
+        top += sampled.top
+    assert not any(token % 5 for token in plain.output_ids[:4])
+    assert any(token % 5 for token in plain.output_ids[4:])
+    ((sampled,),) = driver.run([driver.row(drafted, drafts=plain.output_ids[:5])])
+    assert sampled.ids == plain.output_ids
+    assert [[token for token, _ in best] for best in sampled.top] == [
+        [token for token, _ in best] for best in top
+    ]
+    # The likeliest are told before min_tokens takes the end tokens away.
+    assert any(token % 5 for best in top[:4] for token, _ in best)
+
+
+def test_prompts_are_scored_beside_samples_that_share_their_logits(qwen3):
+    """As many places as logits, and yet none goes with its own: two samples share one."""
+    directory, model = qwen3
+    driver = Driver(directory)
+    request = driver.request(PROMPT[:2], prompt_logprobs=1, temperature=1.5, n=2, seed=4)
+    row = driver.row(request, samples=[0, 1])
+    (samples,) = driver.runner.run([row], [])
+    expected = reference_logits(model, PROMPT[:2]).log_softmax(-1)
+    assert [score.logprob for score in row.scores] == pytest.approx(
+        [expected[0, PROMPT[1]].item()], abs=1e-4
+    )
+    for sample in samples:
+        assert sample.logprobs[0] == pytest.approx(expected[1, sample.ids[0]].item(), abs=1e-4)
 
 
 def test_right_drafts_save_steps_and_report_their_own_logprobs(qwen3):
