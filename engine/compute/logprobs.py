@@ -35,15 +35,17 @@ def likeliest(logprobs: Tensor, counts: Sequence[int]) -> list[list[tuple[int, f
     Most probable first, of equally probable ones the smaller id first: what a row gets must not
     depend on how many tokens another row wants.
     """
-    most = min(max(counts, default=0), logprobs.shape[-1])
+    table = logprobs.numpy()
+    most = min(max(counts, default=0), table.shape[-1])
     if most == 0:
         return [[] for _ in counts]
-    least = torch.from_numpy(np.partition(logprobs.numpy(), -most, axis=-1)[:, -most, None])
-    rows, ids = (logprobs >= least).nonzero(as_tuple=True)  # ids ascend within a row
-    values = logprobs[rows, ids]
-    order = torch.from_numpy(np.lexsort((-values.numpy(), rows.numpy())))
-    firsts = np.searchsorted(rows.numpy(), np.arange(len(counts))).tolist()
+    least = np.partition(table, -most, axis=-1)[:, -most]
+    # Ties with the last one are found as well, and cut off at the end.
+    rows, ids = np.divmod(np.flatnonzero(table >= least[:, None]), table.shape[-1])
+    values = table[rows, ids]
+    order = np.lexsort((-values, rows))  # stable, and ids ascend within a row
     pairs = list(zip(ids[order].tolist(), values[order].tolist(), strict=True))
+    firsts = np.searchsorted(rows, np.arange(len(counts))).tolist()
     return [
         pairs[first : first + min(count, most)] for first, count in zip(firsts, counts, strict=True)
     ]

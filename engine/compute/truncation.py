@@ -47,13 +47,15 @@ def distribution(
 def _least_of_nucleus(logits: Tensor, best: Tensor, top_p: Tensor) -> Tensor:
     """[rows, 1]: the smallest logit in the smallest set of tokens that reaches `top_p` [rows, 1].
 
-    best  [rows, some], the greatest logits, descending; more are fetched if these do not reach it
+    logits  [rows, vocab], relative to each row's greatest
+    best    [rows, some], the greatest of them, descending; more are fetched if these do not do
     """
-    total = logits.logsumexp(dim=-1, keepdim=True)
+    # A token is exp(logit) times as likely as the likeliest, whose logit is 0.
+    greatest = logits.softmax(dim=-1).amax(dim=-1, keepdim=True)
     cut = top_p < 1
     goal = top_p.masked_fill(~cut, 0.0)
     while True:
-        summed = (best - total).exp().cumsum(dim=-1, dtype=torch.float64)
+        summed = (best.exp() * greatest).cumsum(dim=-1, dtype=torch.float64)
         look = best.shape[-1]
         if look == logits.shape[-1] or (summed[:, -1:] >= goal).all():
             break
