@@ -1,6 +1,7 @@
 """The console command. Everything heavy is imported by the command that needs it."""
 
 import os
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -52,9 +53,23 @@ def _option(name: str, help: str, panel: str | None = None, *flags: str, **limit
 @app.command()
 def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     model: Annotated[
-        str,
-        _option("MODEL", 'A Hugging Face model directory, or "bundled" for our own.', "Model"),
-    ] = "bundled",
+        str | None,
+        _option(
+            "MODEL",
+            'A Hugging Face model directory, or "bundled" for our own.',
+            "Model",
+            show_default="bundled",
+        ),
+    ] = None,
+    train: Annotated[
+        bool,
+        _option(
+            "TRAIN",
+            "Train a NanoGPT on stories first, in some ten seconds, and serve that.",
+            "Model",
+            "--train/--no-train",
+        ),
+    ] = False,
     threads: Annotated[
         int, _option("THREADS", "CPU threads; more rarely help a small model.", "Model", min=1)
     ] = 1,
@@ -149,9 +164,13 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
         _option("TRACE_FILE", "Write the whole event log to this file; replaces it.", "Event log"),
     ] = None,
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
+    train_steps: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
 ) -> None:
     """Serve a model over HTTP: OpenAI's API, a teaching stream, and the engine's event log."""
     os.environ["UNDERGLASS_THREADS"] = str(threads)
+    if train and model is not None:
+        _fail("--train makes the model to serve: leave out --model (UNDERGLASS_MODEL), or --train")
+    model = model or ("nanogpt" if train else "bundled")
     try:
         config = EngineConfig(
             token_budget=token_budget,
@@ -168,7 +187,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
             model,
             config,
             ServerSettings(
-                model_name=model if model == "bundled" else Path(model).resolve().name,
+                model_name=Path(model).resolve().name,
                 api_key=api_key,
                 max_waiting=max_waiting,
                 chat_max_tokens=chat_max_tokens,
@@ -178,6 +197,8 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
             host=host,
             port=port,
             paused=paused,
+            train=train,
+            train_steps=train_steps,
             trace_file=trace_file,
             until_stdin_closes=until_stdin_closes,
         )
@@ -193,11 +214,13 @@ def _serve(
     host: str,
     port: int,
     paused: bool,
+    train: bool,
+    train_steps: int | None,
     trace_file: Path | None,
     until_stdin_closes: bool,
 ) -> None:
     from engine.scheduling.policies import policy_named
-    from server.serving import listen, run_server, url_of
+    from server.serving import listen, run_server, trained_nanogpt, url_of
     from server.trace_file import TraceFile
     from server.window import Outbox
 
@@ -219,7 +242,8 @@ def _serve(
 
     outbox = Outbox()
     try:
-        engine = Engine.load(model, config, policy=policy, log=outbox)
+        with trained_nanogpt(train_steps) if train else nullcontext(model) as source:
+            engine = Engine.load(source, config, policy=policy, log=outbox)
     except (CheckpointError, TokenizerError) as error:
         _fail(f"--model {model}: {error}")
     except MemoryError:

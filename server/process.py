@@ -89,14 +89,16 @@ class BackgroundServer:
         raise ServerError(self.output().strip() or "the server ended without a word")
 
 
-def serve_in_background(model: str = "bundled", **options: object) -> BackgroundServer:
+def serve_in_background(model: str | None = None, **options: object) -> BackgroundServer:
     """Start `underglass serve` on a free port; returns when it answers requests.
 
-    `options` are the command's own: `token_budget=32`, `policy="sjf"`, `chunked_prefill=False`.
+    `options` are the command's own: `token_budget=32`, `policy="sjf"`, `chunked_prefill=False`;
+    `train=True` trains the model to serve first.
     Raises ServerError with the command's message for a wrong one.
     """
     command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--until-stdin-closes"]
-    command += ["--model", model]
+    if model is not None:
+        command += ["--model", model]
     for name, value in options.items():
         flag = name.replace("_", "-")
         if value is True:

@@ -10,8 +10,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import uvicorn
 
@@ -40,6 +42,17 @@ def url_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def trained_nanogpt(steps: int | None = None) -> Iterator[str]:
+    """The directory of a model trained just now, which is there until it has been loaded."""
+    from engine.training.nanogpt import STEPS, train_nanogpt
+
+    # An exception, as for Ctrl-C: a training that is cut short leaves no directory behind, either.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    with TemporaryDirectory(prefix="underglass-") as directory:
+        yield str(train_nanogpt(Path(directory) / "nanogpt", steps=steps or STEPS))
 
 
 def run_server(

@@ -1,0 +1,140 @@
+"""`underglass serve --train`: trained first, then served like any other model."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from engine.events.vocabulary import RequestArrived
+from server.cli import app
+from server.process import BackgroundServer, serve_in_background
+from tests.server.harness import Feed, get, post, sse_data
+from tests.server.test_teaching_stream import curl
+
+PROMPT = "Once upon a time there was a fox"
+
+
+@pytest.fixture(scope="module")
+def temporary(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("temporary")
+
+
+@pytest.fixture(scope="module")
+def server(temporary: Path) -> Iterator[BackgroundServer]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", str(temporary))
+        with serve_in_background(train=True, train_steps=20) as server:
+            yield server
+    assert server.process.returncode == 0
+
+
+def test_it_is_trained_when_it_is_ready_and_leaves_nothing_behind(
+    server: BackgroundServer, temporary: Path
+) -> None:
+    assert "20/20" in server.output()
+    assert "loss=" in server.output()
+    assert get(server.url, "/ready") == {"status": "ready"}
+    assert [model["id"] for model in get(server.url, "/v1/models")["data"]] == ["nanogpt"]
+    assert list(temporary.glob("underglass-*")) == []
+
+
+def test_two_streams_interleave(server: BackgroundServer) -> None:
+    """Held until both are queued: what they cost together are the steps of one of them."""
+    url = server.url
+    body = f'{{"prompt": "{PROMPT}", "max_tokens": 40, "ignore_eos": true}}'
+    post(url, "/engine/pause")
+    with Feed(url) as feed:
+        feed.keyframe()
+        with curl(url, body) as ada, curl(url, body) as bo:
+            feed.until_kind(RequestArrived, 2)
+            before = get(url, "/health")["step"]
+            post(url, "/engine/step", {"steps": 10})
+            assert get(url, "/health")["active"] == 2
+            post(url, "/engine/resume")
+            streams = [
+                sse_data(process.communicate(timeout=60)[0].decode()) for process in (ada, bo)
+            ]
+    for *tokens, last in streams:
+        assert len(tokens) == 40
+        assert "".join(event["token"] for event in tokens) == last["full_text"]
+    assert get(url, "/health")["step"] - before < 45
+
+
+def test_the_same_prefix_again_is_cached(server: BackgroundServer) -> None:
+    def cached(prompt: str) -> int:
+        body = {"model": "nanogpt", "prompt": prompt, "max_tokens": 4}
+        usage = post(server.url, "/v1/completions", body).json()["usage"]
+        return usage["prompt_tokens_details"]["cached_tokens"]
+
+    prompt = "Long ago there lived a bear who loved honey."
+    assert cached(prompt) == 0
+    assert cached(prompt) == len(prompt) // 16 * 16
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"prompt": "a" * 160}, "prompt"),
+        ({"prompt": "a" * 120, "max_tokens": 50}, "max_tokens"),
+    ],
+)
+def test_more_than_the_context_is_a_400_that_names_the_field(
+    server: BackgroundServer, body: dict[str, object], field: str
+) -> None:
+    answer = post(server.url, "/v1/completions", body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == field
+    assert "context of 160" in answer.json()["error"]["message"]
+
+
+def test_chat_is_a_400_that_points_to_completions(server: BackgroundServer) -> None:
+    body = {"messages": [{"role": "user", "content": "Hello"}]}
+    answer = post(server.url, "/v1/chat/completions", body)
+    assert answer.status_code == 400
+    assert "plain completions" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_during_the_training_ends_it_at_once(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "server.cli", "serve", "--train", "--port", "0"]
+    with subprocess.Popen(
+        [*command, "--train-steps", "100000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    ) as process:
+        seen = b""
+        while b"loss=" not in seen:  # the training is under way
+            received = process.stderr.read1(4096)
+            assert received, seen
+            seen += received
+        assert list(tmp_path.glob("underglass-*"))
+        process.send_signal(number)
+        output, errors = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert b"Traceback" not in errors
+    assert output == b""
+    assert list(tmp_path.glob("underglass-*")) == []
+
+
+@pytest.mark.parametrize("environment", [{}, {"UNDERGLASS_MODEL": "bundled"}])
+def test_train_and_model_together_are_one_line(environment: dict[str, str]) -> None:
+    arguments = [] if environment else ["--model", "bundled"]
+    done = CliRunner(env=environment).invoke(app, ["serve", "--train", *arguments])
+    assert done.exit_code == 2
+    assert done.stderr.startswith("underglass: --train makes the model to serve: leave out --model")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_help_says_what_train_does() -> None:
+    shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).stdout
+    assert "Train a NanoGPT" in shown
+    assert "default: bundled" in shown
+    assert "train-steps" not in shown
