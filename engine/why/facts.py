@@ -36,14 +36,9 @@ class Preemption:
 
 @dataclass(slots=True)
 class Eviction:
-    """A cached beginning of the request's tokens that was lost.
-
-    tokens  so many of them were cached on the path, of which
-    kept    stayed, above the evicted node
-    """
+    """A cached beginning of the request, `tokens` long, that was lost in part or whole."""
 
     tokens: int
-    kept: int
     step: int
     event: v.RadixEvicted
 
@@ -61,7 +56,7 @@ class Admission:
     most     could have been: hits come in whole blocks, and one token at least is computed
     agree    the longest beginning that it has in common with anything cached
     sharers  who held the found blocks
-    lost     the last eviction that took more of it than was found
+    lost     the last eviction before which more of it was cached than was found
     scored   its prompt is computed whole, because the prompt's tokens are to be scored
     """
 
@@ -184,16 +179,14 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         ],
     )
     for one in lost:
-        if one.usable(admission, size) > max(admission.found, one.kept):
+        if one.usable(admission, size) > admission.found:
             admission.lost = one
     return admission
 
 
 def _eviction(before: State, event: v.RadixEvicted, tokens: list[int]) -> Eviction:
     node = before.nodes[event.node]
-    path = _spelled(before, node)
-    kept = len(path) - len(node.tokens)
-    return Eviction(common(path, tokens), kept, before.step, event)
+    return Eviction(common(_spelled(before, node), tokens), before.step, event)
 
 
 def _is_admitted(log: EventLog, request: int, at: int) -> bool:

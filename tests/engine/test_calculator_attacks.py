@@ -1,0 +1,225 @@
+"""What a model, or who writes its prompt, might try on the calculator: Python, all of it.
+
+Whatever is tried: no exception, a bounded number of steps, and an answer only where Python gives the
+same one to an expression of numbers, `+ - * /` and `count`.
+"""
+
+import ast
+import random
+import re
+import sys
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.tools.calculator import evaluate
+
+ATTACKS = r"""
+().__class__.__base__.__subclasses__()
+''.__class__.__mro__[1]
+__import__('os').system('id')
+(1).__class__.__bases__[0]
+(1).real
+1 .__add__(1)
+lambda: 1
+(lambda x: x)(1)
+[x for x in (1,2)]
+{1: 2}
+{*()}
+(1,)
+f'{1}'
+f'{1!r:>9}'
+f'{().__class__}'.count('a')
+'{0.__class__}'.format(1)
+'%s' % 1
+'%999999999d' % 1
+(x := 5)
+9**9**9
+2**-1
+7//2
+7%2
+1<<99999
+1@1
+~1
++1
+'a'*10**9
+'a'*999999999
+999999999*'a'
+('a'*999999999).count('a')
+'a'.count.__self__
+''.count.__class__
+'a'.count('a').__class__
+'a'.count(*['a'])
+'a'.count(**{})
+'a'.count(x='a')
+'a'.count('a'.count('a'))
+'a'.count('a','a')
+'aa'.count('a', 0, 1)
+'a'.upper().count('A')
+('a').count('a')
+'a'.count(('a'))
+'a'.count(-'a')
+-'a'
+'a'-'a'
+'a'.count('a')('b')
+'a'.count('a').count('a')
+'a' 'b'.count('a')
+'a'.count('a' 'b')
+'a' .count('a')
+b'a'.count(b'a')
+r'a'.count('a')
+u'a'.count('a')
+'''a'''.count('a')
+'\x41'.count('A')
+'\N{DASH}'.count('-')
+'\'.count('a')
+eval('1')
+exec('1')
+open('/etc/passwd').read()
+print(1)
+globals()
+import os
+1;import os
+1 if 1 else 2
+1and 2
+not 1
+1 < 2
+1 == 1
+True
+None
+...
+Ellipsis
+await 1
+yield 1
+1e400
+1e-400
+0x7f
+0b1
+0o7
+1j
+1_0
+012
+1.2.3
+1..count('a')
+999999999999999999999999*9
+999999999999999*999999999999999/999999999999999
+#1
+1#
+$1
+1!
+`1`
+""".strip().splitlines()
+UNICODE = [
+    3 * '"' + "a", "\x00", "1\x00+1", "'\x00'.count('\x00')", "1\n+1", "1\n2", "\t1", "1\r", "\x0c1",
+    "1\x1b[2J",
+    "\u0661+\u0662", "\uff11+\uff12", "1\u22122", "2\u00d73", "6\u00f72", "\u00b2", "1\u00a0+1",
+    "\u202e1+1", "\u200b1", "\ufeff1", "\ud800", "'\ud800'.count('\ud800')",
+    "\U0001d7d9+1", "\uff081\uff09",
+]  # fmt: skip
+LARGE = [
+    "-" * 199 + "1", "(" * 99 + "1" + ")" * 99, "(" * 199, "[" * 99 + "]" * 99, "'" * 199, "\"'" * 99,
+    "1," * 99, "1,111" * 39, "1+" * 99 + "1", "1*(" * 49 + "1" + ")" * 49, "'a'.count(" * 19, "." * 199,
+    "9" * 200, "0." + "9" * 198, "." * 10**6, "1+" * 10**6 + "1", "(" * 10**6, "'" * 10**6, "9" * 10**6,
+]  # fmt: skip
+HONEST = ["17+25", "(1+2)*3", "1,000*2", "'hello'.count('l')", '"a b".count("b")', "10/4", "-3*.5"]
+JOINTS = [
+    "",
+    " ",
+    "+",
+    "-",
+    "*",
+    "/",
+    "**",
+    ".",
+    ",",
+    "(",
+    ")",
+    "'",
+    '"',
+    ".count(",
+    "[0]",
+    "\\",
+    "\n",
+]
+# More than any text of 200 characters takes: the parser is C, the rest visits each character and node.
+MOST_LINES = 2500
+
+
+def mutant(rng: random.Random) -> str:
+    """Two expressions grown together, with pieces cut out, doubled or swapped for others."""
+    first, second = (rng.choice(rng.choice([ATTACKS, UNICODE, HONEST, HONEST])) for _ in range(2))
+    text = first + rng.choice(JOINTS) + second
+    for _ in range(rng.randrange(4)):
+        start = rng.randrange(len(text) + 1)
+        end = min(len(text), start + rng.randrange(6))
+        text = text[:start] + rng.choice(["", text[start:end] * 2, *JOINTS]) + text[end:]
+    return text
+
+
+def counted(expression: str) -> tuple[str | None, int]:
+    """The answer, and how many lines of Python it took."""
+    lines = 0
+
+    def trace(frame, event, argument):
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return evaluate(expression), lines
+    finally:
+        sys.settrace(before)
+
+
+def python_says(expression: str) -> str:
+    """Python's value of an accepted expression, which must have harmless parts only."""
+    text = re.sub(
+        r"""("[^"]*"|'[^']*')|(?<=\d),(?=\d{3})""", lambda found: found[1] or "", expression
+    ).strip()
+    tree = ast.parse(text, mode="eval")
+    harmless = (
+        ast.Expression, ast.BinOp, ast.UnaryOp, ast.USub, ast.Add, ast.Sub, ast.Mult, ast.Div,
+        ast.Constant, ast.Call, ast.Attribute, ast.Load,
+    )  # fmt: skip
+    for node in ast.walk(tree):
+        assert isinstance(node, harmless), expression
+        assert getattr(node, "attr", "count") == "count"
+        assert not isinstance(getattr(node, "value", None), bool | bytes | complex)
+    value = eval(compile(tree, "expression", "eval"), {"__builtins__": {}})
+    assert isinstance(value, int | float)
+    return str(value)
+
+
+def withstands(expression: str) -> bool:
+    """Whether there was an answer; it is Python's own, short, and was found within bounds."""
+    result, lines = counted(expression)
+    assert lines < MOST_LINES, f"{lines} lines for {expression[:80]!r}"
+    if result is None:
+        return False
+    assert len(result) < 30
+    assert result == python_says(expression), expression
+    return True
+
+
+def test_no_attack_gets_through_raises_or_takes_long(soak: bool, first_seed: int) -> None:
+    rng = random.Random(first_seed)
+    mutants = [mutant(rng) for _ in range(200_000 if soak else 6000)]
+    answered = sum(withstands(text) for text in [*ATTACKS, *UNICODE, *LARGE, *mutants])
+    assert answered > 100, "the attacks are too far from the language to test its border"
+
+
+def test_of_the_plain_attacks_only_harmless_spellings_are_answered() -> None:
+    answered = {text: evaluate(text) for text in ATTACKS if evaluate(text) is not None}
+    assert answered == {
+        "('a').count('a')": "1",
+        "'a'.count(('a'))": "1",
+        "'a' .count('a')": "1",
+    }
+
+
+@given(st.lists(st.sampled_from([*ATTACKS, *UNICODE, *JOINTS]), max_size=5).map("".join))
+@settings(max_examples=300, deadline=None)
+def test_attacks_joined_in_any_way_are_withstood(text: str) -> None:
+    withstands(text)
