@@ -192,13 +192,13 @@ def _gpt2(entries: _GPT2File) -> ModelConfig:
 
 
 def _checked_architecture(architectures: object) -> str:
+    supported = f"supported are {', '.join(sorted(SUPPORTED))}"
     if not isinstance(architectures, list) or not architectures:
-        raise CheckpointError("architectures is missing, so the model's kind is unknown")
-    if architectures[0] not in SUPPORTED:
         raise CheckpointError(
-            f"architecture {architectures[0]} is not supported; supported are "
-            + ", ".join(sorted(SUPPORTED))
+            f"architectures is missing, so the model's kind is unknown; {supported}"
         )
+    if architectures[0] not in SUPPORTED:
+        raise CheckpointError(f"architecture {architectures[0]} is not supported; {supported}")
     return str(architectures[0])
 
 
