@@ -17,6 +17,7 @@ SIZES = dict(
     max_position_embeddings=256,
     bos_token_id=None,
     eos_token_id=None,
+    rms_norm_eps=0.0025,  # so large that it matters
 )
 
 
@@ -36,6 +37,7 @@ GPT2_SIZES = dict(
     n_layer=3,
     n_head=3,
     n_positions=256,
+    layer_norm_epsilon=0.0025,
     bos_token_id=None,
     eos_token_id=None,
 )
@@ -55,7 +57,7 @@ MODELS = {
     ),
     "llama": (
         transformers.LlamaForCausalLM,
-        transformers.LlamaConfig(**SIZES, rms_norm_eps=1e-5, tie_word_embeddings=False),
+        transformers.LlamaConfig(**SIZES, tie_word_embeddings=False),
     ),
     "llama-mha-tied": (
         transformers.LlamaForCausalLM,
@@ -97,7 +99,7 @@ MODELS = {
     ),
     "mistral": (
         transformers.MistralForCausalLM,
-        transformers.MistralConfig(**SIZES, rms_norm_eps=1e-5, sliding_window=9),
+        transformers.MistralConfig(**SIZES, sliding_window=9),
     ),
 }
 

@@ -1,42 +1,100 @@
 """What sets the families apart is really computed: without it the logits are others."""
 
 import json
+import re
 import shutil
+from types import SimpleNamespace
 
-import msgspec
+import gguf
 import pytest
 import torch
-import transformers
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from torch.nn import functional as F
 
+from engine import Engine
+from engine.compute import gpt2
 from engine.compute.checkpoint import Checkpoint, CheckpointError
 from engine.compute.families import Family
+from engine.compute.gguf_checkpoint import ARCHITECTURES
 from engine.compute.model_config import SUPPORTED, read_config
-from engine.compute.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling, read_scaling
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
 from tests.engine.compute.models import MODELS
 from tests.engine.compute.test_parity import PROMPT, reference_logits
 
 
+def last_logits(directory, tokens=PROMPT, num_blocks=80, **changes):
+    driver = Driver(directory, num_blocks=num_blocks, **changes)
+    return driver.logits([driver.row(driver.request(tokens))])
+
+
 def departs(directory, model, **changes):
     """Whether a model with its configuration changed leaves transformers behind."""
-    driver = Driver(directory, **changes)
-    logits = driver.logits([driver.row(driver.request(PROMPT))])
+    logits = last_logits(directory, **changes)
     return (logits - reference_logits(model, PROMPT)[-1:]).abs().max() > 0.01
 
 
-@pytest.mark.parametrize("name", ["qwen2-untied", "qwen3"])
-def test_weights_of_a_feature_are_asked_for_and_matter(a_model, name, monkeypatch):
-    """Bias and QK-norm: leaving them out is noticed at once, and would change what is said."""
+# What sets each model apart, and the configuration without it.
+NO_BIAS_OR_NORM = {"family": Family()}
+SHARED, UNSCALED = {"tied_embeddings": True}, {"rope_scaling": None}
+OTHER_EPS, OTHER_THETA = {"norm_eps": 1e-6}, {"rope_theta": 10_001.0}
+FEATURES = {
+    "gpt2": {"eps": OTHER_EPS},
+    "gpt2-untied": {"untied": SHARED},
+    "qwen3": {"qk-norm": NO_BIAS_OR_NORM, "eps": OTHER_EPS, "theta": OTHER_THETA},
+    "qwen3-untied": {"untied": SHARED, "qk-norm": NO_BIAS_OR_NORM, "theta": OTHER_THETA},
+    "llama": {"untied": SHARED, "eps": OTHER_EPS, "theta": {"rope_theta": 500.0}},
+    "llama-mha-tied": {"eps": OTHER_EPS, "theta": {"rope_theta": 500.0}},
+    "llama-linear": {"scaling": UNSCALED, "theta": OTHER_THETA},
+    "llama-dynamic": {"theta": OTHER_THETA},  # and see test_rope_scaling.py
+    "llama-llama3": {"scaling": UNSCALED, "theta": OTHER_THETA},
+    "llama-yarn": {"scaling": UNSCALED, "theta": OTHER_THETA},
+    "smollm": {"theta": OTHER_THETA},
+    "qwen2-untied": {"untied": SHARED, "bias": NO_BIAS_OR_NORM, "theta": OTHER_THETA},
+    "qwen2-shared": {"bias": NO_BIAS_OR_NORM, "theta": {"rope_theta": 500.0}},
+    "mistral": {"untied": SHARED, "window": NO_BIAS_OR_NORM | {"window": None}},
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "feature"), [(name, feature) for name in FEATURES for feature in FEATURES[name]]
+)
+def test_switching_a_feature_off_is_noticed(a_model, name, feature, monkeypatch):
     directory, model = a_model(name)
     assert not departs(directory, model)
-    with pytest.raises(CheckpointError, match=r"does not use, model.layers.0.self_attn"):
-        Driver(directory, family=Family())
+    # Otherwise a bias that nobody takes is an error; see the next test.
     monkeypatch.setattr(Checkpoint, "check_all_taken", lambda self: None)
-    assert departs(directory, model, family=Family())
+    assert departs(directory, model, **FEATURES[name][feature])
+
+
+@pytest.mark.parametrize("name", ["qwen2-untied", "qwen3"])
+def test_weights_of_a_feature_that_is_off_are_an_error(a_model, name):
+    with pytest.raises(CheckpointError, match=r"does not use, model.layers.0.self_attn"):
+        Driver(a_model(name)[0], family=Family())
+
+
+def test_a_tied_model_has_no_output_layer_of_its_own(any_model):
+    directory, _ = any_model
+    if read_config(directory).tied_embeddings:
+        with pytest.raises(CheckpointError, match=r"no tensor lm_head\.weight"):
+            Driver(directory, tied_embeddings=False)
+    else:
+        assert "lm_head.weight" in load_file(directory / "model.safetensors")
+
+
+def test_every_weight_matters(any_model, monkeypatch):
+    """Zeros in the place of any weight or bias of a layer, and of those outside, are noticed."""
+    directory, _ = any_model
+    expected = last_logits(directory)
+    take = Checkpoint.take
+    names = [n for n in load_file(directory / "model.safetensors") if not re.search(r"\.[02]\.", n)]
+    assert len(names) >= 11
+    for name in names:
+        monkeypatch.setattr(
+            Checkpoint,
+            "take",
+            lambda self, asked, *shape, name=name: take(self, asked, *shape) * (asked != name),
+        )
+        assert (last_logits(directory) - expected).abs().max() > 0.01, name
 
 
 @pytest.mark.parametrize("window", [None, 8, 10])
@@ -81,108 +139,6 @@ def test_windows_of_a_batch_begin_where_each_row_s_own_does(a_model):
         torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4)
 
 
-class TestRopeScaling:
-    @pytest.mark.parametrize("kind", ["linear", "llama3", "yarn"])
-    def test_each_entry_matters(self, a_model, kind):
-        directory, model = a_model(f"llama-{kind}")
-        scaling = read_config(directory).rope_scaling
-        assert not departs(directory, model, rope_scaling=scaling)
-        assert departs(directory, model, rope_scaling=None)
-        changes = {
-            "factor": 2.0,
-            "low_freq_factor": 2.0,
-            "high_freq_factor": 2.0,
-            "original_max_position_embeddings": 300,
-            "beta_fast": 2.0,
-            "beta_slow": 0.1,
-            "attention_factor": 1.0,
-            "truncate": False,
-        }
-        for entry in set(changes) & set(scaling.__struct_fields__):
-            other = msgspec.structs.replace(scaling, **{entry: changes[entry]})
-            assert departs(directory, model, rope_scaling=other), entry
-
-    @settings(max_examples=150, deadline=None)
-    @given(
-        scaling=st.one_of(
-            st.builds(LinearScaling, factor=st.floats(1, 40)),
-            st.builds(
-                Llama3Scaling,
-                factor=st.floats(1, 40),
-                low_freq_factor=st.floats(0.1, 2),
-                high_freq_factor=st.floats(2.1, 40),
-                original_max_position_embeddings=st.integers(8, 10_000),
-            ),
-            st.builds(
-                YarnScaling,
-                factor=st.floats(1, 40),
-                original_max_position_embeddings=st.integers(8, 10_000),
-                beta_fast=st.floats(1, 60),
-                beta_slow=st.floats(0.1, 1),
-                attention_factor=st.none() | st.floats(0.5, 2),
-                truncate=st.booleans(),
-            ),
-        ),
-        theta=st.sampled_from([100.0, 1e4, 1e6]),
-    )
-    def test_frequencies_are_those_of_transformers(self, scaling, theta):
-        entries = msgspec.to_builtins(scaling) | {"rope_theta": theta}
-        config = transformers.LlamaConfig(
-            head_dim=16, max_position_embeddings=20_000, rope_parameters=entries
-        )
-        kind = entries["rope_type"]
-        expected, scale = ROPE_INIT_FUNCTIONS[kind](config, "cpu")
-        frequencies = scaling.scaled(theta ** -(torch.arange(0, 16, 2) / 16))
-        torch.testing.assert_close(frequencies, expected, rtol=1e-5, atol=0)
-        assert scaling.attention_scale == pytest.approx(scale)
-
-    def test_dynamic_scaling_is_none_up_to_the_length_the_model_was_made_for(self, a_model):
-        """And beyond it the engine does not go, see `test_a_loaded_runner_...` in test_loading."""
-        directory, model = a_model("llama-dynamic")
-        tokens = [*PROMPT * 7][:256]
-        driver = Driver(directory, num_blocks=80)
-        assert driver.runner.max_context == 256
-        logits = driver.logits([driver.row(driver.request(tokens))])
-        torch.testing.assert_close(
-            logits, reference_logits(model, tokens)[-1:], atol=5e-5, rtol=1e-4
-        )
-        assert not departs(directory, model, rope_scaling=None)
-
-    def test_yarn_reaches_as_far_as_its_factor_says(self):
-        entries = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": None}
-        scaling = read_scaling(entries, 32_768)
-        assert scaling == YarnScaling(factor=4.0, original_max_position_embeddings=32_768)
-
-    def test_older_names(self):
-        assert read_scaling({"type": "linear", "factor": 2}, 64) == LinearScaling(factor=2.0)
-        assert read_scaling({"rope_theta": 5.0, "partial_rotary_factor": 1.0}, 64) is None
-
-    @pytest.mark.parametrize(
-        ("entries", "message"),
-        [
-            (
-                {"rope_type": "longrope", "factor": 2.0},
-                "'longrope' is not supported.*llama3 and yarn",
-            ),
-            ({"rope_type": "linear"}, "missing required field `factor`"),
-            (
-                {"rope_type": "linear", "factor": "x"},
-                r"Expected `float`, got `str` - at `\$\.factor`",
-            ),
-            ({"rope_type": "linear", "factor": 0.5}, "factor"),
-            ({"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}, "unknown field `mscale`"),
-            ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is not supported"),
-            (
-                {"rope_type": "llama3", "factor": 2, "low_freq_factor": 4, "high_freq_factor": 4},
-                "high_freq_factor must be above low_freq_factor",
-            ),
-        ],
-    )
-    def test_what_is_not_supported_is_named(self, entries, message):
-        with pytest.raises(CheckpointError, match=message):
-            read_scaling(entries, 64)
-
-
 class TestGPT2:
     @pytest.fixture
     def copy(self, a_model, tmp_path):
@@ -202,15 +158,21 @@ class TestGPT2:
         assert not departs(directory, model)
 
     @pytest.mark.parametrize(
-        "name",
-        ["wpe.weight", "ln_f.bias", "h.1.ln_2.bias", "h.0.attn.c_attn.bias", "h.2.mlp.c_fc.bias"],
+        "replaced",
+        [
+            {"gelu": lambda x, approximate: F.gelu(x)},
+            {"layer_norm": lambda x, size, weight, bias, eps: F.rms_norm(x, size, weight, eps)},
+        ],
+        ids=["the tanh in its gelu", "layer norm"],
     )
-    def test_every_part_matters(self, copy, name):
-        """Learned positions and biases: zeros in their place change what is said."""
-        directory, model, tensors = copy
-        tensors[name].zero_()
-        save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
-        assert departs(directory, model)
+    def test_what_others_do_otherwise_matters(self, copy, replaced, monkeypatch):
+        """The tanh approximates gelu well, but not so well that parity would not notice."""
+        directory, model, _ = copy
+        expected = reference_logits(model, PROMPT)[-1:]
+        functions = {n: getattr(F, n) for n in ("embedding", "linear", "layer_norm", "gelu")}
+        for replacement, least, most in (({}, 0, 2e-5), (replaced, 2e-4, 1e9)):
+            monkeypatch.setattr(gpt2, "F", SimpleNamespace(**functions | replacement))
+            assert least <= (last_logits(directory) - expected).abs().max() < most
 
     @pytest.mark.parametrize(
         ("entries", "message"),
@@ -232,3 +194,42 @@ class TestGPT2:
 
 def test_every_family_is_compared_with_transformers():
     assert {kind.__name__ for kind, _ in MODELS.values()} == SUPPORTED
+    assert set(FEATURES) == set(MODELS)
+
+
+class TestUnsupportedArchitectures:
+    """The error names what the file asks for and lists everything there is."""
+
+    @pytest.mark.parametrize(
+        ("architectures", "named"),
+        [
+            (["MambaForCausalLM"], "architecture MambaForCausalLM is not supported"),
+            (["BertModel", "LlamaForCausalLM"], "architecture BertModel is not supported"),
+            ([], "architectures is missing"),
+            (None, "architectures is missing"),
+            ("LlamaForCausalLM", "architectures is missing"),
+        ],
+    )
+    def test_of_a_config_json(self, tmp_path, architectures, named):
+        (tmp_path / "config.json").write_text(json.dumps({"architectures": architectures}))
+        self.check(tmp_path, named, SUPPORTED)
+
+    def test_of_a_config_json_without_the_entry(self, tmp_path):
+        (tmp_path / "config.json").write_text("{}")
+        self.check(tmp_path, "architectures is missing", SUPPORTED)
+
+    @pytest.mark.parametrize("name", ["gpt2", "phi3", "mamba"])
+    def test_of_a_gguf_file(self, tmp_path, name):
+        file = tmp_path / "m.gguf"
+        writer = gguf.GGUFWriter(file, name)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.close()
+        self.check(file, f"architecture {name} is not supported", ARCHITECTURES)
+
+    def check(self, model, named, supported):
+        with pytest.raises(CheckpointError, match=named) as error:
+            Engine.load(model)
+        assert str(model) in str(error.value)
+        for architecture in supported:
+            assert architecture in str(error.value)

@@ -1,0 +1,126 @@
+"""Each way of stretching rotary frequencies, its entries and its limits."""
+
+import msgspec
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.compute.checkpoint import CheckpointError
+from engine.compute.model_config import read_config
+from engine.compute.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling, read_scaling
+from engine.scheduling.admission import RequestError
+from tests.engine.compute.driver import Driver
+from tests.engine.compute.test_families import departs, last_logits
+from tests.engine.compute.test_parity import PROMPT, reference_logits
+
+
+@pytest.mark.parametrize("kind", ["linear", "llama3", "yarn"])
+def test_each_entry_matters(a_model, kind):
+    directory, model = a_model(f"llama-{kind}")
+    scaling = read_config(directory).rope_scaling
+    assert not departs(directory, model, rope_scaling=scaling)
+    assert departs(directory, model, rope_scaling=None)
+    changes = {
+        "factor": 2.0,
+        "low_freq_factor": 2.0,
+        "high_freq_factor": 2.0,
+        "original_max_position_embeddings": 300,
+        "beta_fast": 2.0,
+        "beta_slow": 0.1,
+        "attention_factor": 1.0,
+        "truncate": False,
+    }
+    for entry in set(changes) & set(scaling.__struct_fields__):
+        other = msgspec.structs.replace(scaling, **{entry: changes[entry]})
+        assert departs(directory, model, rope_scaling=other), entry
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    scaling=st.one_of(
+        st.builds(LinearScaling, factor=st.floats(1, 40)),
+        st.builds(
+            Llama3Scaling,
+            factor=st.floats(1, 40),
+            low_freq_factor=st.floats(0.1, 2),
+            high_freq_factor=st.floats(2.1, 40),
+            original_max_position_embeddings=st.integers(8, 10_000),
+        ),
+        st.builds(
+            YarnScaling,
+            factor=st.floats(1, 40),
+            original_max_position_embeddings=st.integers(8, 10_000),
+            beta_fast=st.floats(1, 60),
+            beta_slow=st.floats(0.1, 1),
+            attention_factor=st.none() | st.floats(0.5, 2),
+            truncate=st.booleans(),
+        ),
+    ),
+    theta=st.sampled_from([100.0, 1e4, 1e6]),
+)
+def test_frequencies_are_those_of_transformers(scaling, theta):
+    entries = msgspec.to_builtins(scaling) | {"rope_theta": theta}
+    config = transformers.LlamaConfig(
+        head_dim=16, max_position_embeddings=20_000, rope_parameters=entries
+    )
+    kind = entries["rope_type"]
+    expected, scale = ROPE_INIT_FUNCTIONS[kind](config, "cpu")
+    frequencies = scaling.scaled(theta ** -(torch.arange(0, 16, 2) / 16))
+    torch.testing.assert_close(frequencies, expected, rtol=1e-5, atol=0)
+    assert scaling.attention_scale == pytest.approx(scale)
+
+
+def test_dynamic_scaling_is_none_up_to_the_length_the_model_was_made_for(a_model):
+    """Beyond it the frequencies are others, and there the engine does not go."""
+    directory, model = a_model("llama-dynamic")
+    longer = [*PROMPT * 7][:272]
+    for tokens, within in ((longer[:256], True), (longer, False)):
+        logits = last_logits(directory, tokens, max_context=512)
+        unlike = (logits - reference_logits(model, tokens)[-1:]).abs().max()
+        assert (unlike < 1e-4) if within else (unlike > 0.01)
+    assert not departs(directory, model, rope_scaling=None)
+    engine = Engine(Driver(directory).runner, EngineConfig(max_kv_tokens=512))
+    engine.submit(longer[:246], SamplingParams(max_tokens=10))
+    with pytest.raises(RequestError, match="256"):
+        engine.submit(longer[:246], SamplingParams(max_tokens=11))
+
+
+def test_yarn_reaches_as_far_as_its_factor_says():
+    entries = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": None}
+    scaling = read_scaling(entries, 32_768)
+    assert scaling == YarnScaling(factor=4.0, original_max_position_embeddings=32_768)
+
+
+def test_older_names():
+    assert read_scaling({"type": "linear", "factor": 2}, 64) == LinearScaling(factor=2.0)
+    assert read_scaling({"rope_theta": 5.0, "partial_rotary_factor": 1.0}, 64) is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        (
+            {"rope_type": "longrope", "factor": 2.0},
+            "'longrope' is not supported.*llama3 and yarn",
+        ),
+        ({"rope_type": "linear"}, "missing required field `factor`"),
+        (
+            {"rope_type": "linear", "factor": "x"},
+            r"Expected `float`, got `str` - at `\$\.factor`",
+        ),
+        ({"rope_type": "linear", "factor": 0.5}, "factor"),
+        ({"rope_type": "yarn", "factor": 2.0, "mscale": 0.7}, "unknown field `mscale`"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is not supported"),
+        (
+            {"rope_type": "llama3", "factor": 2, "low_freq_factor": 4, "high_freq_factor": 4},
+            "high_freq_factor must be above low_freq_factor",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_named(entries, message):
+    with pytest.raises(CheckpointError, match=message):
+        read_scaling(entries, 64)
