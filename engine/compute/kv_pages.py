@@ -1,7 +1,8 @@
 """KV memory: keys and values of every computed token, in pages.
 
 A page is a KV block: `block_size` slots, one per token. Keys and values of a token lie side by side,
-so that writing a token is one operation and reading a context is one operation:
+so that writing a token is one operation, and a block is one run of memory, so that reading it is one
+copy:
 
     pages [layers, num_blocks, block_size, 2 (keys, values), kv_heads, head_dim]
 
@@ -20,8 +21,8 @@ from engine.config import ConfigError
 class KVPages:
     """The pages of all layers. Contents are undefined until written.
 
-    slots[l]  layer l as `[num_blocks * block_size, 2 * kv_heads, head_dim]`, for writing tokens
-    heads[l]  layer l as `[num_blocks * block_size * 2 * kv_heads, head_dim]`, for reading heads
+    slots[l]   layer l as `[num_blocks * block_size, 2 * kv_heads, head_dim]`, for writing tokens
+    blocks[l]  layer l as `[num_blocks, block_size * 2 * kv_heads * head_dim]`, for reading blocks
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class KVPages:
         self.slots = [
             layer.view(-1, 2 * config.num_kv_heads, config.head_dim) for layer in self.pages
         ]
-        self.heads = [layer.view(-1, config.head_dim) for layer in self.pages]
+        self.blocks = [layer.view(num_blocks, -1) for layer in self.pages]
 
     def copy(self, copies: Sequence[tuple[int, int]]) -> None:
         """Copy whole blocks, (source, destination), in all layers, one after the other."""
