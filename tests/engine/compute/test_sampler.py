@@ -10,6 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.compute.places import Place
 from engine.compute.randomness import uniforms
 from engine.compute.sampler import choose, draw
 from tests.engine.compute import sampler_reference as reference
@@ -100,7 +101,8 @@ def test_the_number_of_a_token_depends_on_seed_sample_and_position_alone():
 def test_drawn_frequencies_are_the_probabilities(params):
     logits = torch.tensor([[1.0, 0.0, -1.0, 0.5, -2.0, 0.7]])
     count = 20_000
-    places = [place([0, 1], [3, 3, 4], seed=3, sample=i, **params) for i in range(count)]
+    one = place([0, 1], [3, 3, 4], seed=3, **params)
+    places = [Place(one.request, one.params, sample, ()) for sample in range(count)]
     found = Counter(choose(logits.repeat(count, 1), places).ids)
     adjusted = reference.penalised(logits[0].tolist(), places[0])
     expected = reference.probabilities(adjusted, places[0].params)
