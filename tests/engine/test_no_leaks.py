@@ -1,0 +1,111 @@
+"""A server runs for weeks: what a request brought with it is gone when the request is.
+
+Nothing here knows the names of the engine's own dictionaries. Whatever can be reached from the engine
+is counted, after some hundred requests and after several times as many; it must not have grown.
+"""
+
+import gc
+import random
+from types import FunctionType, ModuleType
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events.log import EventLog
+from engine.events.vocabulary import Event
+from engine.scheduling.policies import POLICIES
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+from tests.engine.workloads import FailingRunner, Workload, make_engine
+
+ROUND = 150  # requests
+LATER = 4  # rounds
+# A heap keeps up to 64 stale entries before it is cleaned; a leak would show hundreds of times.
+SLACK = 250
+
+
+class NothingKept(EventLog):
+    """Stands for a log that is handed over step by step."""
+
+    def append(self, event: Event) -> None:
+        """Forget the event."""
+
+
+def serve_round(engine: Engine, rng: random.Random) -> None:
+    """Serve requests with shared beginnings, samples, tools, drafts, aborts, failures, preemptions."""
+    stems = [[97 + rng.randrange(3) for _ in range(20)] for _ in range(3)]
+    runner = engine.runner
+    assert isinstance(runner, FailingRunner)
+    for _ in range(ROUND):
+        prompt = [*rng.choice(stems)[: rng.randint(1, 20)], 97 + rng.randrange(3)]
+        params = SamplingParams(
+            max_tokens=rng.randint(1, 20),
+            n=rng.choice((1, 1, 2, 3)),
+            temperature=1.0,
+            stop=rng.choice(((), ("ab",))),
+        )
+        client = f"client {rng.randrange(10)}"
+        request = engine.submit(prompt, params, label=client, priority=rng.randrange(3))
+        if rng.random() < 0.3:
+            for _ in range(rng.randrange(6)):
+                engine.step()
+            engine.abort(request.id + rng.randrange(params.n))
+        if rng.random() < 0.05:
+            runner.failures = {runner.passes + 1}
+    while engine.has_work():
+        engine.step()
+    engine.clear_prefix_cache()
+
+
+def reachable(root: object) -> tuple[int, int]:
+    """Everything that `root` leads to, itself included: how many objects, how many requests.
+
+    Modules, classes and functions lead everywhere and belong to nobody.
+    """
+    seen, queue, requests = {id(root)}, [root], 0
+    count = 0
+    while queue:
+        one = queue.pop()
+        count += 1
+        requests += isinstance(one, Request)
+        for other in gc.get_referents(one):
+            if id(other) not in seen and not isinstance(other, ModuleType | type | FunctionType):
+                seen.add(id(other))
+                queue.append(other)
+    return count, requests
+
+
+def all_requests() -> list[Request]:
+    return [one for one in gc.get_objects() if isinstance(one, Request)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("drafts", [0, 3])
+def test_what_a_request_brought_leaves_with_it(policy: str, drafts: int) -> None:
+    config = EngineConfig(
+        policy=policy, token_budget=24, max_batch_size=6, max_kv_tokens=96, block_size=4
+    )
+    earlier = all_requests()
+    engine = make_engine(Workload(config, [], draft_length=drafts), NothingKept())
+    rng = random.Random(5)
+    serve_round(engine, rng)
+    before, _ = reachable(engine)
+    for _ in range(LATER):
+        serve_round(engine, rng)
+    after, requests = reachable(engine)
+    assert after < before + SLACK
+    assert requests <= config.max_batch_size  # the scheduler still holds its last plan
+    gc.collect()
+    assert len([one for one in all_requests() if one not in earlier]) == requests
+    assert sorted(engine.pool.free) == list(range(config.num_blocks))
+    assert set(engine.tree.nodes) == {0}
+
+
+def test_the_count_sees_what_it_should() -> None:
+    engine = make_engine(Workload(EngineConfig(), []), NothingKept())
+    empty, _ = reachable(engine)
+    engine.submit([97] * 10)
+    count, requests = reachable(engine)
+    assert requests == 1
+    assert count > empty
