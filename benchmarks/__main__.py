@@ -9,6 +9,7 @@ import time
 FIGURES = {
     "batching": "continuous over static batching: steps, throughput, time to first token",
     "parity": "greedy tokens of every family in every situation, against transformers",
+    "others": "the engine against transformers and llama.cpp, batch 1, 8 and 32",
     "recording": "the engine with its event log over the engine without one",
 }
 

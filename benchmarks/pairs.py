@@ -1,8 +1,8 @@
-"""Interleaved pairs: the only kind of timing that means something on a shared machine."""
+"""Interleaved runs: the only kind of timing that means something on a shared machine."""
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tqdm import tqdm
@@ -14,28 +14,59 @@ class Ratio:
 
     ratios: list[float]
 
+    @property
+    def quartiles(self) -> list[float]:
+        """Lower end of the middle half, median, upper end."""
+        return statistics.quantiles(self.ratios, n=4)
+
+    def figures(self) -> dict[str, object]:
+        """For `report.save`."""
+        low, middle, high = self.quartiles
+        return {"median": middle, "middle_half": [low, high], "pairs": len(self.ratios)}
+
     def __str__(self) -> str:
-        low, middle, high = statistics.quantiles(self.ratios, n=4)
+        low, middle, high = self.quartiles
         return f"{middle:.3f} (middle half {low:.3f} to {high:.3f}, {len(self.ratios)} pairs)"
 
 
 def compare(
-    name: str, first: Callable[[], None], second: Callable[[], None], pairs: int = 15
+    name: str, first: Callable[[], object], second: Callable[[], object], pairs: int = 15
 ) -> Ratio:
     """Time both in turns. A ratio above 1 means that `first` is faster."""
     first()
     second()  # both warm
-    ratios = []
-    for number in tqdm(range(pairs), desc=name, leave=False):
-        if number % 2:  # whoever goes second may profit or suffer: take turns
-            of_first, of_second = _seconds(first), _seconds(second)
-        else:
-            of_second, of_first = _seconds(second), _seconds(first)
-        ratios.append(of_second / of_first)
-    return Ratio(ratios)
+    seconds = in_turns(name, {"first": first, "second": second}, pairs)
+    return ratio(seconds["first"], seconds["second"])
 
 
-def _seconds(work: Callable[[], None]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
+def ratio(first: list[float], second: list[float]) -> Ratio:
+    """The ratio of speeds from seconds that were measured in turns."""
+    return Ratio([two / one for one, two in zip(first, second, strict=True)])
+
+
+def in_turns(
+    name: str, works: Mapping[str, Callable[[], object]], rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of each work in each round: all of them once a round, ABC, CBA, BCA, ..."""
+    seconds: dict[str, list[float]] = {work: [] for work in works}
+    order = list(works)
+    with tqdm(total=rounds * len(works), desc=name, leave=False) as bar:
+        for number in range(rounds):
+            # Whoever comes later may profit or suffer: everybody takes every place.
+            turned = order[number // 2 % len(order) :] + order[: number // 2 % len(order)]
+            for work in turned if number % 2 else reversed(turned):
+                start = time.perf_counter()
+                works[work]()
+                seconds[work].append(time.perf_counter() - start)
+                bar.update()
+    return seconds
+
+
+def quickest(
+    works: Mapping[str, Callable[[], object]], tries: int = 2
+) -> tuple[str, dict[str, float]]:
+    """Whose best of a few tries is the shortest, and the best seconds of each."""
+    for work in works.values():
+        work()
+    seconds = {work: min(times) for work, times in in_turns("settings", works, tries).items()}
+    return min(seconds, key=seconds.__getitem__), seconds

@@ -11,6 +11,7 @@ import engine.cache.kv_cache
 import engine.engine
 import engine.scheduling.scheduler
 from benchmarks.pairs import compare
+from benchmarks.report import save
 from benchmarks.workload import Bench
 from engine.events import vocabulary
 from engine.events.log import EventLog
@@ -50,6 +51,7 @@ def unrecorded() -> Iterator[None]:
 
 def main() -> None:
     """Print the ratio at batch sizes 4 and 32."""
+    figures: dict[str, object] = {}
     for batch in (4, 32):
         bench = Bench(max_batch_size=batch)
 
@@ -59,3 +61,5 @@ def main() -> None:
 
         ratio = compare(f"recording, batch {batch}", bench.run, off, pairs=60)
         print(f"recording on over off, batch {batch}: {ratio}")
+        figures[f"batch {batch}"] = ratio.figures()
+    save("recording", figures)

@@ -5,6 +5,7 @@ such numbers belong to one machine.
 """
 
 import json
+import logging
 import os
 import platform
 import re
@@ -20,7 +21,9 @@ FOLDER = Path(__file__).parent.parent / "build" / "benchmarks"
 # The panels' request hues: told apart by normal, protan, deutan and tritan eyes.
 HUES = ["#293ec1", "#cf7f22", "#006942", "#8b1868", "#0ea493", "#836900", "#de3460", "#9b79fd"]
 TEXT, MUTED, LINE = "#16181d", "#5a606b", "#dde0e6"
+OTHERS = "#8d94a1"  # what ours is compared to; 3:1 on white
 
+logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)  # the first font found is fine
 matplotlib.rcParams.update(
     {
         "font.family": ["Arial", "Liberation Sans", "DejaVu Sans"],
@@ -48,15 +51,35 @@ matplotlib.rcParams.update(
 )
 
 
-def panel(
-    title: str, x: str, y: str, width: float = 7.2, height: float = 3.6
-) -> tuple[Figure, Axes]:
-    """An empty plot in the project's look; width and height in inches. Numbers start at 0."""
+def panels(
+    titles: list[str], x: str, y: str = "", width: float = 8.4, height: float = 2.8
+) -> tuple[Figure, list[Axes]]:
+    """Empty plots side by side in the project's look; width and height of all, in inches."""
     plot = Figure(figsize=(width, height))
-    axes = plot.add_subplot()
-    axes.set(title=title, xlabel=x, ylabel=y)
-    axes.grid(axis="y")
-    return plot, axes
+    row = plot.subplots(1, len(titles), squeeze=False)[0]
+    for axes, title in zip(row, titles, strict=True):
+        axes.set(title=title, xlabel=x)
+        axes.grid(axis="y")
+    row[0].set_ylabel(y)
+    return plot, list(row)
+
+
+def bars(axes: Axes, values: dict[str, float], digits: int = 0) -> None:
+    """Lying bars from 0, the first one in colour: it is ours. Names stand at the first column only."""
+    names = list(values)
+    drawn = axes.barh(names, list(values.values()), height=0.62, color=[HUES[0]] + [OTHERS] * 9)
+    axes.bar_label(drawn, fmt=f"{{:,.{digits}f}}", padding=4, fontweight="bold")
+    axes.invert_yaxis()
+    axes.margins(x=0.3)
+    axes.grid(visible=False)
+    axes.tick_params(length=0)
+    axes.set_xticks([])
+    axes.spines["bottom"].set_visible(False)
+    axes.spines["left"].set_color(MUTED)
+    if axes.get_subplotspec().colspan.start > 0:
+        axes.set_yticks([])
+    else:
+        axes.tick_params(axis="y", labelcolor=TEXT)
 
 
 def machine() -> dict[str, object]:

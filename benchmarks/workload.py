@@ -1,7 +1,11 @@
-"""The workload of the first lesson, in process: eight people, four places, ragged lengths."""
+"""Workloads: the first lesson's, and stories cut to length for comparisons with other systems."""
+
+from random import Random
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.compute import loader
+from engine.text.tokenizer import HFTokenizer
+from engine.training import stories
 
 PROMPTS = [
     "Once upon a time there was a fox who lived by the sea.",
@@ -33,3 +37,19 @@ class Bench:
         each = [SamplingParams(max_tokens=length, ignore_eos=True) for length in LENGTHS]
         engine.complete(PROMPTS * 4, each * 4, progress=False)
         return engine
+
+
+def story_tokens(tokenizer: HFTokenizer, count: int, seed: int = 0) -> list[int]:
+    """So many tokens of the model's own kind of stories, without a beginning-of-text token."""
+    rng = Random(seed)
+    tokens: list[int] = []
+    while len(tokens) < count:
+        tokens += tokenizer.encode_ordinary(stories.plain_story(rng) + " ")
+    return tokens[:count]
+
+
+def story_prompts(tokenizer: HFTokenizer, count: int, length: int) -> list[list[int]]:
+    """Prompts that share nothing but their first token, each `length` tokens."""
+    bos = tokenizer.bos_id
+    text = story_tokens(tokenizer, count * (length - 1))
+    return [[bos, *text[at : at + length - 1]] for at in range(0, len(text), length - 1)]

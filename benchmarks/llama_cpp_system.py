@@ -1,0 +1,148 @@
+"""llama.cpp on the same weights, driven through its own batch interface.
+
+llama-cpp-python's comfortable classes serve one sequence; `llama_batch` with many sequence ids is
+what llama.cpp's server uses, so that is what is measured. Arrays are filled and logits read through
+numpy: Python costs a few microseconds per step.
+"""
+
+import ctypes
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import gguf
+import numpy as np
+from safetensors.numpy import load_file
+
+from engine.compute.loader import BUNDLED
+
+INSTALL = (
+    "llama.cpp is not installed: `make bench` builds it (some minutes, needs a C++ compiler), or "
+    ".venv/bin/pip install llama-cpp-python"
+)
+
+
+def write_gguf(file: Path, kind: gguf.GGMLQuantizationType) -> None:
+    """The bundled model as a GGUF file, matrices in `kind`, as llama.cpp's converter writes Qwen3."""
+    config = json.loads((BUNDLED / "config.json").read_text())
+    writer = gguf.GGUFWriter(file, "qwen3")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_theta"])
+    writer.add_vocab_size(config["vocab_size"])
+    _add_tokenizer(writer, config["vocab_size"])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.QWEN3, config["num_hidden_layers"])
+    for name, data in load_file(BUNDLED / "model.safetensors").items():
+        kept = gguf.GGMLQuantizationType.F32 if data.ndim == 1 else kind
+        writer.add_tensor(
+            names.get_name(name, try_suffixes=(".weight",)),
+            gguf.quants.quantize(data.astype(np.float32), kept),
+            raw_dtype=kept,
+        )
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter, size: int) -> None:
+    """llama.cpp loads no model without one; the benchmark itself passes token ids."""
+    tokenizer = json.loads((BUNDLED / "tokenizer.json").read_text())
+    by_id = {id_: token for token, id_ in tokenizer["model"]["vocab"].items()}
+    special = {one["id"]: one["content"] for one in tokenizer["added_tokens"]}
+    tokens = [special.get(id_) or by_id.get(id_) or f"<unused {id_}>" for id_ in range(size)]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([3 if id_ in special else 1 for id_ in range(size)])
+    writer.add_token_merges([" ".join(pair) for pair in tokenizer["model"]["merges"]])
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(4)
+
+
+class LlamaCpp:
+    """llama.cpp with one thread and a slot for each of `sequences`.
+
+    kind       "F16" or "F32": the matrices in the file and the KV cache
+    unified    one KV buffer for all sequences, or one for each
+    sequences  at most so many at once, of `length` tokens each
+    """
+
+    def __init__(self, folder: Path, kind: str, unified: bool, sequences: int, length: int) -> None:
+        import llama_cpp
+
+        self._api = api = llama_cpp
+        self._quiet = api.llama_log_callback(lambda *_: None)
+        api.llama_log_set(self._quiet, ctypes.c_void_p())
+        file = folder / f"bundled-{kind}.gguf"
+        if not file.exists():
+            write_gguf(file, gguf.GGMLQuantizationType[kind])
+        model_params = api.llama_model_default_params()
+        self._model = api.llama_model_load_from_file(str(file).encode(), model_params)
+        params = api.llama_context_default_params()
+        params.n_ctx = sequences * length
+        params.n_batch = params.n_ubatch = 2048
+        params.n_seq_max = sequences
+        params.n_threads = params.n_threads_batch = 1
+        params.kv_unified = unified
+        params.type_k = params.type_v = gguf.GGMLQuantizationType[kind].value
+        params.no_perf = True
+        self._context = api.llama_init_from_model(self._model, params)
+        assert self._context, f"llama.cpp refuses {params.n_ctx} tokens of {kind} cache"
+        self._memory = api.llama_get_memory(self._context)
+        self._batch = api.llama_batch_init(params.n_batch, 0, 1)
+        self._size = params.n_batch
+        self._vocab = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self._model))
+        self._arrays = {
+            name: np.ctypeslib.as_array(getattr(self._batch, name), (self._size,))
+            for name in ("token", "pos", "n_seq_id", "logits")
+        }
+        self._arrays["n_seq_id"][:] = 1
+        self.settings = (
+            f"batches through llama_batch, {kind} weights and KV cache, "
+            f"{'one KV buffer for all sequences' if unified else 'a KV buffer for each sequence'}, "
+            f"flash attention chosen by itself, 1 thread"
+        )
+
+    def run(self, prompts: Sequence[list[int]], max_tokens: int) -> list[list[int]]:
+        """Output tokens of each prompt, all prompts and outputs of the same length."""
+        count, length = len(prompts), len(prompts[0])
+        self._api.llama_memory_clear(self._memory, False)
+        outputs = np.empty((max_tokens, count), np.int32)
+        group = max(1, self._size // length)  # whole prompts that fit into a batch
+        for first in range(0, count, group):
+            part = np.array(prompts[first : first + group], np.int32)
+            sequences = np.repeat(np.arange(first, first + len(part)), length)
+            positions = np.tile(np.arange(length), len(part))
+            outputs[0, first : first + len(part)] = self._decode(
+                part.ravel(), positions, sequences, positions == length - 1
+            )
+        sequences, wanted = np.arange(count), np.ones(count, bool)
+        for step in range(1, max_tokens):
+            positions = np.full(count, length + step - 1)
+            outputs[step] = self._decode(outputs[step - 1], positions, sequences, wanted)
+        return outputs.T.tolist()
+
+    def _decode(
+        self, tokens: np.ndarray, positions: np.ndarray, sequences: np.ndarray, wanted: np.ndarray
+    ) -> np.ndarray:
+        """One forward pass; the likeliest next token wherever it is wanted."""
+        count = len(tokens)
+        self._batch.n_tokens = count
+        self._arrays["token"][:count] = tokens
+        self._arrays["pos"][:count] = positions
+        self._arrays["logits"][:count] = wanted
+        for place, sequence in enumerate(sequences.tolist()):
+            self._batch.seq_id[place][0] = sequence
+        status = self._api.llama_decode(self._context, self._batch)
+        assert status == 0, f"llama_decode: {status}"
+        logits = self._api.llama_get_logits(self._context)
+        shape = (int(wanted.sum()), self._vocab)
+        return np.ctypeslib.as_array(logits, shape).argmax(axis=1)
