@@ -194,17 +194,18 @@ class RadixTree:
         not a tuple of numbers.
         """
         self._ask_keys()
-        asked_again: set[int] = set()
+        keys: dict[int, tuple[float, ...]] = {}  # asked once, or a whim would never end
         while self._leaves:
             key, node_id = self._leaves[0]
             node = self.nodes.get(node_id)
             if node is None or not self._is_evictable(node):
                 heapq.heappop(self._leaves)
                 continue
-            if node_id in asked_again or (now := self._eviction_key(node)) == key:
+            if node_id not in keys:
+                keys[node_id] = self._eviction_key(node)
+            if keys[node_id] <= key:
                 return node
-            asked_again.add(node_id)
-            heapq.heapreplace(self._leaves, (now, node_id))
+            heapq.heapreplace(self._leaves, (keys[node_id], node_id))
         return None
 
     def evict(self, node: RadixNode) -> None:

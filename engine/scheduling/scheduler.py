@@ -194,6 +194,7 @@ class Scheduler:
         None when nobody is, and who was put off.
         """
         deferred: list[Request] = []
+        may_defer = not self.waiting.is_over_limit  # as the queue stands before anybody leaves it
         if self.config.batching == "static" and not self.running:
             self._form_static_batch()
         with closing(self.waiting.in_order()) as candidates:
@@ -201,7 +202,7 @@ class Scheduler:
                 obstacle: _Obstacle | None = ("after_preemption", 0, 0)
                 if not after_preemption:
                     obstacle = self._no_place(request)
-                if obstacle is None and self._is_deferred(request):
+                if obstacle is None and may_defer and self._is_deferred(request):
                     deferred.append(request)
                     continue
                 if obstacle is None:
@@ -215,8 +216,8 @@ class Scheduler:
         return None, deferred
 
     def _is_deferred(self, request: Request) -> bool:
-        if not self._plan.rows or self.waiting.is_over_limit:
-            return False
+        if not self._plan.rows:
+            return False  # somebody has to compute, or the step would be in vain
         computing = [row.request for row in self._plan.rows]
         return ask(PolicyError, self.policy.defer, request, self.cache.tree, computing)
 

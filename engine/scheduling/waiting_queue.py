@@ -145,7 +145,7 @@ class WaitingQueue:
     def _top(self) -> tuple[Hashable, Request] | None:
         """The line with the smallest key, and its first request."""
         self._ask_keys()
-        asked_again: set[Hashable] = set()
+        keys: dict[Hashable, tuple[float, ...]] = {}  # asked once, or a whim would never end
         while self._heap:
             key, position, line = self._heap[0]
             first = next(iter(self._lines.get(line, ())), None)
@@ -153,10 +153,11 @@ class WaitingQueue:
                 heapq.heappop(self._heap)
                 continue
             request = self._lines[line][first]
-            if line in asked_again or (now := self.key(request)) <= key:
+            if line not in keys:
+                keys[line] = self.key(request)
+            if keys[line] <= key:
                 return line, request
-            asked_again.add(line)
-            heapq.heapreplace(self._heap, (now, position, line))
+            heapq.heapreplace(self._heap, (keys[line], position, line))
         return None
 
     def _ask_keys(self) -> None:

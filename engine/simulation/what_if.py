@@ -10,6 +10,7 @@ filler, shown as a dot.
 
 from typing import Any
 
+from engine.cache.eviction import EVICTIONS
 from engine.config import ConfigError, EngineConfig
 from engine.events.log import EventLog
 from engine.events.vocabulary import RunStarted
@@ -20,7 +21,7 @@ from engine.simulation.fit import fit
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
 
-PARTS = ("policy", "pool", "tree", "drafter")
+PARTS = ("policy", "pool", "tree", "eviction", "drafter")
 BUILT_IN = {"pool": "BlockPool", "tree": "RadixTree"}
 
 
@@ -30,8 +31,8 @@ def what_if(
     """Replay a log's inputs with other settings, and return the log of that run.
 
     changes  fields of EngineConfig, or parts of the engine: `pool=`, `tree=`, `drafter=`, and as
-             `policy=` a name or an object. What a learner wrote for the logged run has to be passed
-             in again, because a log has its name only.
+             `policy=` and `eviction=` a name or an object. What a learner wrote for the logged run has
+             to be passed in again, because a log has its name only.
     pinned   "step": everybody arrives before the same step; "time": at the same time
     cost     what a step costs; None: what fits the logged run best
 
@@ -46,7 +47,7 @@ def what_if(
         name: changes.pop(name) for name in PARTS if not isinstance(changes.get(name, ""), str)
     }
     config = _changed(started.settings, changes)
-    _check_parts(started, config, parts, policy_changed="policy" in changes)
+    _check_parts(started, config, parts, changes)
     try:
         return simulate(workload, config, cost=cost or fit(log).cost, **parts)
     except RequestError as error:
@@ -67,15 +68,17 @@ def _changed(settings: dict[str, Any], changes: dict[str, Any]) -> EngineConfig:
 
 
 def _check_parts(
-    started: RunStarted, config: EngineConfig, parts: dict[str, Any], *, policy_changed: bool
+    started: RunStarted, config: EngineConfig, parts: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     """Raise ConfigError when the logged run had a part that nobody can make from its name."""
     built_in = dict(BUILT_IN)
     if config.policy in POLICIES:  # else the engine refuses the name
         built_in["policy"] = POLICIES[config.policy].__name__
+    if config.eviction in EVICTIONS:
+        built_in["eviction"] = EVICTIONS[config.eviction].__name__
     for name in PARTS:
         ran = started.classes.get(name)
         known = name not in started.classes or ran == built_in.get(name)
-        if known or name in parts or (name == "policy" and policy_changed):
+        if known or name in parts or name in changes:
             continue
         raise ConfigError(f"the logged run used the {name} {ran}: pass {name}={ran}(...) in again")

@@ -10,6 +10,10 @@ from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog
+from engine.scheduling.policies import LongestPrefixMatch
+
+# The events that move a request's lock to a node and those above it.
+LOCKING = (v.Admitted, v.Forked, v.RadixJoined, v.RadixInserted, v.RadixExtended)
 
 
 class CheckingLog(EventLog):
@@ -21,10 +25,12 @@ class CheckingLog(EventLog):
         self.folded = State()
         self.drop = drop
         self.preempted_in_step = False
+        self.uses: dict[int, int] = {}  # tree node -> requests that came to read it
 
     def append(self, event: v.Event) -> None:
-        if isinstance(event, v.RadixEvicted):
-            check_eviction(self.folded, event)
+        if isinstance(event, v.RadixEvicted) and self.engine is not None:
+            check_eviction(self.folded, event, self.engine.tree.eviction.name, self.uses)
+        locked = self._locked(event) if isinstance(event, LOCKING) else set()
         if isinstance(event, v.Admitted):
             assert not self.preempted_in_step, "admitted after a preemption in the same step"
         super().append(event)
@@ -32,6 +38,11 @@ class CheckingLog(EventLog):
             self.folded.seq += 1  # as if the vocabulary lacked it
         else:
             self.folded.apply(event)
+        if isinstance(event, LOCKING):
+            for node in self._locked(event) - locked:
+                self.uses[node] = self.uses.get(node, 0) + 1
+        if isinstance(event, v.RadixSplit):
+            self.uses[event.upper] = self.uses[event.node]
         if isinstance(event, v.StepStarted):
             self.preempted_in_step = False
         if isinstance(event, v.Preempted):
@@ -46,6 +57,15 @@ class CheckingLog(EventLog):
         check_counts(self.folded)
         if isinstance(event, v.StepScheduled):
             check_decisions(self.folded, event, self.engine, self.preempted_in_step)
+
+    def _locked(self, event: Any) -> set[int]:
+        """The nodes that the event's request has locked in the folded state."""
+        path, request = set(), self.folded.requests.get(event.request)
+        at = request.lock if request else 0
+        while at:
+            path.add(at)
+            at = self.folded.nodes[at].parent
+        return path
 
 
 def difference(folded: dict[str, Any], live: dict[str, Any], event: v.Event) -> str:
@@ -75,13 +95,17 @@ def check_counts(state: State) -> None:
     assert locks == {id_: node.lock for id_, node in state.nodes.items()}, "locks do not recount"
 
 
-def check_eviction(before: State, event: v.RadixEvicted) -> None:
-    """Only unlocked leaves go, the least recently locked one first."""
+def check_eviction(before: State, event: v.RadixEvicted, order: str, uses: dict[int, int]) -> None:
+    """Only unlocked leaves go: the least recently locked one first, or the least often read one."""
     leaves = [n for n in before.nodes.values() if n.id and not n.lock and not n.children]
     victim = before.nodes[event.node]
     assert victim in leaves, "evicted a node that is locked or has children"
-    assert victim.last == min(leaf.last for leaf in leaves), "not the least recently locked leaf"
     assert sum(leaf.last == victim.last for leaf in leaves) == 1, "two evictable leaves tie"
+    if order == "lru":
+        assert victim.last == min(leaf.last for leaf in leaves), "not the least recently locked"
+    elif order == "lfu":
+        least = min((uses[leaf.id], leaf.last) for leaf in leaves)
+        assert (uses[victim.id], victim.last) == least, "not the least often read leaf"
 
 
 def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preempted: bool) -> None:
@@ -95,8 +119,9 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     plan = engine.scheduler.plan
     scheduled = {row.request.id for row in plan.rows}
     assert all(request.id in scheduled for request, _, _ in plan.copies), "copies for a victim"
+    deferred = [id_ for id_, _ in event.skipped if id_ in state.waiting]
     accounted = [row.request for row in event.rows] + [id_ for id_, _ in event.skipped]
-    assert sorted(accounted) == sorted(state.running)
+    assert sorted(accounted) == sorted(state.running + deferred)
     for row in event.rows:
         request = state.requests[row.request]
         end = row.start + row.count - len(row.drafts)
@@ -108,20 +133,44 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
         for position in range(row.start, row.start + row.count):
             block = request.table[position // config.block_size]
             assert state.refs[block] == 1, "writes into a block that others read"
-    for _, reason in event.skipped:
-        assert reason == "token_budget"
-        assert used == config.token_budget
+    for id_, reason in event.skipped:
+        if id_ in deferred:
+            assert reason == "policy"
+            assert not preempted, "an admission was tried although the step preempted"
+            check_deferral(state, id_, event, engine)
+        else:
+            assert reason == "token_budget"
+            assert used == config.token_budget
     if event.blocked is None:
-        assert not state.waiting
+        assert sorted(state.waiting) == sorted(deferred)
         return
     blocked = event.blocked
-    assert blocked.behind == len(state.waiting) - 1
+    assert blocked.request not in deferred
+    assert blocked.behind == len(state.waiting) - 1 - len(deferred)
     if engine.policy.keys_change:  # the order is that before this step's admissions evicted any
         assert blocked.request in state.waiting
     else:
-        head = next(iter(engine.scheduler.waiting.in_order()))
-        assert blocked.request == head.id, "the blocked one is not the head of the queue"
+        asked = (one.id for one in engine.scheduler.waiting.in_order() if one.id not in deferred)
+        assert blocked.request == next(asked), "the blocked one is not the head of the queue"
     check_reason(state, blocked, engine, preempted, config.token_budget - used)
+
+
+def check_deferral(state: State, id_: int, event: v.StepScheduled, engine: Engine) -> None:
+    """Under lpm: somebody computes, in this step, a prefix that the request would then find."""
+    if not isinstance(engine.policy, LongestPrefixMatch):
+        return
+    tokens, size = state.requests[id_].tokens, state.block_size
+    cached, _ = cached_prefix(state, tokens, engine.config.prefix_cache)
+    gains = [0]
+    for row in event.rows:
+        other, shared = state.requests[row.request].tokens, 0
+        for mine, theirs in zip(tokens[:-1], other, strict=False):
+            if mine != theirs:
+                break
+            shared += 1
+        if row.start < shared // size * size:
+            gains.append(shared // size - cached)
+    assert max(gains) * size >= max(1, engine.policy.worth_waiting_for), "put off for nothing"
 
 
 def check_reason(

@@ -18,10 +18,10 @@ ONCE_FAILED = (3136, 3425, 6459)
 KINDS = [kind for kind in v.Event.__subclasses__() if kind not in (v.RunStarted, v.Keyframe)]
 
 
-def check(workload: Workload, drop: type[v.Event] | None = None) -> CheckingLog:
+def check(workload: Workload, drop: type[v.Event] | None = None, **parts: object) -> CheckingLog:
     """Play a workload with every check on; outputs equal the plain loop's, nothing stays held."""
     log = CheckingLog(drop)
-    engine = make_engine(workload, log)
+    engine = make_engine(workload, log, **parts)
     log.engine = engine
     requests = play(engine, workload, check_after_step)
     for request in requests:
@@ -69,7 +69,8 @@ def workloads(draw: st.DrawFn) -> Workload:
         max_batch_size=draw(st.integers(1, 4)),
         max_kv_tokens=size * blocks,
         block_size=size,
-        policy=draw(st.sampled_from(["fcfs", "priority", "sjf", "lpm"])),
+        policy=draw(st.sampled_from(["fcfs", "priority", "sjf", "lpm", "fair"])),
+        eviction=draw(st.sampled_from(["lru", "lfu"])),
         batching=draw(st.sampled_from(["continuous", "static"])),
         chunked_prefill=draw(st.booleans()),
         prefix_cache=draw(st.booleans()),
@@ -87,6 +88,7 @@ def workloads(draw: st.DrawFn) -> Workload:
             temperature=st.sampled_from([0.0, 1.0]),
         ),
         priority=st.integers(0, 3),
+        label=st.sampled_from(["", "a", "b"]),
     )
     aborts = st.lists(st.tuples(st.integers(1, 10), st.integers(0, 5)), max_size=2)
     return Workload(

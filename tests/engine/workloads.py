@@ -25,6 +25,7 @@ TOKENIZER = ByteTokenizer()
 EOS = min(TOKENIZER.eos_ids)
 CALL_START = TOKENIZER.token_id("<|python_start|>")
 CALL_END = TOKENIZER.token_id("<|python_end|>")
+POLICY_DRAW = ("fcfs", "fcfs", "priority", "priority", "sjf", "lpm")
 
 
 @dataclass
@@ -33,6 +34,7 @@ class Arrival:
     prompt: list[int]
     params: SamplingParams
     priority: int = 0
+    label: str = ""
 
 
 @dataclass
@@ -152,7 +154,9 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
         while pending and pending[0].step <= step:
             arrival = pending.pop(0)
             try:
-                engine.submit(arrival.prompt, arrival.params, priority=arrival.priority)
+                engine.submit(
+                    arrival.prompt, arrival.params, priority=arrival.priority, label=arrival.label
+                )
             except RequestError:
                 continue  # could never be served; the engine said so
         while aborts and aborts[0][0] <= step:
@@ -182,6 +186,8 @@ def with_ends(params: SamplingParams, rng: random.Random) -> SamplingParams:
 
 def random_workload(seed: int) -> Workload:
     rng = random.Random(seed)
+    # Drawn apart, so that a seed that once failed still gives the workload that it failed on.
+    more = random.Random(f"{seed}: labels, fairness, eviction")
     block_size = rng.choice([1, 2, 3, 4, 8])
     blocks = rng.choice([4, 5, 6, 8, 10, 14, 24, 60])
     budget = rng.choice([1, 2, 3, 5, 8, 16, 32, 64])
@@ -190,11 +196,12 @@ def random_workload(seed: int) -> Workload:
         max_batch_size=rng.choice([1, 2, 3, 4, 8]),
         max_kv_tokens=blocks * block_size,
         block_size=block_size,
-        policy=rng.choice(["fcfs", "fcfs", "priority", "priority", "sjf", "lpm"]),
+        policy=more.choice([rng.choice(POLICY_DRAW)] * 4 + ["fair"]),
         batching=rng.choice(["continuous"] * 4 + ["static"]),
         chunked_prefill=rng.random() < 0.8,
         prefix_cache=rng.random() < 0.8,
         preemption=rng.random() < 0.85,
+        eviction=more.choice(["lru", "lfu"]),
     )
     room = blocks * block_size
     stems = [[97 + rng.randrange(3) for _ in range(rng.randint(1, room))] for _ in range(3)]
@@ -215,9 +222,9 @@ def random_workload(seed: int) -> Workload:
         if seed % 4 == 2:  # the others stay what they were when some of them found bugs
             params = with_ends(params, random.Random(f"{seed} {number}"))
         # Late arrivals are more urgent, so that priorities overturn what has been decided.
-        arrivals.append(
-            Arrival(rng.randint(1, 12), prompt[:room], params, rng.randint(0, 9 - number))
-        )
+        step, priority = rng.randint(1, 12), rng.randint(0, 9 - number)
+        label = more.choice(["", "ada", "bo"])
+        arrivals.append(Arrival(step, prompt[:room], params, priority, label))
     aborts = [(rng.randint(1, 25), rng.randrange(9)) for _ in range(rng.choice([0, 0, 1, 3]))]
     failures = {rng.randint(1, 20)} if rng.random() < 0.1 else set()
     return Workload(config, arrivals, aborts, failures, rng.choice([0, 0, 0, 2, 4]))
