@@ -11,6 +11,10 @@ FIGURES = {
     "parity": "greedy tokens of every family in every situation, against transformers",
     "others": "the engine against transformers and llama.cpp, batch 1, 8 and 32",
     "recording": "the engine with its event log over the engine without one",
+    "scheduling": "a step's decisions with 100 and 10,000 waiting; radix costs per token",
+    "prefix_hit": "time to first token of a cached prompt over a cold one",
+    "simulation": "the simulation against the engine; 100,000 requests; the size of a log",
+    "memory": "resident memory and blocks in a soak of 20,000 requests",
 }
 
 
