@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.compute.checkpoint import Checkpoint
+from engine.compute.linear import Linear
 from engine.compute.model_config import LlamaConfig
 from engine.compute.rope import rotary_table, rotate
 
@@ -61,51 +62,54 @@ class Layer:
         self._attention_norm = RMSNorm(
             weights.take(f"{name}.input_layernorm.weight", hidden), config.norm_eps
         )
-        self._qkv = torch.cat(
+        qkv = torch.cat(
             (
                 weights.take(f"{attention}.q_proj.weight", queries, hidden),
                 weights.take(f"{attention}.k_proj.weight", keys, hidden),
                 weights.take(f"{attention}.v_proj.weight", keys, hidden),
             )
         )
-        self._qkv_bias: Tensor | None = None
+        bias: Tensor | None = None
         if config.family.qkv_bias:
-            self._qkv_bias = torch.cat(
+            bias = torch.cat(
                 (
                     weights.take(f"{attention}.q_proj.bias", queries),
                     weights.take(f"{attention}.k_proj.bias", keys),
                     weights.take(f"{attention}.v_proj.bias", keys),
                 )
             )
+        self._qkv = Linear(qkv, bias)
         self._qk_norm: RMSNorm | None = None
         if config.family.qk_norm:
             q_weight = weights.take(f"{attention}.q_norm.weight", config.head_dim)
             k_weight = weights.take(f"{attention}.k_norm.weight", config.head_dim)
             per_head = [q_weight] * config.num_heads + [k_weight] * config.num_kv_heads
             self._qk_norm = RMSNorm(torch.stack(per_head), config.norm_eps)
-        self._output = weights.take(f"{attention}.o_proj.weight", hidden, queries)
+        self._output = Linear(weights.take(f"{attention}.o_proj.weight", hidden, queries))
         self._mlp_norm = RMSNorm(
             weights.take(f"{name}.post_attention_layernorm.weight", hidden), config.norm_eps
         )
-        self._gate_up = torch.cat(
-            (
-                weights.take(f"{mlp}.gate_proj.weight", inner, hidden),
-                weights.take(f"{mlp}.up_proj.weight", inner, hidden),
+        self._gate_up = Linear(
+            torch.cat(
+                (
+                    weights.take(f"{mlp}.gate_proj.weight", inner, hidden),
+                    weights.take(f"{mlp}.up_proj.weight", inner, hidden),
+                )
             )
         )
-        self._down = weights.take(f"{mlp}.down_proj.weight", hidden, inner)
+        self._down = Linear(weights.take(f"{mlp}.down_proj.weight", hidden, inner))
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> None:
         """Add attention and feed-forward to `x` [tokens, hidden]."""
-        heads = F.linear(self._attention_norm(x), self._qkv, self._qkv_bias).view(self._shape)
+        heads = self._qkv(self._attention_norm(x)).view(self._shape)
         queries_keys = heads[:, : self._rotated]
         normed = queries_keys if self._qk_norm is None else self._qk_norm(queries_keys)
         rotate(normed, cos, sin, out=queries_keys)
         mixed = attend(self._index, heads[:, : self._heads], heads[:, self._heads :])
-        x.add_(F.linear(mixed, self._output))
+        x.add_(self._output(mixed))
 
-        gate, up = F.linear(self._mlp_norm(x), self._gate_up).chunk(2, dim=-1)
-        x.add_(F.linear(F.silu(gate).mul_(up), self._down))
+        gate, up = self._gate_up(self._mlp_norm(x)).chunk(2, dim=-1)
+        x.add_(self._down(F.silu(gate).mul_(up)))
 
 
 class Decoder:
@@ -123,9 +127,9 @@ class Decoder:
         self._norm = RMSNorm(weights.take("model.norm.weight", config.hidden_size), config.norm_eps)
         if config.tied_embeddings:
             weights.ignore("lm_head.weight")
-            self._lm_head = self._embedding
+            self._lm_head = Linear(self._embedding)
         else:
-            self._lm_head = weights.take("lm_head.weight", *size)
+            self._lm_head = Linear(weights.take("lm_head.weight", *size))
         weights.check_all_taken()
         self.num_parameters = weights.num_parameters
         self._rotary = torch.empty(0)
@@ -147,4 +151,4 @@ class Decoder:
         cos, sin = self._rotary.index_select(0, positions)[:, :, None].unbind(dim=1)
         for layer in self._layers:
             layer.forward(x, cos, sin, attend)
-        return F.linear(self._norm(x.index_select(0, logit_rows)), self._lm_head).float()
+        return self._lm_head(self._norm(x.index_select(0, logit_rows))).float()

@@ -15,16 +15,14 @@ from torch.nn import functional as F
 
 from engine.compute.checkpoint import Checkpoint
 from engine.compute.decoder import Attend
+from engine.compute.linear import Linear
 from engine.compute.model_config import ModelConfig
 
 
-def _projection(
-    weights: Checkpoint, name: str, rows: int, columns: int
-) -> Callable[[Tensor], Tensor]:
+def _projection(weights: Checkpoint, name: str, rows: int, columns: int) -> Linear:
     """x @ weight + bias, from [.., rows] to [.., columns]."""
     weight = weights.take(f"{name}.weight", rows, columns).t().contiguous()
-    bias = weights.take(f"{name}.bias", columns)
-    return lambda x: F.linear(x, weight, bias)
+    return Linear(weight, weights.take(f"{name}.bias", columns))
 
 
 def _layer_norm(weights: Checkpoint, name: str, config: ModelConfig) -> Callable[[Tensor], Tensor]:
@@ -82,9 +80,9 @@ class GPT2:
         self._norm = _layer_norm(weights, f"{prefix}ln_f", config)
         if config.tied_embeddings:
             weights.ignore("lm_head.weight")
-            self._lm_head = self._embedding
+            self._lm_head = Linear(self._embedding)
         else:
-            self._lm_head = weights.take("lm_head.weight", *size)
+            self._lm_head = Linear(weights.take("lm_head.weight", *size))
         weights.check_all_taken()
         self.num_parameters = weights.num_parameters
 
@@ -98,4 +96,4 @@ class GPT2:
         x = F.embedding(token_ids, self._embedding) + F.embedding(positions, self._positions)
         for layer in self._layers:
             layer.forward(x, attend)
-        return F.linear(self._norm(x.index_select(0, logit_rows)), self._lm_head).float()
+        return self._lm_head(self._norm(x.index_select(0, logit_rows))).float()
