@@ -136,5 +136,5 @@ def test_train_and_model_together_are_one_line(environment: dict[str, str]) -> N
 def test_help_says_what_train_does() -> None:
     shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).stdout
     assert "Train a NanoGPT" in shown
-    assert "default: bundled" in shown
+    assert "default: (bundled)" in shown
     assert "train-steps" not in shown

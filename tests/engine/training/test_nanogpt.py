@@ -13,6 +13,7 @@ from engine.compute.checkpoint import Checkpoint
 from engine.engine import EngineConfig
 from engine.scheduling.admission import RequestError
 from engine.text.tokenizer import HFTokenizer
+from engine.training import nanogpt
 from engine.training.nanogpt import STORIES, NanoConfig, NanoGPT, train_nanogpt
 from engine.training.stories import plain_story
 
@@ -27,6 +28,12 @@ def trained(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tokenizer(trained):
     return HFTokenizer(trained)
+
+
+@pytest.fixture
+def few_stories(monkeypatch):
+    """For what does not depend on how well it learns."""
+    monkeypatch.setattr(nanogpt, "STORIES", 50)
 
 
 def words(text):
@@ -47,9 +54,9 @@ def known_share(directory):
 
 
 def test_what_it_writes_is_made_of_the_stories_words(trained, tmp_path):
-    untrained = train_nanogpt(tmp_path, steps=0, progress=False)
+    barely = train_nanogpt(tmp_path, steps=1, progress=False)
     assert known_share(trained) > 0.6
-    assert known_share(untrained) < 0.3
+    assert known_share(barely) < 0.2
 
 
 def test_it_has_some_57_thousand_parameters_and_says_so(trained):
@@ -66,14 +73,13 @@ def test_greedy_tokens_and_ids_equal_transformers(trained):
     )
     theirs = AutoTokenizer.from_pretrained(trained)
     model = AutoModelForCausalLM.from_pretrained(trained, dtype=torch.float32)
+    model.generation_config.eos_token_id = None
     for prompt, output in zip(prompts, outputs, strict=True):
         ids = theirs(prompt, return_tensors="pt")
         assert ids["input_ids"][0].tolist() == engine.tokenizer.encode(prompt)
-        row = model.generate(**ids, max_new_tokens=60, min_new_tokens=60, do_sample=False)[0]
-        rest = row[ids["input_ids"].shape[1] :].tolist()
-        if 0 not in rest:  # min_new_tokens forbids the end token, ignore_eos does not
-            assert output.token_ids == rest
-        assert theirs.decode(row) == engine.tokenizer.decode(row.tolist())
+        row = model.generate(**ids, max_new_tokens=60, do_sample=False)[0].tolist()
+        assert row == ids["input_ids"][0].tolist() + output.token_ids
+        assert theirs.decode(row) == engine.tokenizer.decode(row)
 
 
 def test_the_training_model_is_the_one_that_is_served(trained):
@@ -133,7 +139,9 @@ def test_a_text_longer_than_the_context_is_refused_by_name(trained):
         assert refused.value.field == field
 
 
-def test_the_same_seed_trains_the_same_model_and_leaves_other_randomness_alone(tmp_path):
+def test_the_same_seed_trains_the_same_model_and_leaves_other_randomness_alone(
+    tmp_path, few_stories
+):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -147,7 +155,12 @@ def test_the_same_seed_trains_the_same_model_and_leaves_other_randomness_alone(t
     assert torch.equal(torch.rand(3), expected)
 
 
-def test_the_bar_shows_steps_and_loss(tmp_path, capsys):
+def test_no_steps_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="steps must be at least 1"):
+        train_nanogpt(tmp_path, steps=0)
+
+
+def test_the_bar_shows_steps_and_loss(tmp_path, few_stories, capsys):
     train_nanogpt(tmp_path, steps=2)
     shown = capsys.readouterr().err
     assert "2/2" in shown
