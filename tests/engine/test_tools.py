@@ -1,0 +1,291 @@
+"""The calculator's tokens under continuous batching: each sample calls and is answered for itself."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.events.fold import State
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+from engine.text.byte_tokenizer import ByteTokenizer
+from engine.tools.calculator import evaluate
+from tests.engine.tool_scripts import (
+    CALL,
+    END_CALL,
+    END_OUTPUT,
+    answered,
+    engine_that_says,
+    forced,
+    ids,
+    run,
+    script,
+    submit,
+)
+
+TURN = "ab{1+1}c{20*3}de"  # two calls with text around them
+
+
+# What is forced
+
+
+def test_an_answer_is_forced_behind_its_call_and_costs_no_step() -> None:
+    engine = engine_that_says(TURN + "$")
+    request = submit(engine)
+    run(engine)
+    assert request.output_ids == ids("ab{1+1}[2]c{20*3}[60]de$")
+    assert request.output_text == (
+        "ab<|python_start|>1+1<|python_end|><|output_start|>2<|output_end|>"
+        "c<|python_start|>20*3<|python_end|><|output_start|>60<|output_end|>de"
+    )
+    assert engine.step_count == len(TURN + "$")
+
+
+def test_forced_tokens_are_marked_everywhere() -> None:
+    engine = engine_that_says(TURN + "$")
+    request = submit(engine)
+    gained = []
+    while engine.has_work():
+        gained += engine.step().tokens
+    assert forced(engine, request.id) == ids("[2][60]")
+    assert [one.ids[-one.forced :] for one in gained if one.forced] == [ids("[2]"), ids("[60]")]
+    tokens = engine.log.tokens
+    assert tokens[tokens.forced].id.tolist() == ids("[2][60]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{1/0}a", "{}a", "}a", "{2**9}a", "{x}a", "{__import__('os')}a", "{1+}a", "{[5]}a",
+        "{ }a", "a{1+1", "a{", "{{}}a", "{1;2}a",
+    ],
+)  # fmt: skip
+def test_what_cannot_be_evaluated_forces_nothing_and_the_model_goes_on(text: str) -> None:
+    engine = engine_that_says(text + "$")
+    engine.runner.outputs[1] = ids(text + "$")  # the very tokens, also those of an answer
+    request = submit(engine)
+    run(engine)
+    assert request.output_ids == ids(text + "$")
+    assert forced(engine, 1) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "answers"),
+    [
+        ("{1+{2+2}a", "[4]"),  # the inner start begins anew
+        ("{1+1}}a", "[2]"),  # the second end closes nothing
+        ("{1/0}{1+1}a", "[2]"),
+        ("{1+1}{2+2}a", "[2][4]"),
+    ],
+)
+def test_nested_and_repeated_calls(text: str, answers: str) -> None:
+    engine = engine_that_says(text + "$")
+    request = submit(engine)
+    run(engine)
+    assert forced(engine, request.id) == ids(answers)
+    assert request.output_ids[-2:] == ids("a$")
+
+
+def test_the_tokens_of_an_answer_are_only_text_inside_a_call() -> None:
+    engine = engine_that_says("")
+    engine.runner.outputs[1] = ids("{'[5]'.count('put')}???a$")
+    request = submit(engine)
+    run(engine)
+    assert request.output_ids == ids("{'[5]'.count('put')}[2]a$")
+
+
+def test_a_call_in_the_prompt_is_none() -> None:
+    """As in nanochat, only what was sampled counts: a user cannot call, nor open a call."""
+    for prompt, text in (("{1+1}", "a"), ("{1+1", "}a"), ("{", "1+1}a"), ("{1+", "{2+2}a")):
+        engine = engine_that_says(text + "$")
+        request = submit(engine, prompt)
+        run(engine)
+        assert request.output_ids == ids(answered(text) + "$")
+
+
+def test_a_model_without_all_four_tokens_has_no_tool() -> None:
+    class Lacks(ByteTokenizer):
+        def token_id(self, text: str) -> int | None:
+            return None if text == "<|output_end|>" else super().token_id(text)
+
+    engine = engine_that_says("{1+1}$", tokenizer=Lacks())
+    request = submit(engine)
+    run(engine)
+    assert request.output_ids == ids("{1+1}???$")
+
+
+def test_an_end_token_inside_a_call_ends_the_output_unless_it_is_ignored() -> None:
+    for ignore_eos, expected in ((False, "{1+1$"), (True, "{1+1$}abc")):
+        engine = engine_that_says("{1+1$}abc")
+        request = submit(engine, ignore_eos=ignore_eos, max_tokens=9)
+        run(engine)
+        assert request.output_ids == ids(expected)
+
+
+# max_tokens
+
+
+def test_forced_tokens_count_toward_max_tokens_wherever_that_cuts() -> None:
+    whole = ids(answered(TURN) + "$")
+    for most in range(1, len(whole) + 3):
+        engine = engine_that_says(TURN + "$")
+        request = submit(engine, max_tokens=most)
+        run(engine)
+        assert request.output_ids == whole[:most]
+        assert request.finish_reason == ("length" if most < len(whole) else "stop")
+        assert len(request.logprobs) == len(request.texts) - 1 == len(request.output_ids)
+        answers = [
+            t for t, said in zip(whole[:most], script(TURN + "$"), strict=False) if t != said
+        ]
+        assert forced(engine, request.id) == answers
+
+
+# Samples, batches, memory
+
+
+SAMPLES = ["a{1+1}b", "{10*10}{3-5}", "just text, no call", "{1/0}abcd{'ll'.count('l')}"]
+
+
+def test_each_of_four_samples_calls_in_its_own_step_and_gets_its_own_answer() -> None:
+    engine = engine_that_says(*(text + "$" for text in SAMPLES))
+    first = submit(engine, "What is it?", n=4, temperature=1.0)
+    ended = run(engine)
+    for sample, text in enumerate(SAMPLES):
+        assert ended[first.id + sample].output_ids == ids(answered(text) + "$")
+    assert [len(forced(engine, first.id + sample)) for sample in range(4)] == [3, 9, 0, 3]
+
+
+def test_samples_that_call_in_one_step_do_not_mix() -> None:
+    """The state of a call starts with the sample, not with its parent."""
+    texts = ["{1+1}", "1+2}", "{1+3}", "}{4}"]
+    engine = engine_that_says(*(text + "$" for text in texts))
+    submit(engine, "{9", n=4, temperature=1.0)
+    ended = run(engine)
+    assert [ended[i].output_ids for i in range(1, 5)] == [ids(answered(t) + "$") for t in texts]
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 5, 64])
+def test_requests_that_come_and_go_do_not_disturb_each_others_calls(budget: int) -> None:
+    texts = [f"{'x' * i}{{{i}*{i}}}{'y' * (7 - i)}{{{i}/4}}" for i in range(8)]
+    engine = engine_that_says(
+        *(text + "$" for text in texts), token_budget=budget, max_batch_size=3
+    )
+    requests = []
+    for _ in texts:
+        requests.append(submit(engine, "Who asks?"))
+        engine.step()
+    run(engine)
+    assert [r.output_ids for r in requests] == [ids(answered(text) + "$") for text in texts]
+
+
+def test_a_sample_preempted_in_a_call_or_before_its_answer_is_computed_loses_nothing() -> None:
+    texts = [
+        "abc{1+1}d{123*456}efgh{7*7}ij",
+        "{100-1}kl{6*7}mnop{3*3*3}qrst",
+        "uv{2*2}wxyz{9*9}abc",
+    ]
+    in_call = unread = 0
+    for blocks in range(12, 24):
+        engine = engine_that_says(
+            *(text + "$" for text in texts), max_kv_tokens=blocks * 4, token_budget=6
+        )
+        requests = [submit(engine, prompt, max_tokens=44) for prompt in ("q", "rs", "tuv")]
+        run(engine)
+        assert [r.output_ids for r in requests] == [ids(answered(text) + "$") for text in texts]
+        state = State()
+        for event in engine.log:
+            if isinstance(event, v.Preempted):
+                victim = state.requests[event.request]
+                last = [t for t in victim.tokens if t in (CALL, END_CALL)][-1:]
+                in_call += last == [CALL]
+                unread += victim.tokens[-1] == END_OUTPUT and victim.computed < len(victim.tokens)
+            state.apply(event)
+    assert in_call >= 3
+    assert unread >= 3
+
+
+# Drafts
+
+
+class Prophet:
+    """Proposes what the script says next: with the answers, or with a guess in their place."""
+
+    def __init__(self, tokens: Sequence[int], length: int) -> None:
+        self.tokens, self.length = list(tokens), length
+
+    def propose(self, request: Request) -> list[int]:
+        at = len(request.output_ids)
+        return self.tokens[at : at + self.length]
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 5, 9, 30])
+@pytest.mark.parametrize("knows_answers", [True, False])
+def test_drafts_over_a_call_change_steps_and_no_token(length: int, knows_answers: bool) -> None:
+    """The model does not say the answer, so a draft of it is never accepted: it is forced."""
+    whole = ids(answered(TURN) + "$")
+    drafts = whole if knows_answers else script(TURN + "$")
+    for most in range(1, len(whole) + 1):
+        engine = engine_that_says(TURN + "$", drafter=Prophet(drafts, length))
+        request = submit(engine, max_tokens=most)
+        run(engine)
+        assert request.output_ids == whole[:most]
+        rows = [row for event in engine.log.of(v.StepFinished) for row in event.tokens]
+        assert all(row.accepted + row.forced <= len(row.ids) for row in rows)
+    assert any(row.accepted for row in rows)
+    assert engine.step_count < len(TURN + "$")
+    answers = [t for t, said in zip(whole, script(TURN + "$"), strict=True) if t != said]
+    assert forced(engine, request.id) == answers
+
+
+# State
+
+
+def test_the_state_of_a_call_goes_with_its_sample() -> None:
+    engine = engine_that_says("{1+", "{2+2}$", "{3+")
+    aborted, ended, failed = submit(engine), submit(engine), submit(engine)
+    for _ in range(3):
+        engine.step()
+    engine.abort(aborted.id)
+    assert set(engine._writers) == {ended.id, failed.id}
+    while ended.id in engine.requests:
+        engine.step()
+    assert set(engine._writers) == {failed.id}
+    engine.runner.run = None  # the forward pass raises
+    engine.step()
+    assert failed.finish_reason == "error"
+    assert not engine._writers
+
+
+def test_a_new_request_does_not_inherit_an_open_call() -> None:
+    engine = engine_that_says("a{1+1$", "2}b$")
+    requests = [submit(engine)]
+    run(engine)
+    requests.append(submit(engine))
+    run(engine)
+    assert [request.output_ids for request in requests] == [ids("a{1+1$"), ids("2}b$")]
+
+
+# The bundled model
+
+
+def test_the_bundled_model_is_answered_in_a_batch() -> None:
+    engine = Engine.load("bundled", EngineConfig(token_budget=32))
+    render = engine.tokenizer.chat_template.render
+    questions = [f"What is {a} + {b}?" for a, b in ((17, 25), (123, 456), (40, 2), (999, 1))]
+    done = engine.complete(
+        [render([{"role": "user", "content": question}], True) for question in questions],
+        SamplingParams(max_tokens=80),
+        progress=False,
+    )
+    called = 0
+    for completion in done:
+        answers = ""
+        for part in completion.text.split("<|python_start|>")[1:]:
+            expression, _, rest = part.partition("<|python_end|>")
+            answers += f"<|output_start|>{evaluate(expression)}<|output_end|>"
+            assert rest.startswith(answers[answers.rindex("<|output_start|>") :])
+        assert engine.tokenizer.decode(forced(engine, completion.request_id)) == answers
+        called += answers != ""
+    assert called >= 3
