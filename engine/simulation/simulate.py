@@ -27,8 +27,9 @@ def simulate(
 ) -> EventLog:
     """Serve a workload to its end and return the log.
 
-    `parts` are passed on to `Engine`: policy, pool, tree, drafter. Idle time passes until the next
-    arrival. Raises RequestError for a request that these settings could never serve.
+    `parts` are passed on to `Engine`: policy, pool, tree, eviction, drafter, and `log`, where a long
+    run is to keep a window of its log only. Idle time passes until the next arrival. Raises
+    RequestError for a request that these settings could never serve.
     """
     runner = CostRunner(*astuple(cost))
     described = workload.tokenizer

@@ -4,6 +4,7 @@ import pytest
 
 from engine.config import EngineConfig
 from engine.events import vocabulary as v
+from engine.events.log import EventLog
 from engine.simulation.cost_runner import Cost
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import (
@@ -110,3 +111,11 @@ def test_ten_thousand_requests() -> None:
     log = simulate(workload, config, cost=COST)
     assert len(log.of(v.RequestFinished)) == 10_000
     assert not log.state().requests
+
+
+def test_a_windowed_log_ends_where_the_whole_one_does() -> None:
+    whole = simulate(drawn(200), cost=COST)
+    window = simulate(drawn(200), cost=COST, log=EventLog(window=100))
+    assert len(window) <= 100 < len(whole)
+    assert window.next_seq == whole.next_seq
+    assert window.state().core() == whole.state().core()
