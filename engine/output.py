@@ -101,10 +101,9 @@ class Writer:
             gained.finish_reason, gained.matched = "stop", self._stops.matched
         elif gained.finish_reason is None and position + 1 == params.max_tokens:
             gained.finish_reason = "length"
+        if gained.finish_reason is not None and not gained.matched:
             rest = self._detokenizer.flush()
-            piece, text = piece + rest, text + self._stops.push(rest)
-        if gained.finish_reason is not None:
-            text += self._stops.flush()
+            piece, text = piece + rest, text + self._stops.push(rest) + self._stops.flush()
 
         request.tokens.append(token)
         request.texts.append(piece)
