@@ -25,11 +25,12 @@ class CheckingLog(EventLog):
         self.folded = State()
         self.drop = drop
         self.preempted_in_step = False
+        self.checking = False  # whether it is a check that asks the parts, and not the engine
         self.uses: dict[int, int] = {}  # tree node -> requests that came to read it
 
     def append(self, event: v.Event) -> None:
         if isinstance(event, v.RadixEvicted) and self.engine is not None:
-            check_eviction(self.folded, event, self.engine.tree.eviction.name, self.uses)
+            check_eviction(self.folded, event, type(self.engine.tree.eviction).__name__, self.uses)
         locked = self._locked(event) if isinstance(event, LOCKING) else set()
         if isinstance(event, v.Admitted):
             assert not self.preempted_in_step, "admitted after a preemption in the same step"
@@ -56,7 +57,9 @@ class CheckingLog(EventLog):
         assert folded == live, difference(folded, live, event)
         check_counts(self.folded)
         if isinstance(event, v.StepScheduled):
+            self.checking = True
             check_decisions(self.folded, event, self.engine, self.preempted_in_step)
+            self.checking = False
 
     def _locked(self, event: Any) -> set[int]:
         """The nodes that the event's request has locked in the folded state."""
@@ -101,9 +104,9 @@ def check_eviction(before: State, event: v.RadixEvicted, order: str, uses: dict[
     victim = before.nodes[event.node]
     assert victim in leaves, "evicted a node that is locked or has children"
     assert sum(leaf.last == victim.last for leaf in leaves) == 1, "two evictable leaves tie"
-    if order == "lru":
+    if order == "LRU":
         assert victim.last == min(leaf.last for leaf in leaves), "not the least recently locked"
-    elif order == "lfu":
+    elif order == "LFU":
         least = min((uses[leaf.id], leaf.last) for leaf in leaves)
         assert (uses[victim.id], victim.last) == least, "not the least often read leaf"
 

@@ -1,0 +1,333 @@
+"""Parts as a learner writes them: the cells of docs/extending.md run, and mistakes are named."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from engine.cache.block_pool import BlockPool
+from engine.cache.eviction import EvictionOrder
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.part_errors import DrafterError, EvictionError, PartError, PolicyError, PoolError
+from engine.scheduling.policies import Policy
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.checking_runner import CheckingRunner
+from tests.engine.invariants import CheckingLog, check_after_step
+from tests.engine.test_random_workloads import check
+from tests.engine.workloads import random_workload
+
+DOC = Path(__file__).parents[2] / "docs" / "extending.md"
+CELLS = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
+
+
+def checked_engine(*args, **parts) -> Engine:
+    """An engine whose log checks every invariant after every event."""
+    log = CheckingLog()
+    engine = Engine(*args, log=log, **parts)
+    log.engine = engine
+    return engine
+
+
+@pytest.fixture(scope="module")
+def cells() -> dict[str, tuple[Engine, str, dict]]:
+    """Every cell executed in one namespace, as a notebook does it: class -> (engine, output, names)."""
+    names: dict = {}
+    exec(CELLS[0], names)
+    names["Engine"] = checked_engine
+    done = {}
+    for cell in CELLS[1:]:
+        printed: list[str] = []
+        names["print"] = lambda *values, into=printed: into.append(" ".join(map(str, values)))
+        exec(cell, names)
+        check_after_step(names["engine"])
+        [name] = re.findall(r"^class (\w+)", cell, re.MULTILINE)
+        done[name] = (names["engine"], "\n".join(printed), cell)
+    return done
+
+
+@pytest.mark.parametrize(
+    ("name", "part", "output"),
+    [
+        ("LongestFirst", "policy", "[3, 2, 1]"),
+        ("OldestGivesWay", "policy", "1"),
+        ("OneForEachLabel", "policy", "[1, 7, 1]"),
+        ("Accounts", "policy", "{'Ada': 11, 'Bo': 18}"),
+        ("LargestFirst", "eviction", "[2]"),
+        ("LongestFree", "pool", "[[7, 6], [5, 4]]"),
+        ("LongHitsOnly", "tree", "[0, 0, 16]"),
+        ("AsBefore", "drafter", "6"),
+    ],
+)
+def test_a_part_from_a_cell_runs_changes_the_result_as_it_says_and_is_named(
+    cells, name: str, part: str, output: str
+) -> None:
+    engine, printed, cell = cells[name]
+    assert engine.log[0].classes[part] == name
+    assert printed == output
+    assert f"# {output}" in cell, "the page says something else than what is printed"
+
+
+def test_without_the_part_the_result_is_the_one_that_the_page_compares_with(cells) -> None:
+    for name, part in [
+        ("LongestFirst", "policy"),
+        ("OldestGivesWay", "policy"),
+        ("OneForEachLabel", "policy"),
+        ("LargestFirst", "eviction"),
+        ("LongestFree", "pool"),
+        ("LongHitsOnly", "tree"),
+        ("AsBefore", "drafter"),
+    ]:
+        names: dict = {}
+        exec(CELLS[0], names)
+        printed: list[str] = []
+        names["print"] = lambda *values, into=printed: into.append(" ".join(map(str, values)))
+        plain = re.sub(rf", {part}=\w+\([^()]*\)", "", cells[name][2])
+        assert plain != cells[name][2]
+        exec("from engine import Policy\n" + plain, names)
+        assert printed[0] != cells[name][1]
+        compared = re.findall(r"(?:lru|built-in \w+|not|instead of)[: ]*(\[.*\]|\d+)", plain)
+        assert compared in ([], [printed[0]])
+
+
+# Mistakes
+
+
+class GoneWrong:
+    """Mixed in: the method called `broken` does what it must not, from its `after`-th call on, once."""
+
+    broken, after, answer, engine = "", 0, None, None
+
+    def _maybe(self, method: str, *args):
+        if method == self.broken and not (self.engine and self.engine.log.checking):
+            self.after -= 1
+            if self.after == -1:
+                return self.answer()
+        return getattr(super(), method)(*args)
+
+
+def fails():
+    raise ZeroDivisionError("of all things")
+
+
+class BadPolicy(GoneWrong, Policy):
+    def key(self, *args):
+        return self._maybe("key", *args)
+
+    def victim(self, *args):
+        return self._maybe("victim", *args)
+
+    def defer(self, *args):
+        return self._maybe("defer", *args)
+
+    def line(self, *args):
+        return self._maybe("line", *args)
+
+    def joins(self, *args):
+        return self._maybe("joins", *args)
+
+    def served(self, *args):
+        return self._maybe("served", *args)
+
+
+class BadOrder(GoneWrong, EvictionOrder):
+    def key(self, *args):
+        return self._maybe("key", *args)
+
+
+class Letters:
+    def propose(self, request):
+        return [97, 98]
+
+
+class BadDrafter(GoneWrong, Letters):
+    def propose(self, *args):
+        return self._maybe("propose", *args)
+
+
+def bad(kind: type, method: str, answer, after: int = 0):
+    part = kind()
+    part.broken, part.answer, part.after = method, answer, after
+    return part
+
+
+def crowded_engine(**parts) -> tuple[Engine, list]:
+    """Four requests, two of them samples of one prompt, in a memory that is too small for them:
+    preemptions, evictions, copies and drafts all happen. Every event is checked."""
+    config = EngineConfig(token_budget=24, max_batch_size=4, max_kv_tokens=48, block_size=4)
+    runner = CheckingRunner(lambda tokens, seed: 97 + hash((tuple(tokens[-3:]), seed)) % 3)
+    engine = checked_engine(runner, config, **parts)
+    prompts = [[97, 98, 99] * 3, [98] * 7, [97, 98, 99] * 4 + [98, 98], [99] * 6]
+    params = SamplingParams(max_tokens=14, ignore_eos=True)
+    twice = SamplingParams(max_tokens=14, ignore_eos=True, n=2)
+    return engine, [(prompt, twice if i == 0 else params) for i, prompt in enumerate(prompts)]
+
+
+def outputs(engine: Engine, waiting: list, error: type[Exception]) -> tuple[dict, list[str]]:
+    """What everybody said in the end, and the errors on the way there; each is met by going on."""
+    said, errors, asked = {}, [], list(waiting)
+    while asked or engine.has_work():
+        try:
+            if asked:
+                engine.submit(*asked[0])
+                asked.pop(0)
+            for request in engine.step().finished:
+                said[request.id] = request.output_ids
+        except error as caught:
+            errors.append(str(caught))
+            assert len(errors) < 3
+        check_after_step(engine)
+    try:
+        engine.clear_prefix_cache()
+    except error as caught:
+        errors.append(str(caught))
+        engine.clear_prefix_cache()
+    assert engine.log.state().core() == engine.snapshot()
+    assert len(engine.pool.free) == engine.config.num_blocks
+    return said, errors
+
+
+NOT_KEYS = {
+    "a number": (lambda: 3, "must return a tuple of numbers, got 3"),
+    "none": (lambda: None, "must return a tuple of numbers, got None"),
+    "words": (lambda: ("a",), "must return a tuple of numbers, got ('a',)"),
+    "nan": (lambda: (float("nan"),), "must return a tuple of numbers, got (nan,)"),
+    "an exception": (fails, "raised ZeroDivisionError: of all things"),
+}
+NOT_DRAFTS = {
+    "none": (lambda: None, "must return a list of token ids, got None"),
+    "a tuple": (lambda: (97,), "must return a list of token ids, got (97,)"),
+    "too large": (lambda: [97, 10_000], "proposed 10000, no token of the vocabulary (0 to "),
+    "negative": (lambda: [-1], "proposed -1, no token of the vocabulary"),
+    "no number": (lambda: ["a"], "proposed 'a', no token of the vocabulary"),
+    "an exception": (fails, "raised ZeroDivisionError: of all things"),
+}
+RAISES = {"an exception": (fails, "raised ZeroDivisionError: of all things")}
+MISTAKES = [
+    *[("policy", BadPolicy, "key", PolicyError, one) for one in NOT_KEYS.values()],
+    ("policy", BadPolicy, "victim", PolicyError, (lambda: 7, "chose one not running: 7")),
+    *[
+        ("policy", BadPolicy, method, PolicyError, RAISES["an exception"])
+        for method in ("victim", "defer", "line", "joins", "served")
+    ],
+    *[("eviction", BadOrder, "key", EvictionError, one) for one in NOT_KEYS.values()],
+    *[("drafter", BadDrafter, "propose", DrafterError, one) for one in NOT_DRAFTS.values()],
+]
+
+
+@cache
+def answers_without_mistakes() -> dict[int, list[int]]:
+    said, errors = outputs(*crowded_engine(), PartError)
+    assert not errors
+    return said
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "method", "error", "mistake"),
+    MISTAKES,
+    ids=[f"{kind.__name__}.{method} {words[:40]}" for _, kind, method, _, (_, words) in MISTAKES],
+)
+def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
+    part: str, kind: type, method: str, error: type, mistake: tuple
+) -> None:
+    """Whenever it happens: everybody still gets the same answer, and the log is still true."""
+    answer, words = mistake
+    met = 0
+    for after in (0, 1, 2, 4, 7, 11):
+        wrong = bad(kind, method, answer, after)
+        engine, requests = crowded_engine(**{part: wrong})
+        wrong.engine = engine
+        said, errors = outputs(engine, requests, error)
+        assert said == answers_without_mistakes()
+        assert len(errors) == (wrong.after < 0)
+        assert all(one.startswith(f"{kind.__name__}.{method} ") for one in errors)
+        assert all(words in one for one in errors)
+        met += len(errors)
+    assert met
+
+
+def test_a_policy_that_fails_over_a_request_changes_nothing_at_submission() -> None:
+    engine, [(prompt, params), *_] = crowded_engine(policy=bad(BadPolicy, "joins", fails))
+    before = engine.snapshot()
+    with pytest.raises(PolicyError, match=r"BadPolicy\.joins raised"):
+        engine.submit(prompt, params)
+    assert engine.snapshot() == before
+    assert not engine.has_work()
+    assert engine.submit(prompt, params).id == 1
+
+
+class BadPool(BlockPool):
+    def __init__(self, num_blocks: int, mistake: str) -> None:
+        super().__init__(num_blocks)
+        self.mistake = mistake
+
+    def allocate(self, count: int) -> list[int]:
+        if len(self.free) > self.num_blocks - 2:
+            return super().allocate(count)
+        match self.mistake:
+            case "twice":
+                return super().allocate(count)[:1] * count
+            case "held":
+                return [0] * count
+            case "few":
+                return super().allocate(count)[1:]
+            case "left":
+                return self.free[-count:]
+            case "uncounted":
+                blocks, self.free = self.free[-count:], self.free[:-count]
+                return blocks
+            case _:
+                raise ZeroDivisionError("of all things")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        ("twice", "handed out block 2 twice"),
+        ("held", "handed out block 0, which is held"),
+        ("few", "must return a list of 4 blocks"),
+        ("left", "must leave the other blocks in `free`"),
+        ("uncounted", "must give each block one reference"),
+        ("raise", "raised ZeroDivisionError: of all things"),
+    ],
+)
+def test_a_pool_that_hands_out_the_wrong_block_is_named_and_the_engine_says_that_it_is_over(
+    mistake: str, words: str
+) -> None:
+    engine, requests = crowded_engine(pool=BadPool(12, mistake))
+    for one in requests[1:3]:
+        engine.submit(*one)
+    with pytest.raises(PoolError, match=r"BadPool\.allocate") as caught:
+        while True:
+            engine.step()
+    assert words in str(caught.value)
+    with pytest.raises(RuntimeError, match=f"{words[:20]}.*cannot go on, make a new one"):
+        engine.step()
+
+
+class Rotating(BlockPool):
+    """The block that has been free the longest goes first."""
+
+    def allocate(self, count: int) -> list[int]:
+        blocks, self.free = self.free[:count], self.free[count:]
+        for block in blocks:
+            self.refs[block] = 1
+        return blocks
+
+
+class OldestFirst(EvictionOrder):
+    def key(self, node) -> tuple[float, ...]:
+        return (node.id,)
+
+
+class LargestFirst(EvictionOrder):
+    def key(self, node) -> tuple[float, ...]:
+        return (-len(node.blocks), node.last)
+
+
+@pytest.mark.parametrize("order", [OldestFirst, LargestFirst])
+def test_no_invariant_breaks_with_parts_of_ones_own(order: type, first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 60):
+        workload = random_workload(seed)
+        check(workload, pool=Rotating(workload.config.num_blocks), eviction=order())
