@@ -123,14 +123,13 @@ def test_logits_that_are_not_finite_are_an_error(bad, temperature):
         choose(torch.tensor([[0.0, 1.0], [0.0, bad]]), [place(**params), place(**params)])
 
 
-def test_whole_numbers_are_numbers():
+@pytest.mark.parametrize("huge", [1, 10**30])
+def test_whole_numbers_are_numbers(huge):
     logits = random_logits(1, 1, 9)
-    whole = dict(temperature=1, top_p=1, min_p=1, repetition_penalty=2, logit_bias={3: 1})
-    as_floats = dict(
-        temperature=1.0, top_p=1.0, min_p=1.0, repetition_penalty=2.0, logit_bias={3: 1.0}
-    )
+    whole = dict(temperature=huge, top_p=1, min_p=1, repetition_penalty=huge, logit_bias={3: 1})
+    floats = {name: float(whole[name]) for name in whole if name != "logit_bias"}
     for more in ({}, dict(frequency_penalty=1, presence_penalty=-1)):
-        places = [place([1], [2, 2], **params, **more) for params in (whole, as_floats)]
+        places = [place([1], [2, 2], **params, **more) for params in (whole, whole | floats)]
         assert choose(logits.clone(), places[:1]) == choose(logits.clone(), places[1:])
 
 
