@@ -1,0 +1,154 @@
+"""Speculation keeps the distribution of sampled text; a wrong way to accept drafts would not.
+
+A small random model with four tokens, thousands of seeds, temperature 1. The first three tokens of
+each output, 64 texts in all, are counted and held against the exact probabilities that transformers'
+logits give, by Pearson's chi-square. Seeds are fixed, so the same counts come out every time.
+"""
+
+from collections import Counter
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+import transformers
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.compute import torch_runner
+from engine.compute.checkpoint import Checkpoint
+from engine.compute.decoder import Decoder
+from engine.compute.model_config import read_config
+from engine.compute.torch_runner import TorchRunner
+from engine.events import vocabulary as v
+
+VOCAB = 4
+PROMPT = [1, 3, 0]
+SEEDS = 3000
+DRAFTED = 3  # tokens whose joint distribution is looked at
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """(TorchRunner, what transformers makes of the same weights)"""
+    torch.set_num_threads(1)
+    config = transformers.LlamaConfig(
+        vocab_size=VOCAB,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        max_position_embeddings=32,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    torch.manual_seed(4)
+    judge = transformers.LlamaForCausalLM(config).eval()
+    with torch.no_grad():
+        for parameter in judge.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.25)
+    directory = tmp_path_factory.mktemp("four tokens")
+    judge.save_pretrained(directory)
+    decoder = Decoder(read_config(directory), Checkpoint(directory, torch.float32))
+    return TorchRunner(decoder), judge
+
+
+@torch.inference_mode()
+def exact_probabilities(judge, temperature=1.0):
+    """Of each text of DRAFTED tokens after the prompt, by the chain rule."""
+    texts = list(product(range(VOCAB), repeat=DRAFTED))
+    logits = judge(torch.tensor([[*PROMPT, *text] for text in texts])).logits.double()
+    steps = (logits / temperature).log_softmax(-1)[:, len(PROMPT) - 1 : -1]
+    chosen = steps.gather(2, torch.tensor(texts)[:, :, None])[:, :, 0]
+    return dict(zip(texts, chosen.sum(dim=1).exp().tolist(), strict=True))
+
+
+class Insisting:
+    """Always proposes the same tokens, so that most of the time they are wrong."""
+
+    def __init__(self, drafts):
+        self.drafts = drafts
+
+    def propose(self, request):
+        return self.drafts
+
+
+def sample(runner, drafter):
+    """One text for each seed, and how many drafts were accepted and rejected."""
+    config = EngineConfig(token_budget=4096, max_batch_size=256, max_kv_tokens=4096, block_size=8)
+    engine = Engine(runner, config, drafter=drafter)
+    # One more than is looked at: the sampled token needs a place behind the drafts.
+    each = [SamplingParams(max_tokens=DRAFTED + 1, temperature=1.0, seed=s) for s in range(SEEDS)]
+    done = engine.complete([PROMPT] * SEEDS, each, progress=False)
+    accepted = sum(row.accepted for event in engine.log.of(v.StepFinished) for row in event.tokens)
+    rows = [row for event in engine.log.of(v.StepScheduled) for row in event.rows]
+    rejected = sum(len(row.drafts) for row in rows) - accepted
+    return [tuple(one.token_ids[:DRAFTED]) for one in done], accepted, rejected
+
+
+def p_value(texts, probabilities):
+    """How likely counts at least so far from the probabilities are, if these are the true ones."""
+    counts = Counter(texts)
+    expected = {text: p * len(texts) for text, p in probabilities.items()}
+    # Pearson's approximation wants five of a kind; the rare ones are counted together.
+    common = [text for text in expected if expected[text] >= 5]
+    pairs = [(counts[text], expected[text]) for text in common]
+    rest = len(texts) - sum(expected[text] for text in common)
+    if rest >= 5:
+        pairs.append((len(texts) - sum(counts[text] for text in common), rest))
+    statistic = sum((found - wanted) ** 2 / wanted for found, wanted in pairs)
+    half = torch.tensor([(len(pairs) - 1) / 2, statistic / 2], dtype=torch.float64)
+    return torch.special.gammaincc(half[0], half[1]).item()
+
+
+DRAFTS = [[0, 0], [2, 1]]
+
+
+@pytest.fixture(scope="module")
+def plain(model):
+    """The texts without drafts."""
+    return sample(model[0], None)[0]
+
+
+@pytest.mark.parametrize("drafts", DRAFTS)
+def test_drafted_texts_have_the_model_s_own_distribution(model, plain, drafts):
+    runner, judge = model
+    texts, accepted, rejected = sample(runner, Insisting(drafts))
+    assert min(accepted, rejected) > 200
+    assert p_value(texts, exact_probabilities(judge)) > 0.01
+    assert texts == plain, "the very same text for each seed"
+
+
+@pytest.mark.parametrize("drafts", DRAFTS)
+def test_accepting_every_draft_would_be_noticed(model, drafts, monkeypatch):
+    """The model's choice behind a draft, though the draft itself was not chosen."""
+    monkeypatch.setattr(torch_runner, "count_accepted", lambda drafts, chosen: len(drafts))
+    runner, judge = model
+    assert p_value(sample(runner, Insisting(drafts))[0], exact_probabilities(judge)) < 1e-9
+
+
+@pytest.mark.parametrize("drafts", DRAFTS)
+def test_drawing_again_after_a_rejection_would_be_noticed(model, drafts, monkeypatch):
+    """A classic mistake: the second draw has to leave the rejected token out."""
+    choose = torch_runner.choose
+
+    def choose_twice(logits, places):
+        choices = choose(logits.clone(), places)
+        again = choose(logits, [replace(place, sample=place.sample + 1) for place in places])
+        proposed = [place.drafts for place in places[1:]] + [[]]
+        for i, place in enumerate(places):
+            draft = proposed[i][len(place.drafts) :]  # of this place, if the next one is behind it
+            if draft and draft[0] != choices.ids[i]:
+                choices.ids[i] = again.ids[i]
+        return choices
+
+    monkeypatch.setattr(torch_runner, "choose", choose_twice)
+    runner, judge = model
+    assert p_value(sample(runner, Insisting(drafts))[0], exact_probabilities(judge)) < 1e-9
+
+
+def test_the_statistic_tells_temperature_1_from_others(model, plain):
+    """Without drafts the counts fit the truth, and nothing a little beside it."""
+    _, judge = model
+    assert p_value(plain, exact_probabilities(judge)) > 0.01
+    assert p_value(plain, exact_probabilities(judge, temperature=1.15)) < 1e-4
+    assert p_value(plain, exact_probabilities(judge, temperature=0.85)) < 1e-4
