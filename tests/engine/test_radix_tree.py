@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from engine.cache.eviction import LFU, LRU, EvictionOrder
 from engine.cache.radix_tree import RadixNode, RadixTree
 
 SIZE = 2
@@ -12,12 +13,22 @@ texts = st.lists(st.integers(0, 2), min_size=SIZE, max_size=14).map(
 )
 
 
+class LargestFirst(EvictionOrder):
+    """A key that also changes when an edge is split."""
+
+    def key(self, node: RadixNode) -> tuple[float, ...]:
+        return (-len(node.blocks), node.last)
+
+
 class TreeAgainstPrefixes(RuleBasedStateMachine):
-    """Readers insert, lock, leave; leaves are evicted. The model is {prefix: block}."""
+    """Readers insert, lock, leave; leaves are evicted. The model is {prefix: block}, {prefix: uses}."""
+
+    order: type[EvictionOrder] = LRU
 
     def __init__(self) -> None:
         super().__init__()
-        self.tree = RadixTree(SIZE)
+        self.tree = RadixTree(SIZE, self.order())
+        self.uses: dict[tuple[int, ...], int] = {}
         self.block_of: dict[tuple[int, ...], int] = {}
         self.readers: list[RadixNode] = []
         self.next_block = 0
@@ -39,6 +50,8 @@ class TreeAgainstPrefixes(RuleBasedStateMachine):
             node = self.tree.insert(node, rest, blocks)
         self.tree.move_lock(self.tree.root, node)
         self.readers.append(node)
+        for end in range(SIZE, len(tokens) + 1, SIZE):
+            self.uses[tuple(tokens[:end])] = self.uses.get(tuple(tokens[:end]), 0) + 1
 
     @precondition(lambda self: self.readers)
     @rule(index=st.integers(0, 100))
@@ -57,10 +70,20 @@ class TreeAgainstPrefixes(RuleBasedStateMachine):
         if not leaves:
             assert victim is None
             return
-        assert victim is min(leaves, key=lambda leaf: leaf.last)
+        assert victim is min(leaves, key=self.order().key)
         gone = set(victim.blocks)
         self.tree.evict(victim)
+        self.uses = {p: n for p, n in self.uses.items() if self.block_of[p] not in gone}
         self.block_of = {p: block for p, block in self.block_of.items() if block not in gone}
+
+    @precondition(lambda self: self.block_of)
+    @rule(index=st.integers(0, 100))
+    def cut(self, index: int) -> None:
+        """As an admission does that then finds no room: an edge is split, nobody locks it."""
+        prefix = sorted(self.block_of)[index % len(self.block_of)]
+        match = self.tree.match(prefix, len(prefix) // SIZE)
+        if match.depth < len(match.node.blocks):
+            self.tree.split(match.node, match.depth)
 
     @invariant()
     def agrees(self) -> None:
@@ -71,6 +94,9 @@ class TreeAgainstPrefixes(RuleBasedStateMachine):
             assert found[-1] == block
         blocks = [block for node in self.tree.nodes.values() for block in node.blocks]
         assert sorted(blocks) == sorted(self.block_of.values())
+        for node in self.tree.nodes.values():
+            spelled = [token for one in self.tree.path(node) for token in reversed(one.tokens)]
+            assert node.uses == self.uses.get(tuple(reversed(spelled)), 0)
         locks = {node.id: node.lock for node in self.tree.nodes.values()}
         counted = dict.fromkeys(locks, 0)
         for reader in self.readers:
@@ -79,10 +105,19 @@ class TreeAgainstPrefixes(RuleBasedStateMachine):
         assert counted == locks
 
 
-TreeAgainstPrefixes.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None
-)
+class TreeUnderLFU(TreeAgainstPrefixes):
+    order = LFU
+
+
+class TreeUnderLargestFirst(TreeAgainstPrefixes):
+    order = LargestFirst
+
+
+for machine in (TreeAgainstPrefixes, TreeUnderLFU, TreeUnderLargestFirst):
+    machine.TestCase.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
 TestTreeAgainstPrefixes = TreeAgainstPrefixes.TestCase
+TestTreeUnderLFU = TreeUnderLFU.TestCase
+TestTreeUnderLargestFirst = TreeUnderLargestFirst.TestCase
 
 
 @settings(max_examples=100, deadline=None)

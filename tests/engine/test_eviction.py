@@ -1,0 +1,127 @@
+"""What the prefix cache forgets first, and that it is the engine that decides by it."""
+
+import pytest
+
+from engine.cache.eviction import LFU, EvictionOrder
+from engine.cache.radix_tree import RadixTree
+from engine.config import ConfigError, EngineConfig
+from engine.engine import Engine
+from engine.simulation.cost_runner import Cost
+from engine.simulation.what_if import what_if
+from tests.engine.invariants import CheckingLog
+from tests.engine.storyboard import Speaker, prompt_of, simulate
+
+# A is asked three times at first, then only others: twelve blocks hold three documents of 24 tokens.
+POPULAR_ONCE = [
+    Speaker(f"{document}{i}", 1 + 3 * i, document, 24, 3, 3)
+    for i, document in enumerate("AAABCDABCD")
+]
+
+
+def run(**parts) -> Engine:
+    eviction = parts.pop("setting", "lru")
+    config = EngineConfig(token_budget=64, max_kv_tokens=12 * 8, block_size=8, eviction=eviction)
+    log = CheckingLog()
+    engine, _ = simulate(config, POPULAR_ONCE, log=log, **parts)
+    return engine
+
+
+def found(engine: Engine) -> list[int]:
+    """Cached tokens of each request, in the order of POPULAR_ONCE."""
+    return engine.log.requests.cached_tokens.tolist()
+
+
+@pytest.mark.parametrize(
+    ("eviction", "name", "hits"),
+    [
+        # D evicts A, the least recently used; A evicts B, and so on: each finds nothing.
+        ("lru", "LRU", [0, 24, 24, 0, 0, 0, 0, 0, 0, 0]),
+        # D evicts B, which was read once as C was, and longer ago. A stays for good.
+        ("lfu", "LFU", [0, 24, 24, 0, 0, 0, 24, 0, 0, 0]),
+    ],
+)
+def test_the_setting_decides_what_is_found_again(eviction: str, name: str, hits: list[int]) -> None:
+    engine = run(setting=eviction)
+    assert engine.log[0].classes["eviction"] == name
+    assert engine.log[0].settings["eviction"] == eviction
+    assert found(engine) == hits
+
+
+class NeverA(EvictionOrder):
+    """Documents that begin as A does go last."""
+
+    def key(self, node) -> tuple[float, ...]:
+        return (node.tokens[:8] == prompt_of(Speaker("", 1, "A", 8, 0, 0)), node.last)
+
+
+def test_an_order_of_ones_own_is_passed_in_and_wins_over_the_setting() -> None:
+    engine = run(eviction=NeverA())
+    assert engine.log[0].classes["eviction"] == "NeverA"
+    assert found(engine)[6] == 24
+
+
+def test_a_tree_of_ones_own_keeps_to_the_setting() -> None:
+    engine = run(setting="lfu", tree=RadixTree(8))
+    assert isinstance(engine.tree.eviction, LFU)
+    assert found(engine)[6] == 24
+
+
+def test_an_unknown_order_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="eviction must be one of lru, lfu, got 'mru'"):
+        run(setting="mru")
+
+
+def test_what_if_replays_with_another_order_and_asks_for_ones_own() -> None:
+    cost = Cost(10, 0.25)
+    lru, lfu, own = run(), run(setting="lfu"), run(eviction=NeverA())
+    assert what_if(lru.log, cost=cost).deterministic()[1:] == lru.log.deterministic()[1:]
+    assert (
+        what_if(lru.log, cost=cost, eviction="lfu").deterministic()[1:]
+        == (lfu.log.deterministic()[1:])
+    )
+    with pytest.raises(ConfigError, match=r"pass eviction=NeverA\(\.\.\.\) in again"):
+        what_if(own.log, cost=cost)
+    again = what_if(own.log, cost=cost, eviction=NeverA())
+    assert again.deterministic()[1:] == own.log.deterministic()[1:]
+
+
+def test_uses_count_readers_and_not_the_blocks_they_add() -> None:
+    """A request that goes on writing its own answer into the tree has read it once."""
+    config = EngineConfig(block_size=4, max_kv_tokens=512)
+    engine, _ = simulate(config, [Speaker("a", 1, "x", 12, 3, 30), Speaker("b", 5, "x", 12, 3, 30)])
+    shared = next(node for node in engine.tree.nodes.values() if len(node.children) == 2)
+    assert shared.uses == 2
+    assert {child.uses for child in shared.children.values()} == {1}
+
+
+def test_a_split_copies_the_count_and_a_later_reader_counts_for_the_part_it_reads() -> None:
+    tree = RadixTree(1, LFU())
+    leaf = tree.insert(tree.root, [1, 2, 3], [0, 1, 2])
+    for _ in range(2):
+        tree.move_lock(tree.root, leaf)
+        tree.move_lock(leaf, tree.root)
+    upper = tree.split(leaf, 1)
+    tree.move_lock(tree.root, upper)
+    tree.move_lock(upper, tree.root)
+    assert (upper.uses, leaf.uses) == (3, 2)
+
+
+class Ageing(EvictionOrder):
+    """A key that grows with what happens elsewhere."""
+
+    level = 0
+
+    def key(self, node) -> tuple[float, ...]:
+        return (self.level if node.tokens[0] < 3 else 1, node.last)
+
+
+def test_a_key_that_has_grown_since_it_was_asked_is_asked_again() -> None:
+    order = Ageing()
+    tree = RadixTree(1, order)
+    young, old = (tree.insert(tree.root, [token], [token]) for token in (2, 7))
+    for leaf in (young, old):
+        tree.move_lock(tree.root, leaf)
+        tree.move_lock(leaf, tree.root)
+    assert tree.next_victim() is young
+    order.level = 2
+    assert tree.next_victim() is old
