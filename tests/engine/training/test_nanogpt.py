@@ -22,7 +22,9 @@ PROMPT = "Once upon a time there"
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    return train_nanogpt(tmp_path_factory.mktemp("trained") / "nanogpt", progress=False)
+    """With half the default's steps, to save time; the default knows some 80% of its words."""
+    directory = tmp_path_factory.mktemp("trained") / "nanogpt"
+    return train_nanogpt(directory, steps=200, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +57,8 @@ def known_share(directory):
 
 def test_what_it_writes_is_made_of_the_stories_words(trained, tmp_path):
     barely = train_nanogpt(tmp_path, steps=1, progress=False)
-    assert known_share(trained) > 0.6
-    assert known_share(barely) < 0.2
+    assert known_share(trained) > 0.4
+    assert known_share(barely) < 0.1
 
 
 def test_it_has_some_57_thousand_parameters_and_says_so(trained):
