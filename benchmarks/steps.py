@@ -1,0 +1,173 @@
+"""Where the time of a decode step goes: microseconds and shares, part by part.
+
+Every other step of a run is taken apart: the functions below are replaced by ones that keep time, each
+for itself, without the ones it calls. Watching costs something, so the steps between tell how long a
+step really takes, and the shares of the watched ones divide that time.
+"""
+
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.nn import functional as F
+
+from benchmarks import report
+from benchmarks.bare import Served
+from benchmarks.workload import story_prompts
+from engine import Engine
+from engine.compute import torch_runner
+from engine.compute.linear import Linear
+from engine.compute.loader import BUNDLED
+from engine.compute.model_config import LlamaConfig, read_config
+from engine.compute.paged_attention import PagedAttention
+from engine.compute.threads import set_threads
+
+BATCHES = (1, 8, 32)
+CONTEXTS = (128, 448)  # the middle of the realistic run of `bare`, and a long one
+STEPS = 96
+
+PARTS = {
+    "scheduling": "who computes what, and why",
+    "batch": "rows to tensors, block tables to indexes",
+    "norms": "norms, rotations, residual additions, embedding",
+    "projections": "queries, keys, values and output",
+    "page write": "new keys and values into their slots",
+    "page read": "contexts out of their blocks",
+    "attention": "the kernel",
+    "feed-forward": "gate, up, down",
+    "logits": "the last projection, onto the vocabulary",
+    "sampling": "log-probabilities and the choice",
+    "commit": "tokens, text, prefix cache, event log",
+}
+
+
+_CONFIG = read_config(BUNDLED)
+assert isinstance(_CONFIG, LlamaConfig)
+
+
+class Stopwatch:
+    """Divides time between parts: what runs innermost has it."""
+
+    def __init__(self) -> None:
+        self.seconds = dict.fromkeys(PARTS, 0.0)
+        self._running: list[str] = []
+        self._since = 0.0
+
+    def of(self, function: Callable[..., Any], part: Callable[..., str]) -> Callable[..., Any]:
+        """`function`, with its time given to `part(*args)`."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            name = part(*args)
+            self._switch()
+            self._running.append(name)
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self._switch()
+                self._running.pop()
+
+        return timed
+
+    def _switch(self) -> None:
+        now = time.perf_counter()
+        if self._running:
+            self.seconds[self._running[-1]] += now - self._since
+        self._since = now
+
+
+def _projection(linear: Linear, _x: torch.Tensor) -> str:
+    """Which part a projection belongs to, by the shape of its matrix."""
+    outputs, inputs = linear.weight.shape
+    if outputs == _CONFIG.vocab_size:
+        return "logits"
+    inner = (_CONFIG.intermediate_size, 2 * _CONFIG.intermediate_size)
+    return "feed-forward" if outputs in inner or inputs in inner else "projections"
+
+
+@contextmanager
+def watched(engine: Engine) -> Iterator[Stopwatch]:
+    """Within this block the parts of a step are timed."""
+    watch = Stopwatch()
+    run = torch_runner
+    places: list[tuple[Any, str, str]] = [
+        (Engine, "step", "commit"),
+        (type(engine.scheduler), "schedule", "scheduling"),
+        (run.TorchRunner, "run", "batch"),
+        (run, "make_batch", "batch"),
+        (run, "PagedAttention", "batch"),
+        (run.Decoder, "forward", "norms"),
+        (PagedAttention, "__call__", "page write"),
+        (torch, "index_select", "page read"),
+        (F, "scaled_dot_product_attention", "attention"),
+        (F, "silu", "feed-forward"),
+        (run, "places_of", "sampling"),
+        (run, "choose", "sampling"),
+        (run, "_collect", "sampling"),
+    ]
+    saved = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
+    saved.append((Linear, "__call__", Linear.__call__))
+    for owner, name, part in places:
+        setattr(owner, name, watch.of(getattr(owner, name), lambda *_, part=part: part))
+    Linear.__call__ = watch.of(Linear.__call__, _projection)  # type: ignore[method-assign]
+    try:
+        yield watch
+    finally:
+        for owner, name, function in saved:
+            setattr(owner, name, function)
+
+
+def measure(batch: int, context: int) -> tuple[float, dict[str, float]]:
+    """Seconds of a decode step around a context, and each part's share of it."""
+    prompt = context - STEPS // 2
+    served = Served(batch, prompt, STEPS + 4)
+    engine = served.engine()
+    for tokens in story_prompts(served.tokenizer, batch, prompt):
+        engine.submit(tokens, served.params)
+    for _ in range(3):
+        engine.step()
+    steps: list[float] = []
+    parts: list[dict[str, float]] = []
+    for _ in range(STEPS // 2):
+        with watched(engine) as watch:
+            engine.step()
+        parts.append(watch.seconds)
+        start = time.perf_counter()
+        engine.step()
+        steps.append(time.perf_counter() - start)
+    middle = {part: statistics.median(each[part] for each in parts) for part in PARTS}
+    whole = sum(middle.values())
+    return statistics.median(steps), {part: spent / whole for part, spent in middle.items()}
+
+
+def main() -> None:
+    """Print a table for each context; save them and a plot."""
+    threads = set_threads()
+    print(
+        f"float32, {threads} thread, greedy, decode steps of equal contexts, event log on\n"
+        f"load of the machine before: {os.getloadavg()[0]:.1f}"
+    )
+    figures: dict[str, Any] = {}
+    plot, axes = report.panels(
+        [f"batch {batch}" for batch in BATCHES], "share of a step, %", height=4
+    )
+    for context in CONTEXTS:
+        measured = {batch: measure(batch, context) for batch in BATCHES}
+        print(f"\ncontext {context:<16}" + "".join(f"{f'batch {b}':>16}" for b in BATCHES))
+        for part, what in PARTS.items():
+            cells = [f"{step * shares[part] * 1e6:8,.0f} us {shares[part]:4.0%}"
+                     for step, shares in measured.values()]  # fmt: skip
+            print(f"{part:<24}{' '.join(cells)}   {what}")
+        print(
+            f"{'step':<24}"
+            + " ".join(f"{step * 1e6:8,.0f} us     " for step, _ in measured.values())
+        )
+        for batch, (step, shares) in measured.items():
+            figures[f"batch {batch}, context {context}"] = {"step_us": step * 1e6, "shares": shares}
+        if context == CONTEXTS[0]:
+            for chart, (_, shares) in zip(axes, measured.values(), strict=True):
+                report.bars(chart, {part: 100 * share for part, share in shares.items()})
+    report.save("steps", figures, plot)
