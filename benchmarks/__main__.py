@@ -10,6 +10,8 @@ FIGURES = {
     "batching": "continuous over static batching: steps, throughput, time to first token",
     "parity": "greedy tokens of every family in every situation, against transformers",
     "others": "the engine against transformers and llama.cpp, batch 1, 8 and 32",
+    "bare": "the engine against a loop that does nothing but decode: what serving costs",
+    "steps": "where the time of a decode step goes, batch 1, 8 and 32",
     "recording": "the engine with its event log over the engine without one",
     "scheduling": "a step's decisions with 100 and 10,000 waiting; radix costs per token",
     "prefix_hit": "time to first token of a cached prompt over a cold one",
