@@ -143,7 +143,9 @@ class _Answer:
         )
         if gave.refunded:
             yield f"{count(gave.refunded, 'token')} of the step's budget went back as well."
-        yield "It waits at the front of the queue; what the cache keeps need not be computed again."
+        yield "It waits at the front of the queue."
+        if gave.cached and self.id not in self.facts.unscored:
+            yield "What the cache still has of it then need not be computed again."
 
     # Admitted: hit or miss
 

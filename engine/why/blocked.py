@@ -51,7 +51,11 @@ def _reason(who: Directory, facts: Facts, blocked: v.Blocked) -> str:
                 "of its own match."
             )
         case "after_preemption":
-            text = f"A step that preempts admits nobody: preempted {who.names(facts.victims)}."
+            # In a log that begins in the middle of this step the victims are not known.
+            victims = (
+                who.names(facts.victims) if facts.victims else "somebody, before this log begins"
+            )
+            text = f"A step that preempts admits nobody: preempted {victims}."
         case "static_batch":
             text = (
                 "The batch is static: nobody joins while one of its members runs. Running: "
