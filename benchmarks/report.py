@@ -64,10 +64,11 @@ def panels(
     return plot, list(row)
 
 
-def bars(axes: Axes, values: dict[str, float], digits: int = 0) -> None:
-    """Lying bars from 0, the first one in colour: it is ours. Names stand at the first column only."""
+def bars(axes: Axes, values: dict[str, float], digits: int = 0, ours: int = 1) -> None:
+    """Lying bars from 0, `ours` of them, at the top, in colour. Names stand at the first column only."""
     names = list(values)
-    drawn = axes.barh(names, list(values.values()), height=0.62, color=[HUES[0]] + [OTHERS] * 9)
+    colors = [HUES[0]] * ours + [OTHERS] * (len(names) - ours)
+    drawn = axes.barh(names, list(values.values()), height=0.62, color=colors)
     axes.bar_label(drawn, fmt=f"{{:,.{digits}f}}", padding=4, fontweight="bold")
     axes.invert_yaxis()
     axes.margins(x=0.3)

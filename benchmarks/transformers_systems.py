@@ -47,7 +47,7 @@ class Generate:
         output = self.model.generate(
             ids,
             attention_mask=mask,
-            generation_config=_greedy(max_tokens, cache_implementation=self.cache),
+            generation_config=greedy(max_tokens, cache_implementation=self.cache),
             streamer=streamer,
         )
         return output[:, longest:].tolist()
@@ -88,7 +88,7 @@ class GenerateBatch:
         """Output tokens of each prompt, all of the same length."""
         outputs = self.model.generate_batch(
             list(prompts),
-            generation_config=_greedy(max_tokens),
+            generation_config=greedy(max_tokens),
             continuous_batching_config=self.config,
             persistent_manager=True,  # its pages are allocated once, not in each call
             warmup=False,  # that is for CUDA graphs
@@ -96,7 +96,8 @@ class GenerateBatch:
         return [output.generated_tokens for output in outputs.values()]
 
 
-def _greedy(max_tokens: int, **more: object) -> GenerationConfig:
+def greedy(max_tokens: int, **more: object) -> GenerationConfig:
+    """The likeliest token each time, past any end token."""
     return GenerationConfig(
         max_new_tokens=max_tokens, do_sample=False, pad_token_id=0, eos_token_id=-1, **more
     )
