@@ -113,7 +113,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
         int, _option("BLOCK_SIZE", "Token slots in a KV block.", "Engine")
     ] = _ENGINE.block_size,
     policy: Annotated[
-        str, _option("POLICY", "Order of the queue: fcfs, priority, sjf or lpm.", "Engine")
+        str, _option("POLICY", "Order of the queue: fcfs, priority, sjf, lpm or fair.", "Engine")
     ] = _ENGINE.policy,
     batching: Annotated[
         str,
@@ -141,6 +141,9 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
             "--prefix-cache/--no-prefix-cache",
         ),
     ] = _ENGINE.prefix_cache,
+    eviction: Annotated[
+        str, _option("EVICTION", "What the prefix cache forgets first: lru or lfu.", "Engine")
+    ] = _ENGINE.eviction,
     preemption: Annotated[
         bool,
         _option(
@@ -181,6 +184,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
             batching=batching,  # type: ignore[arg-type] # EngineConfig says what it takes
             chunked_prefill=chunked_prefill,
             prefix_cache=prefix_cache,
+            eviction=eviction,
             preemption=preemption,
         )
         _serve(
@@ -219,12 +223,14 @@ def _serve(
     trace_file: Path | None,
     until_stdin_closes: bool,
 ) -> None:
+    from engine.cache.eviction import eviction_named
     from engine.scheduling.policies import policy_named
     from server.serving import listen, run_server, trained_nanogpt, url_of
     from server.trace_file import TraceFile
     from server.window import Outbox
 
-    policy = policy_named(config.policy)  # complains before the model is loaded
+    # These complain before the model is loaded.
+    policy, eviction = policy_named(config.policy), eviction_named(config.eviction)
     try:
         listener = listen(host, port)
     except OSError as error:
@@ -243,7 +249,7 @@ def _serve(
     outbox = Outbox()
     try:
         with trained_nanogpt(train_steps) if train else nullcontext(model) as source:
-            engine = Engine.load(source, config, policy=policy, log=outbox)
+            engine = Engine.load(source, config, policy=policy, eviction=eviction, log=outbox)
     except (CheckpointError, TokenizerError) as error:
         _fail(f"--model {model}: {error}")
     except MemoryError:

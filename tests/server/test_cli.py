@@ -65,7 +65,8 @@ def refused(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--policy", "random"], ["policy", "fcfs, priority, sjf, lpm", "random"]),
+        (["--policy", "random"], ["policy", "fcfs, priority, sjf, lpm, fair", "random"]),
+        (["--eviction", "random"], ["eviction", "lru, lfu", "random"]),
         (["--block-size", "0"], ["block_size", "0"]),
         (["--token-budget", "-1"], ["token_budget"]),
         (["--max-kv-tokens", "8"], ["max_kv_tokens", "block_size"]),
