@@ -125,6 +125,7 @@ class Facts:
         match event:
             case v.RequestArrived() if event.sampling.get("prompt_logprobs") is not None:
                 self.unscored.add(event.request)
+                self._scored(event.request, 0, len(event.prompt))  # one token is not scored
             case v.Keyframe():
                 for entry in event.state["requests"]:
                     if entry["sampling"].get("prompt_logprobs") is not None:
