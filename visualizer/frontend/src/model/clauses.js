@@ -281,8 +281,14 @@ function waiting(frame, add) {
   const ids = story.waiting.filter((id) =>
     story.preemptions.every(({ request }) => request !== id),
   );
-  const own = ids.filter((id) => frame.waitOf(id).head === id);
-  const behind = ids.filter((id) => !own.includes(id));
+  const putOff = ids.filter((id) => story.scheduled.skipped.some(([skipped]) => skipped === id));
+  if (putOff.length) {
+    const them = putOff.length === 1 ? "it" : "them";
+    const who = say`${names(frame, putOff, 3)} ${agree(putOff, "waits", "wait")}`;
+    add(6, say`${who}: the policy put ${them} off.`);
+  }
+  const own = ids.filter((id) => frame.waitOf(id).head === id && !putOff.includes(id));
+  const behind = ids.filter((id) => !own.includes(id) && !putOff.includes(id));
   if (!own.length) return;
   const head = own.length === 1 ? "it" : names(frame, [story.blocked.request]);
   const rest = behind.length

@@ -52,6 +52,7 @@ function opening(frame) {
   }
   if (status === "pending") return say`Step ${step} has not begun.`;
   if (status === "running") return say`Step ${step} is being scheduled.`;
+  if (status === "finished") return say`Step ${step}: planning it failed, and nobody computes.`;
   const waits = waiting.length ? ` and ${waiting.length} waiting` : "";
   return say`Step ${step}: the log begins here, with ${count(running.length, "request")} running${waits}.`;
 }

@@ -308,6 +308,11 @@ test("a failed forward pass", () => {
   );
 });
 
+test("a step that was given up while it was planned", () => {
+  const given = say(2, started(), one(), step(2), finished(), wait(3, [2, "policy", 0, 0, 0]));
+  assert.equal(given, "Step 2: planning it failed, and nobody computes.");
+});
+
 test("why the head of the queue waits, with what it needs and what there is", () => {
   const why = (blocked, settings) => {
     const queue = [2, 3, 4, 5, 6].slice(0, blocked[2] + 1).map((id) => arrived(id, "abcdx"));
@@ -331,6 +336,20 @@ test("why the head of the queue waits, with what it needs and what there is", ()
   assert.match(why([2, "reserved_blocks", 0, 4, 1]), /need 4 blocks, and only 1 is not promised/);
   assert.match(why([2, "reserved_blocks", 0, 4, -2]), /need 4 blocks, and all are promised/);
   assert.match(why([2, "policy", 0, 0, 0]), /the policy put it off\./);
+});
+
+test("who is put off blocks nobody, and the head of the queue waits for its own reason", () => {
+  const put = (ids, blocked) => {
+    const skipped = ids.map((id) => [id, "policy"]);
+    const queue = [2, 3, 4, 5].map((id) => arrived(id, "abcdx"));
+    const step_ = [step(2), scheduled([[1, 5, 1]], { skipped, blocked }), finished([[1, "g"]])];
+    return say(2, started(), one(), queue, step_).replace(/^.*?tokens?\. /, "");
+  };
+  assert.equal(put([2, 3, 4, 5]), "r2, r3 and 2 more wait: the policy put them off.");
+  assert.equal(
+    put([2], [3, "batch_full", 2, 1, 0]),
+    "r2 waits: the policy put it off. r3 waits: all three places are taken; r4 and r5 wait behind it.",
+  );
 });
 
 test("cached blocks: what can be evicted, and what is the request's own", () => {
