@@ -48,7 +48,7 @@ class ScheduledRow(msgspec.Struct, array_like=True, gc=False):
 
 
 class Blocked(msgspec.Struct, array_like=True, gc=False):
-    """The head of the queue and why it was not admitted; `behind` more requests wait after it.
+    """The first in the queue who was not put off, and why it was not admitted; `behind` more wait.
 
     `need` and `have` are in the reason's own unit: tokens, batch places or KV blocks.
     """
@@ -84,7 +84,7 @@ class Event(msgspec.Struct, tag_field="type", tag=_snake_case, omit_defaults=Tru
 
 
 class RunStarted(Event):
-    """Always first. `classes` names what a learner may replace: policy, pool, tree, runner.
+    """Always first. `classes` names what is replaceable: policy, pool, tree, eviction, drafter, runner.
 
     `settings` are the EngineConfig's fields plus `num_blocks`.
     """
@@ -117,7 +117,11 @@ class RequestArrived(Event):
 
 
 class StepStarted(Event):
-    """Scheduling of a step begins."""
+    """Scheduling of a step begins.
+
+    Where a policy, a drafter or an eviction order makes a mistake in it, no `step_scheduled` follows:
+    what it had changed stays, blocks given for nothing are trimmed, `step_finished` has no tokens.
+    """
 
     step: int
 
@@ -133,7 +137,9 @@ class Admitted(Event):
 
 
 class BlocksAllocated(Event):
-    """Blocks were popped off the free stack and appended to the request's block table."""
+    """Blocks were taken off the free stack, from its end unless a pool of one's own chose otherwise,
+    and appended to the request's block table.
+    """
 
     request: int
     blocks: list[int]
@@ -169,7 +175,11 @@ class RadixEvicted(Event):
 
 
 class StepScheduled(Event):
-    """Scheduling is done: who computes what, which running requests got nothing, who is blocked."""
+    """Scheduling is done: who computes what, who was skipped and why, who is blocked.
+
+    Skipped are running requests that got nothing, and waiting ones that the policy put off. Nobody is
+    blocked where nobody waits, or all who wait were put off.
+    """
 
     rows: list[ScheduledRow]
     skipped: list[tuple[int, str]]
