@@ -55,6 +55,8 @@ def count(log):
         if isinstance(event, v.Preempted):
             ahead.pop(event.request, None)
             total["preempted"] += 1
+        if isinstance(event, v.BlocksTrimmed):
+            total["trimmed"] += 1
         if isinstance(event, v.StepScheduled):
             total["steps"] += 1
             plan = {row.request: row for row in event.rows}
@@ -120,6 +122,7 @@ def test_greedy_output_is_the_same_whoever_drafts(runner, model, drafter, settin
         assert total["proposed"] == total["accepted"] > 0
     elif drafter == "always wrong":
         assert total["proposed"] > total["accepted"] == 0
+        assert total["trimmed"] > 0, "blocks that only held wrong drafts are given back"
     elif drafter == "wrong now and then":
         assert total["proposed"] > total["accepted"] > 0
     else:
