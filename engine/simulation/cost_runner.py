@@ -3,16 +3,18 @@
 The step loop runs on it unchanged: same scheduler, same cache, same log. Only the forward pass is
 replaced by a sum,
 
-    step = base + per_token * tokens + per_row * rows + per_context_token * context + per_pair * pairs
+    step = base + per_token * tokens + per_first_token * (the first 16 of them)
+         + per_row * rows + per_context_token * context + per_pair * pairs
 
 and a virtual clock moves by it. "On a pretend machine where a step costs 10 ms + 0.25 ms per token"
 is `CostRunner(10, 0.25)`; `engine.simulation.fit` finds the prices of a real machine in the log of a
 real run.
 
-Why these five. Everything but attention treats tokens alone: a price per token. A row costs its
-table, its sampling and its place in the log. Attention first gathers the keys and values of a context,
-once for all of a row's tokens: a price per context token. Then each token looks at its context: a price
-per pair, which is what makes long prompts dear.
+Why these six. Everything but attention treats tokens alone: a price per token. The first of a step are
+dearer, because matrix products this small do not keep a processor busy. A row costs its table, its
+sampling and its place in the log. Attention first gathers the keys and values of a context, once for
+all of a row's tokens: a price per context token. Then each token looks at its context: a price per
+pair, which is what makes long prompts dear.
 
 Vidur (arXiv:2405.05438) simulates serving the same way, with a richer model of one step.
 """
@@ -28,6 +30,7 @@ from engine.scheduling.request import TokenScore
 from engine.text.byte_tokenizer import ByteTokenizer
 
 US_PER_MS = 1000
+FIRST_TOKENS = 16
 
 
 class Work(NamedTuple):
@@ -37,6 +40,7 @@ class Work(NamedTuple):
     rows      requests that take part
     context   positions whose keys and values attention gathers
     pairs     (token, position) pairs that attention looks at
+    first     how many of the tokens are among the first 16
 
     Rows that compute equally many tokens share an attention call and are filled up to the longest
     context among them, as in `engine.compute.batch`. What is filled up is computed and counts.
@@ -46,6 +50,7 @@ class Work(NamedTuple):
     rows: int
     context: int
     pairs: int
+    first: int
 
     @classmethod
     def of(cls, rows: Sequence[Row | ScheduledRow]) -> "Work":
@@ -58,11 +63,13 @@ class Work(NamedTuple):
             if end > longest.get(count, 0):
                 longest[count] = end
         contexts = {count: members[count] * end for count, end in longest.items()}
+        tokens = sum(count * n for count, n in members.items())
         return cls(
-            tokens=sum(count * n for count, n in members.items()),
+            tokens=tokens,
             rows=len(rows),
             context=sum(contexts.values()),
             pairs=sum(count * context for count, context in contexts.items()),
+            first=min(tokens, FIRST_TOKENS),
         )
 
 
@@ -75,6 +82,7 @@ class Cost:
     per_row_ms: float = 0.0
     per_context_token_ms: float = 0.0
     per_pair_ms: float = 0.0
+    per_first_token_ms: float = 0.0
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
@@ -89,11 +97,13 @@ class Cost:
             + self.per_row_ms * work.rows
             + self.per_context_token_ms * work.context
             + self.per_pair_ms * work.pairs
+            + self.per_first_token_ms * work.first
         )
 
     def __str__(self) -> str:
         return (
             f"{self.base_ms:.3g} ms + {self.per_token_ms:.3g} ms per token "
+            f"(the first {FIRST_TOKENS}: {self.per_first_token_ms:.3g} ms more) "
             f"+ {self.per_row_ms:.3g} ms per row "
             f"+ {self.per_context_token_ms:.3g} ms per context token "
             f"+ {self.per_pair_ms:.3g} ms per (token, position) pair"
@@ -119,10 +129,13 @@ class CostRunner:
         per_context_token_ms: float = 0.0,
         per_pair_ms: float = 0.0,
         *,
+        per_first_token_ms: float = 0.0,
         outputs: Mapping[int, int | Sequence[int]] | None = None,
         end_token: int = min(ByteTokenizer().eos_ids),
     ) -> None:
-        self.cost = Cost(base_ms, per_token_ms, per_row_ms, per_context_token_ms, per_pair_ms)
+        self.cost = Cost(
+            base_ms, per_token_ms, per_row_ms, per_context_token_ms, per_pair_ms, per_first_token_ms
+        )
         self.clock = VirtualClock()
         self.outputs = dict(outputs or {})
         self.end_token = end_token

@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import astuple
+from dataclasses import asdict
 from typing import Any
 
 from engine.config import EngineConfig
@@ -31,7 +31,7 @@ def simulate(
     run is to keep a window of its log only. Idle time passes until the next arrival. Raises
     RequestError for a request that these settings could never serve.
     """
-    runner = CostRunner(*astuple(cost))
+    runner = CostRunner(**asdict(cost))
     described = workload.tokenizer
     tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
     engine = _ReplayEngine(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
