@@ -15,6 +15,7 @@ process's CPU time and the time nobody was there instead.
 
 import gzip
 import os
+import random
 import statistics
 import time
 from collections import deque
@@ -28,7 +29,7 @@ from tqdm import tqdm
 from benchmarks.memory import resident_mib
 from benchmarks.report import panels, save
 from benchmarks.workload import Bench
-from engine import Cost, Engine, EngineConfig, EventLog, Workload, simulate
+from engine import Cost, Engine, EngineConfig, EventLog, SamplingParams, Workload, simulate
 from engine.clock import WallClock
 from engine.compute import loader
 from engine.events.vocabulary import Event, Preempted, RequestFinished
@@ -36,7 +37,6 @@ from engine.simulation.fit import fit
 from engine.simulation.workload import (
     Arrival,
     ArrivalProcess,
-    at_once,
     bursts,
     lognormal,
     poisson,
@@ -44,6 +44,7 @@ from engine.simulation.workload import (
 )
 
 ROUNDS = 3
+CALIBRATION = [1, 2, 1, 4, 1, 2, 8, 1, 4, 1, 16, 2] * 2  # requests that come together
 MEASURES = ("throughput", "busy", "mean TTFT", "mean ITL")
 AIM = 0.08
 REQUESTS = 100_000
@@ -123,14 +124,10 @@ def draw(count: int, arrivals: ArrivalProcess, seed: int, **parts: Any) -> Workl
 
 
 class Machine:
-    """The engine with the bundled model, and what it costs at the moment."""
+    """The engine with the bundled model, and what a step costs it at the moment."""
 
     def __init__(self) -> None:
         self._runner, self._tokenizer = loader.load("bundled", EngineConfig())
-        lengths = {"prompt": lognormal(120, 1.2, 1600), "output": lognormal(24, 0.8, 100)}
-        together = draw(40, at_once(), seed=11, **lengths)
-        spread = draw(80, poisson(12), seed=12, **lengths)
-        self._calibration = Workload(together.inputs + spread.inputs)
 
     def serve(self, workload: Workload, config: EngineConfig) -> EventLog:
         """Submit requests when they are due, between steps, to the end."""
@@ -148,9 +145,19 @@ class Machine:
         return engine.log
 
     def calibrate(self) -> Cost:
-        """Full batches and lone requests, short and long contexts, chunks of many sizes."""
-        config = EngineConfig(token_budget=192, max_batch_size=16, max_kv_tokens=16384)
-        return fit(self.serve(self._calibration, config)).cost
+        """Lone requests and full batches, short and long contexts: groups that come one by one."""
+        config = EngineConfig(token_budget=256, max_batch_size=16, max_kv_tokens=32768)
+        engine = Engine(self._runner, config, tokenizer=self._tokenizer, clock=CLOCK())
+        rng = random.Random(11)
+        for size in CALIBRATION:
+            for _ in range(size):
+                prompt = [97 + rng.randrange(26) for _ in range(round(8 * 190 ** rng.random()))]
+                engine.submit(
+                    prompt, SamplingParams(max_tokens=rng.randint(8, 48), ignore_eos=True)
+                )
+            while engine.has_work():
+                engine.step()
+        return fit(engine.log).cost
 
 
 def summary(log: EventLog) -> dict[str, float]:
