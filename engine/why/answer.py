@@ -11,6 +11,7 @@ from engine.events.log import EventLog
 from engine.why.blocked import count, why_blocked
 from engine.why.directory import Directory, Life
 from engine.why.facts import Admission, Facts, Preemption
+from engine.why.room import common
 
 
 def why(log: EventLog, request: int, step: int | None = None) -> str:
@@ -112,6 +113,7 @@ class _Answer:
     def _waits(self) -> Iterator[str]:
         if (self.id, "policy") in self.event.skipped:
             yield self._lead(f"waits. The policy{self._policy()} put it off and asked the next.")
+            yield from self._worth_waiting_for()
             return
         blocked = self.event.blocked
         assert blocked is not None, "who waits is put off, or blocked, or behind the one who is"
@@ -124,6 +126,21 @@ class _Answer:
                 f"{'is' if blocked.behind == 1 else 'are'} behind it."
             )
         yield from why_blocked(self.who, self.facts, blocked, asked=self.id)
+
+    def _worth_waiting_for(self) -> Iterator[str]:
+        """Under lpm: who computes what the request then finds in the cache."""
+        if not self.who.classes or self.who.classes["policy"] != "LongestPrefixMatch":
+            return
+        tokens, size = self.state.requests[self.id].tokens[:-1], self.state.block_size
+        shared = {
+            row.request: common(self.state.requests[row.request].tokens, tokens) // size * size
+            for row in self.event.rows
+        }
+        other = max(shared, key=lambda id_: shared[id_])
+        yield (
+            f"Its first {count(shared[other], 'token')} are those of {self.who.name(other)}, which "
+            "computes them now: it finds them in the cache afterwards and computes only the rest."
+        )
 
     # Preempted
 

@@ -330,3 +330,14 @@ def test_a_log_under_fair_is_reproduced(changes: dict) -> None:
             what_if(other, cost=cost, policy="fair").deterministic()[1:]
             == (log.deterministic()[1:])
         )
+
+
+def test_why_says_for_whose_prefix_a_request_was_put_off() -> None:
+    engine = engine_with("lpm", token_budget=256)
+    say(engine, [7] * 60, label="Ada")
+    twin = say(engine, [7] * 60, label="Bo")
+    engine.step()
+    answer = engine.why(twin)
+    assert "The policy (LongestPrefixMatch) put it off" in answer
+    assert "first 48 tokens are those of Ada (r1), which computes them now" in answer
+    run(engine)

@@ -133,7 +133,7 @@ def test_whom_the_policy_puts_off_hears_its_name() -> None:
     engine.submit([1], SamplingParams())
     engine.step()
     put_off = "Step 1: r2 waits. The policy (LongestPrefixMatch) put it off and asked the next."
-    assert engine.why(2) == put_off
+    assert engine.why(2).startswith(put_off)
     assert engine.why(3).startswith("Step 1: r3 starts")
 
 
