@@ -5,8 +5,8 @@ waiting label whose counter is smallest, and within a label in order. Nobody is 
 label asks, it gets everything.
 
 A label that comes back must not live on what it did not use: when it joins the queue it is lifted to
-the smallest counter among those that wait. Hence two labels that both have requests waiting are never
-further apart than 2 * max(w_p * longest prompt, w_q * output tokens of one batch).
+the smallest counter among those that wait. Hence, over any time in which two labels both have requests
+waiting, their service differs by at most 2 * max(w_p * longest prompt, w_q * most tokens in the batch).
 
 Source: the Virtual Token Counter (arXiv:2401.00588, OSDI 2024), with its weights: an output token costs
 two prompt tokens. Two differences: prompt tokens that the cache had are not charged, and a victim of
