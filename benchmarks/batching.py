@@ -12,9 +12,9 @@ from benchmarks.workload import Bench
 def main() -> None:
     """Print counts for both and the ratio of their speeds."""
     kinds = {kind: Bench(batching=kind) for kind in ("continuous", "static")}
-    plot, (axes,) = panels(["Running requests, step by step"], "step", "requests in the step")
+    plot, columns = panels(list(kinds), "step", "requests in the step")
     counted: dict[str, object] = {}
-    for kind, bench in kinds.items():
+    for axes, (kind, bench) in zip(columns, kinds.items(), strict=True):
         log = bench.run().log
         steps, requests = log.steps, log.requests
         counted[kind] = {
@@ -23,7 +23,7 @@ def main() -> None:
             "mean_first_token_step": float(requests.first_token_step.mean()),
             "mean_ttft_ms": float(requests.ttft_ms.mean()),
         }
-        axes.step(steps.index, steps.batch, where="mid", label=kind)
+        axes.fill_between(steps.index, steps.batch, step="mid")
         print(
             f"{kind:>10}: {len(steps)} steps, {steps.sampled_tokens.sum() / len(steps):.2f} output "
             f"tokens per step, mean first token at step {requests.first_token_step.mean():.1f}, "
@@ -32,6 +32,6 @@ def main() -> None:
     ratio = compare("batching", kinds["continuous"].run, kinds["static"].run)
     print(f"continuous over static, throughput: {ratio}")
     counted["throughput_continuous_over_static"] = ratio.figures()
-    axes.set_ylim(0)
-    axes.legend()
+    for axes in columns:
+        axes.set(xlim=(0, max(one.dataLim.xmax for one in columns)), ylim=(0, 4.4), yticks=range(5))
     save("batching", counted, plot)

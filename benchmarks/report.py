@@ -65,11 +65,16 @@ def panels(
 
 
 def bars(axes: Axes, values: dict[str, float], digits: int = 0, ours: int = 1) -> None:
-    """Lying bars from 0, `ours` of them, at the top, in colour. Names stand at the first column only."""
+    """Lying bars from 0, the upper `ours` of them in colour. Names stand at the first column only."""
     names = list(values)
     colors = [HUES[0]] * ours + [OTHERS] * (len(names) - ours)
     drawn = axes.barh(names, list(values.values()), height=0.62, color=colors)
-    axes.bar_label(drawn, fmt=f"{{:,.{digits}f}}", padding=4, fontweight="bold")
+    ground = {
+        "facecolor": "#ffffff",
+        "edgecolor": "none",
+        "pad": 1,
+    }  # over a line that may be there
+    axes.bar_label(drawn, fmt=f"{{:,.{digits}f}}", padding=5, fontweight="bold", bbox=ground)
     axes.invert_yaxis()
     axes.margins(x=0.3)
     axes.grid(visible=False)

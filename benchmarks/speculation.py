@@ -7,7 +7,7 @@ repeats itself; there it must not cost much. Tokens are the same with and withou
 from random import Random
 
 from benchmarks.pairs import compare
-from benchmarks.report import TEXT, bars, panels, save
+from benchmarks.report import MUTED, bars, panels, save
 from benchmarks.workload import story_prompts
 from engine import Engine, EngineConfig, SamplingParams
 from engine.compute import loader
@@ -72,7 +72,7 @@ def main() -> None:
     )
     for axes, values in zip(columns, (steps, speeds), strict=True):
         bars(axes, values, digits=2, ours=len(values))
-        axes.axvline(1, color=TEXT, linewidth=1)
+        axes.axvline(1, color=MUTED, linewidth=1, zorder=0)
     save("speculation", figures, plot)
 
 
