@@ -241,7 +241,7 @@ def many_requests() -> dict[str, object]:
     start_mib = resident_mib()
     workload = Workload.generate(
         REQUESTS,
-        arrivals=poisson(120),
+        arrivals=poisson(50),
         prompt=lognormal(40, 0.8, 400),
         output=lognormal(24, 0.7, 200),
         groups=20,
