@@ -1,6 +1,11 @@
 """Options for all tests: `--soak` runs the same properties on many more cases."""
 
+import os
+
 import pytest
+
+# Two workers share two cores: with more threads each, torch's spin and wait for one another.
+os.environ["OMP_NUM_THREADS"] = "1"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -27,11 +27,20 @@ class PromptLookup:
         self.shortest = shortest
 
     def propose(self, request: Request) -> list[int]:
-        """What followed the latest earlier place where the text's end stood; [] without one."""
+        """What followed an earlier place where the text's end stood; [] without one.
+
+        The latest such place with `length` tokens behind it counts. In a text that repeats itself
+        quickly the very latest place has fewer, and would draft no more than one repetition.
+        """
         tokens = request.tokens
         for size in range(min(self.longest, len(tokens) - 1), self.shortest - 1, -1):
             end = tokens[-size:]
+            followed: list[int] = []
             for start in range(len(tokens) - size - 1, -1, -1):
                 if tokens[start : start + size] == end:
-                    return tokens[start + size : start + size + self.length]
+                    followed = tokens[start + size : start + size + self.length]
+                    if len(followed) == self.length:
+                        break
+            if followed:
+                return followed
         return []

@@ -29,6 +29,12 @@ def test_it_proposes_what_followed_the_latest_longest_match() -> None:
     assert propose([1]) == []
 
 
+def test_a_text_that_repeats_itself_quickly_is_drafted_whole() -> None:
+    assert propose([7, 7, 7, 7, 7, 7, 7, 7], length=4) == [7, 7, 7, 7]
+    assert propose([1, 2, 1, 2, 1, 2, 1, 2], length=4) == [1, 2, 1, 2]
+    assert propose([1, 2, 1, 2, 1, 2], length=4, longest=2) == [1, 2, 1, 2]
+
+
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40))
 def test_a_proposal_stands_in_the_text_after_a_match(tokens: list[int]) -> None:
     drafts = propose(tokens, length=3)
