@@ -1,10 +1,12 @@
 """The engine against transformers and llama.cpp: the same weights, one thread, the same tokens.
 
 Each system runs at its best settings: the candidates are tried at each batch size and the quickest
-one is measured. Not among the candidates, because they were slower wherever they were tried:
-`generate` compiled with torch.compile (a minute to compile, and 0.6 to 0.9 of the speed after that),
-llama.cpp with flash attention forced on or off. `generate_batch` cannot use flash attention or
-asynchronous batching on a CPU: both raise an error that says so.
+one is measured. Tried once by hand, on a busy machine by processor time, and left out since:
+
+- `generate` compiled with torch.compile: a minute to compile, then 0.56 to 0.93 of the speed.
+- llama.cpp with flash attention forced on: 0.85 to 0.99 of leaving it to llama.cpp; off: 0.95 to 1.01.
+- `generate_batch` with other pages (32 or 256 tokens) and steps (256 to 2,048 tokens): within a tenth,
+  without a winner. Flash attention and asynchronous batching are errors on a CPU; it says so.
 """
 
 import importlib.util

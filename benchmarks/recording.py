@@ -1,6 +1,6 @@
 """What recording costs: the engine with its log over the engine without one.
 
-"Without" means that events are not even made: in the three files that make them their classes are
+"Without" means that events are not even made: in the four files that make them their classes are
 replaced by a function that returns nothing.
 """
 
@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import engine.cache.kv_cache
 import engine.engine
+import engine.output
 import engine.scheduling.scheduler
 from benchmarks.pairs import compare
 from benchmarks.report import save
@@ -16,7 +17,7 @@ from benchmarks.workload import Bench
 from engine.events import vocabulary
 from engine.events.log import EventLog
 
-MAKERS = (engine.engine, engine.cache.kv_cache, engine.scheduling.scheduler)
+MAKERS = (engine.engine, engine.output, engine.cache.kv_cache, engine.scheduling.scheduler)
 
 
 class NoLog(EventLog):
