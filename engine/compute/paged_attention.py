@@ -81,7 +81,10 @@ class _GroupAttention:
         self._mask: Tensor | None = None
         self._outside: Tensor | None = None
         uneven = group.contexts[0] != group.contexts[-1]
-        if uneven or group.count > 1:
+        # Prompts from their beginning see themselves and nothing else. The kernel knows that shape
+        # and leaves out what is hidden.
+        self._causal = 1 < group.count == group.contexts[-1] <= window
+        if uneven or (group.count > 1 and not self._causal):
             contexts = np.array(group.contexts)[:, None]
             firsts = np.array(skips)[:, None] * size  # positions of the first slots that are read
             mask = _mask(firsts + np.arange(low, high), contexts, group.count, window)
@@ -100,14 +103,22 @@ class _GroupAttention:
         torch.index_select(blocks, 0, self._index, out=self._blocks)
         if self._outside is not None:
             self._slots.index_fill_(0, self._outside, 0.0)
+        rows, count, kv_heads, _, head_dim = self._shape
+        if self._causal:
+            own = queries.unflatten(0, (rows, count)).transpose(1, 2)
+            mixed = F.scaled_dot_product_attention(
+                own, self._keys, self._values, is_causal=True, enable_gqa=True
+            )
+            return mixed.transpose(1, 2).reshape(rows * count, -1)
         # Queries that share a head of keys are stacked as further tokens of that head. The kernel
         # then reads the keys once for all of them (`enable_gqa` reads them once for each).
-        rows, count, kv_heads, _, head_dim = self._shape
-        stacked = queries.reshape(self._shape).transpose(1, 2).reshape(rows, kv_heads, -1, head_dim)
+        stacked = queries.view(self._shape).transpose(1, 2).reshape(rows, kv_heads, -1, head_dim)
         mixed = F.scaled_dot_product_attention(
             stacked, self._keys, self._values, attn_mask=self._mask
         )
-        unstacked = mixed.view(rows, kv_heads, count, -1, head_dim).transpose(1, 2)
+        if count == 1:
+            return mixed.view(rows, -1)
+        unstacked = mixed.unflatten(2, (count, -1)).transpose(1, 2)
         return unstacked.reshape(rows * count, -1)
 
 
