@@ -97,7 +97,11 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     def changed(self) -> dict[str, Any]:
         """The fields that differ from their defaults, as JSON values."""
         given: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)
-        return {name: value for name, value in given.items() if value != _DEFAULTS[name]}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in given.items()
+            if value != _DEFAULTS[name]
+        }
 
     def __post_init__(self) -> None:
         # A single string and a list are what people write.
