@@ -105,7 +105,7 @@ class _GroupAttention:
             self._slots.index_fill_(0, self._outside, 0.0)
         rows, count, kv_heads, _, head_dim = self._shape
         if self._causal:
-            own = queries.unflatten(0, (rows, count)).transpose(1, 2)
+            own = queries.view(rows, count, -1, head_dim).transpose(1, 2)
             mixed = F.scaled_dot_product_attention(
                 own, self._keys, self._values, is_causal=True, enable_gqa=True
             )
@@ -118,7 +118,7 @@ class _GroupAttention:
         )
         if count == 1:
             return mixed.view(rows, -1)
-        unstacked = mixed.unflatten(2, (count, -1)).transpose(1, 2)
+        unstacked = mixed.view(rows, kv_heads, count, -1, head_dim).transpose(1, 2)
         return unstacked.reshape(rows * count, -1)
 
 
