@@ -28,7 +28,7 @@ from benchmarks.workload import story_prompts
 
 BATCHES = (1, 8, 32)
 PROMPT, OUTPUT = 64, 128
-TRIAL = 32  # output tokens when settings are tried
+TRIAL = 64  # output tokens when settings are tried
 ROUNDS = 9
 AIMS = {"transformers generate": 1.5, "llama.cpp": 1.0, "transformers generate_batch": 3.0}
 
