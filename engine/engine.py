@@ -219,23 +219,28 @@ class Engine(Offline):
         """One scheduling decision, one forward pass, one commit. Nothing happens without work.
 
         Raises one of `part_errors.RECOVERABLE` when a part that was passed in makes a mistake: then
-        nobody has computed in this step, and the next one may be made. After anything else that is
-        raised here the engine is stopped, and each further step says why.
+        nobody has computed in this step, and the next one may be made. KeyboardInterrupt during the
+        forward pass lets the step end first. After anything else that is raised here the engine is
+        stopped, and each further step says why.
         """
         if self._stopped:
             raise RuntimeError(f"{self._stopped}; this engine cannot go on, make a new one")
         if not self.has_work():
             return StepOutput(self.step_count)
         self.step_count += 1
+        output = StepOutput(self.step_count)
         try:
-            return self._step()
+            interrupt = self._step(output)
         except RECOVERABLE:
             raise
-        except Exception as error:
+        except BaseException as error:
             self._stopped = f"step {self.step_count} failed: {type(error).__name__}: {error}"
             raise
+        if interrupt is not None:
+            raise interrupt
+        return output
 
-    def _step(self) -> StepOutput:
+    def _step(self, output: StepOutput) -> KeyboardInterrupt | None:
         self._step_started_at = self.clock.now()
         self._emit(StepStarted(self.step_count))
         try:
@@ -245,16 +250,21 @@ class Engine(Offline):
             raise
         scheduled_at = self.clock.now()
         copies = [(source, block) for _, source, block in plan.copies]
-        output = StepOutput(self.step_count)
+        interrupt: KeyboardInterrupt | None = None
         try:
-            sampled = self.runner.run(plan.rows, copies)
+            try:
+                sampled = self.runner.run(plan.rows, copies)
+            except KeyboardInterrupt as pressed:  # a learner stopped the cell
+                # Computing it again overwrites whatever half a forward pass has written.
+                interrupt = pressed
+                sampled = self.runner.run(plan.rows, copies)
         except Exception as error:  # whatever a model raises ends its requests, not the engine
             self._fail(error, scheduled_at, output)
         else:
             self._commit(sampled, scheduled_at, output)
         for gained in output.tokens:
             ask(PolicyError, self.policy.served, gained.request, 0, len(gained.ids))
-        return output
+        return interrupt
 
     def _abandon_step(self) -> None:
         """A part failed in the middle of a decision: nobody computes, and the log says as much."""

@@ -17,7 +17,14 @@ from engine.scheduling.sampling_params import SamplingError, SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.tools.calculator import evaluate
 from tests.engine.storyboard import Speaker, simulate
-from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload
+from tests.engine.workloads import (
+    Arrival,
+    Workload,
+    make_engine,
+    next_token,
+    play,
+    random_workload,
+)
 
 TEXT = list(range(97, 123))
 
@@ -328,3 +335,34 @@ def test_complete_serves_prompts_in_order_and_refuses_while_paused() -> None:
     engine.pause()
     with pytest.raises(RuntimeError, match="paused"):
         engine.complete(["abc"], progress=False)
+
+
+def test_an_interrupted_forward_pass_ends_its_step_and_the_engine_goes_on() -> None:
+    class Interrupted(CheckingRunner):
+        presses = 1
+
+        def run(self, rows, copies):
+            done = super().run(rows, copies)
+            if len(rows) > 1 and self.presses:
+                self.presses -= 1
+                raise KeyboardInterrupt
+            return done
+
+    prompts, params = [[97, 98, 99], [97, 99], [98]], SamplingParams(max_tokens=9, n=2)
+    config = EngineConfig(block_size=4)
+    whole = Engine(Interrupted(next_token), config)
+    whole.runner.presses = 0
+    expected = [one.token_ids for one in whole.complete(prompts, params, progress=False)]
+
+    engine = Engine(Interrupted(next_token), config)
+    requests = [engine.submit(prompt, params) for prompt in prompts]
+    with pytest.raises(KeyboardInterrupt):
+        while engine.has_work():
+            engine.step()
+    assert engine.log.state().core() == engine.snapshot()
+    seen = dict(engine.requests)
+    while engine.has_work():
+        engine.step()
+        seen |= engine.requests
+    samples = [seen[first.id + sample] for first in requests for sample in range(2)]
+    assert [request.output_ids for request in samples] == expected
