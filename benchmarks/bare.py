@@ -22,6 +22,7 @@ from engine.text.tokenizer import HFTokenizer
 BATCHES = {1: 0.65, 8: 0.75, 32: 0.75}  # batch size -> the ratio to reach
 PROMPT, OUTPUT = 64, 128
 CONTEXTS = (64, 448)
+ROUNDS_OF_RUNS = {1: 31, 8: 17, 32: 9}
 ROUNDS, STEPS = 16, 4  # for each context: steps of both in turns, four at a time
 
 
@@ -58,7 +59,7 @@ def whole_runs(tokenizer: HFTokenizer, batch: int) -> tuple[Ratio, dict[str, flo
         "engine": partial(served.run, prompts),
         "bare loop": partial(bare.generate, prompts, OUTPUT),
     }
-    seconds = in_turns(f"batch {batch}", works, rounds=16 if batch < 32 else 10)
+    seconds = in_turns(f"batch {batch}", works, rounds=ROUNDS_OF_RUNS[batch])
     return _result(seconds, batch * OUTPUT)
 
 
