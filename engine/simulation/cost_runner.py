@@ -3,15 +3,17 @@
 The step loop runs on it unchanged: same scheduler, same cache, same log. Only the forward pass is
 replaced by a sum,
 
-    step = base + per_token * tokens + per_first_token * (the first 16 of them)
+    step = base + batched (for more than one token)
+         + per_token * tokens + per_first_token * (the first 16 of them)
          + per_row * rows + per_context_token * context + per_pair * pairs
 
 and a virtual clock moves by it. "On a pretend machine where a step costs 10 ms + 0.25 ms per token"
 is `CostRunner(10, 0.25)`; `engine.simulation.fit` finds the prices of a real machine in the log of a
 real run.
 
-Why these six. Everything but attention treats tokens alone: a price per token. The first of a step are
-dearer, because matrix products this small do not keep a processor busy. A row costs its table, its
+Why these seven. Everything but attention treats tokens alone: a price per token. A single token is
+cheap, because a matrix times a vector needs no preparation; the first of several are dear, because
+matrix products this small do not keep a processor busy. A row costs its table, its
 sampling and its place in the log. Attention first gathers the keys and values of a context, once for
 all of a row's tokens: a price per context token. Then each token looks at its context: a price per
 pair, which is what makes long prompts dear.
@@ -41,6 +43,7 @@ class Work(NamedTuple):
     context   positions whose keys and values attention gathers
     pairs     (token, position) pairs that attention looks at
     first     how many of the tokens are among the first 16
+    batched   1 if there is more than one token, else 0
 
     Rows that compute equally many tokens share an attention call and are filled up to the longest
     context among them, as in `engine.compute.batch`. What is filled up is computed and counts.
@@ -51,6 +54,7 @@ class Work(NamedTuple):
     context: int
     pairs: int
     first: int
+    batched: int
 
     @classmethod
     def of(cls, rows: Sequence[Row | ScheduledRow]) -> "Work":
@@ -70,6 +74,7 @@ class Work(NamedTuple):
             context=sum(contexts.values()),
             pairs=sum(count * context for count, context in contexts.items()),
             first=min(tokens, FIRST_TOKENS),
+            batched=int(tokens > 1),
         )
 
 
@@ -83,6 +88,7 @@ class Cost:
     per_context_token_ms: float = 0.0
     per_pair_ms: float = 0.0
     per_first_token_ms: float = 0.0
+    batched_ms: float = 0.0
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
@@ -98,11 +104,13 @@ class Cost:
             + self.per_context_token_ms * work.context
             + self.per_pair_ms * work.pairs
             + self.per_first_token_ms * work.first
+            + self.batched_ms * work.batched
         )
 
     def __str__(self) -> str:
         return (
-            f"{self.base_ms:.3g} ms + {self.per_token_ms:.3g} ms per token "
+            f"{self.base_ms:.3g} ms ({self.batched_ms:.3g} ms more for several tokens) "
+            f"+ {self.per_token_ms:.3g} ms per token "
             f"(the first {FIRST_TOKENS}: {self.per_first_token_ms:.3g} ms more) "
             f"+ {self.per_row_ms:.3g} ms per row "
             f"+ {self.per_context_token_ms:.3g} ms per context token "
@@ -130,11 +138,18 @@ class CostRunner:
         per_pair_ms: float = 0.0,
         *,
         per_first_token_ms: float = 0.0,
+        batched_ms: float = 0.0,
         outputs: Mapping[int, int | Sequence[int]] | None = None,
         end_token: int = min(ByteTokenizer().eos_ids),
     ) -> None:
         self.cost = Cost(
-            base_ms, per_token_ms, per_row_ms, per_context_token_ms, per_pair_ms, per_first_token_ms
+            base_ms,
+            per_token_ms,
+            per_row_ms,
+            per_context_token_ms,
+            per_pair_ms,
+            per_first_token_ms,
+            batched_ms,
         )
         self.clock = VirtualClock()
         self.outputs = dict(outputs or {})

@@ -120,6 +120,6 @@ def test_what_cannot_be_is_refused() -> None:
 def test_rows_of_equal_length_are_read_as_far_as_the_longest_of_them() -> None:
     decodes = [v.ScheduledRow(1, 9, 1), v.ScheduledRow(2, 99, 1)]  # contexts of 10 and 100
     chunk = v.ScheduledRow(3, 20, 30)
-    assert Work.of(decodes) == Work(tokens=2, rows=2, context=200, pairs=200, first=2)
-    assert Work.of([chunk]) == Work(tokens=30, rows=1, context=50, pairs=1500, first=16)
-    assert Work.of([decodes[0], chunk, decodes[1]]) == Work(32, 3, 250, 1700, 16)
+    assert Work.of(decodes) == Work(tokens=2, rows=2, context=200, pairs=200, first=2, batched=1)
+    assert Work.of([chunk]) == Work(tokens=30, rows=1, context=50, pairs=1500, first=16, batched=1)
+    assert Work.of([decodes[0], chunk, decodes[1]]) == Work(32, 3, 250, 1700, 16, 1)

@@ -13,7 +13,7 @@ from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.fit import fit
 from tests.engine.simulation.test_cost_runner import long_document, run_pinned
 
-PRICES = (4, 0.1, 0.5, 0.002, 1e-4, 0.05)
+PRICES = (4, 0.1, 0.5, 0.002, 1e-4, 0.05, 0.8)
 
 
 def mixed_log(prices: tuple[float, ...] = PRICES) -> EventLog:
@@ -41,7 +41,7 @@ def assert_prices(cost: Cost, prices: tuple[float, ...], within: float) -> None:
 
 @pytest.mark.parametrize(
     "prices",
-    [(10, 0.25), PRICES, (0, 1, 0, 0.01), (0, 0, 2, 0, 0.01), (7.5, 0), (5, 0.2, 0, 0, 0, 0.4)],
+    [(10, 0.25), PRICES, (0, 1, 0, 0.01), (0, 0, 2, 0, 0.01), (7.5, 0), (5, 0.2, 0, 0, 0, 0.4, 0)],
 )
 def test_the_prices_are_found_again(prices: tuple[float, ...]) -> None:
     found = fit(mixed_log(prices))
