@@ -44,7 +44,7 @@ from engine.simulation.workload import (
 )
 
 ROUNDS = 3
-CALIBRATION = [1, 2, 1, 4, 1, 2, 8, 1, 4, 1, 16, 2] * 2  # requests that come together
+CALIBRATION = [1, 4, 2, 8, 1, 16, 3, 6, 1, 12] * 3  # requests that come together
 MEASURES = ("throughput", "busy", "mean TTFT", "mean ITL")
 AIM = 0.08
 REQUESTS = 100_000
@@ -145,13 +145,18 @@ class Machine:
         return engine.log
 
     def calibrate(self) -> Cost:
-        """Lone requests and full batches, short and long contexts: groups that come one by one."""
+        """Groups that come one by one: lone requests and full batches, short and long contexts.
+
+        Within a group contexts are alike, or the price of a context would be that of filling up.
+        """
         config = EngineConfig(token_budget=256, max_batch_size=16, max_kv_tokens=32768)
         engine = Engine(self._runner, config, tokenizer=self._tokenizer, clock=CLOCK())
         rng = random.Random(11)
         for size in CALIBRATION:
+            usual = 10 * 120 ** rng.random()  # 10 to 1,200 tokens, evenly on a logarithmic scale
             for _ in range(size):
-                prompt = [97 + rng.randrange(26) for _ in range(round(8 * 190 ** rng.random()))]
+                length = round(usual * rng.uniform(0.8, 1.2))
+                prompt = [97 + rng.randrange(26) for _ in range(length)]
                 engine.submit(
                     prompt, SamplingParams(max_tokens=rng.randint(8, 48), ignore_eos=True)
                 )
