@@ -1,0 +1,140 @@
+"""One row per step: who computed how much, what memory looked like, how long it took."""
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from engine.events import vocabulary as v
+from engine.events.fold import RequestState, State
+from engine.events.frames.columns import COUNT, MS, US_PER_MS, build, in_ms
+
+if TYPE_CHECKING:
+    from engine.events.log import EventLog
+
+TYPES = {
+    "tokens": COUNT,
+    "prefill_tokens": COUNT,
+    "catchup_tokens": COUNT,
+    "decode_tokens": COUNT,
+    "drafted_tokens": COUNT,
+    "accepted_tokens": COUNT,
+    "sampled_tokens": COUNT,
+    "forced_tokens": COUNT,
+    "cached_tokens": COUNT,
+    "batch": COUNT,
+    "running": COUNT,
+    "waiting": COUNT,
+    "arrived": COUNT,
+    "admitted": COUNT,
+    "preempted": COUNT,
+    "finished": COUNT,
+    "evicted_blocks": COUNT,
+    "used_blocks": COUNT,
+    "cached_blocks": COUNT,
+    "free_blocks": COUNT,
+    "start_ms": MS,
+    "scheduling_ms": MS,
+    "duration_ms": MS,
+}
+_NOTHING: dict[str, Any] = {name: None if kind == MS else 0 for name, kind in TYPES.items()}
+
+
+def steps_frame(log: "EventLog") -> pd.DataFrame:
+    """One row per step, indexed by step number.
+
+    tokens (computed in the step) = prefill_tokens (rows that start inside the prompt) + catchup_tokens
+    (rows that compute output again after a preemption, or a tool's tokens) + decode_tokens (all
+    others). drafted_tokens of them were proposals; accepted_tokens of those became output.
+    sampled_tokens and forced_tokens were gained; cached_tokens were found at admissions.
+    Requests: batch (rows), running and waiting (when the step was scheduled), arrived (since the step
+    before began), admitted (resumed ones, too), preempted, finished.
+    KV blocks: evicted_blocks, and when the step was scheduled used_blocks (requests hold them),
+    cached_blocks (only the tree does) and free_blocks: together all there are.
+    Times: start_ms, scheduling_ms (deciding), duration_ms (all of the step).
+    What ends or is evicted between two steps counts to the earlier one, who arrives to the later.
+    """
+    table = _Table()
+    for event in log:
+        table.take(event)
+    return table.frame()
+
+
+class _Table:
+    """Rows by step, while the log is folded."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, dict[str, Any]] = {}
+        self._state = State()
+        self._row = dict(_NOTHING)  # of the step; until the first begins, one that is dropped
+        self._arrived = 0
+        self._scheduled = False
+
+    def take(self, event: v.Event) -> None:
+        """Take one event into account."""
+        state, row = self._state, self._row
+        if isinstance(event, v.RadixEvicted):
+            row["evicted_blocks"] += len(state.nodes[event.node].blocks)
+        state.apply(event)
+        match event:
+            case v.StepStarted():
+                self._row = self._rows[event.step] = _NOTHING | {"arrived": self._arrived}
+                self._arrived, self._scheduled = 0, False
+            case v.RequestArrived():
+                self._arrived += 1
+            case v.Admitted():
+                row["admitted"] += 1
+                row["cached_tokens"] += len(event.blocks) * state.block_size
+            case v.Preempted():
+                row["preempted"] += 1
+            case v.StepScheduled():
+                self._scheduled = True
+                self._describe_plan(event)
+                self._describe_state()
+            case v.StepFinished():
+                if not self._scheduled:  # a part made a mistake, nothing was computed
+                    self._describe_state()
+                _describe_outcome(row, event)
+            case v.RequestFinished():
+                row["finished"] += 1
+
+    def _describe_plan(self, event: v.StepScheduled) -> None:
+        row = self._row
+        for part in event.rows:
+            row[_kind(part, self._state.requests[part.request])] += part.count
+            row["tokens"] += part.count
+            row["drafted_tokens"] += len(part.drafts)
+        row["batch"] = len(event.rows)
+
+    def _describe_state(self) -> None:
+        row, state = self._row, self._state
+        row["running"], row["waiting"] = len(state.running), len(state.waiting)
+        tables = [state.requests[request].table for request in state.running]
+        row["used_blocks"] = len(set[int]().union(*tables))
+        row["free_blocks"] = len(state.free)
+        row["cached_blocks"] = len(state.refs) - row["used_blocks"] - row["free_blocks"]
+
+    def frame(self) -> pd.DataFrame:
+        """What has been read so far."""
+        index = pd.Index(list(self._rows), name="step", dtype="int64")
+        rows = self._rows.values()
+        return build({name: [row[name] for row in rows] for name in TYPES}, TYPES, index)
+
+
+def _kind(part: v.ScheduledRow, request: RequestState) -> str:
+    if part.start < request.prompt_length:
+        return "prefill_tokens"
+    own = part.count - len(part.drafts)
+    return (
+        "catchup_tokens" if own > 1 or part.start + own < len(request.tokens) else "decode_tokens"
+    )
+
+
+def _describe_outcome(row: dict[str, Any], event: v.StepFinished) -> None:
+    for gain in event.tokens:
+        row["forced_tokens"] += gain.forced
+        row["sampled_tokens"] += len(gain.ids) - gain.forced
+        row["accepted_tokens"] += gain.accepted
+    row["start_ms"] = in_ms(event.t, "start")
+    if row["start_ms"] is not None:
+        row["scheduling_ms"] = (event.t["scheduled"] - event.t["start"]) / US_PER_MS
+        row["duration_ms"] = (event.t["end"] - event.t["start"]) / US_PER_MS

@@ -1,0 +1,79 @@
+"""One row per output token: what it is, where it came from and when."""
+
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+
+from engine.events import vocabulary as v
+from engine.events.frames.columns import ANY, COUNT, FLAG, MS, US_PER_MS, build
+
+if TYPE_CHECKING:
+    from engine.events.log import EventLog
+
+TYPES = {
+    "request": COUNT,
+    "index": COUNT,
+    "step": COUNT,
+    "id": COUNT,
+    "text": ANY,
+    "logprob": MS,
+    "forced": FLAG,
+    "drafted": FLAG,
+    "time_ms": MS,
+    "gap_ms": MS,
+}
+
+
+def tokens_frame(log: "EventLog") -> pd.DataFrame:
+    """One row per output token, in the order in which they appeared.
+
+    request, index (0 is the request's first output token), step, id, text (its piece: joined they are
+    the output; where a stop string ended it, the text handed out ends before that), logprob (natural
+    logarithm; missing for forced tokens), forced (by a tool, not sampled), drafted (proposed by a
+    drafter and accepted), time_ms (when its step ended, since the run started), gap_ms (since the
+    request's token before it; 0 within a step, missing for the first).
+    """
+    columns: dict[str, list[Any]] = {name: [] for name in TYPES}
+    output: dict[int, int] = {}  # request -> output tokens so far
+    last: dict[int, int | None] = {}  # request -> when it gained its last token, in us
+    step = 0
+    for event in log:
+        match event:
+            case v.Keyframe():
+                step = event.state["step"]
+                for entry in event.state["requests"]:
+                    output[entry["id"]] = len(entry["tokens"]) - entry["prompt_length"]
+            case v.StepStarted():
+                step = event.step
+            case v.StepFinished():
+                _take(columns, event, step, output, last)
+    return build(columns, TYPES)
+
+
+def _take(
+    columns: dict[str, list[Any]],
+    event: v.StepFinished,
+    step: int,
+    output: dict[int, int],
+    last: dict[int, int | None],
+) -> None:
+    end = event.t.get("end")
+    logprobs = event.t.get("logprobs")
+    for place, gain in enumerate(event.tokens):
+        count, first = len(gain.ids), output.get(gain.request, 0)
+        sampled = count - gain.forced
+        before = last.get(gain.request)
+        gap = None if end is None or before is None else (end - before) / US_PER_MS
+        values = [None] * sampled if logprobs is None else logprobs[place][:sampled]
+        columns["request"] += [gain.request] * count
+        columns["index"] += range(first, first + count)
+        columns["step"] += [step] * count
+        columns["id"] += gain.ids
+        columns["text"] += gain.texts
+        columns["logprob"] += [*values, *[None] * gain.forced]
+        columns["forced"] += [False] * sampled + [True] * gain.forced
+        columns["drafted"] += [True] * gain.accepted + [False] * (count - gain.accepted)
+        columns["time_ms"] += [None if end is None else end / US_PER_MS] * count
+        columns["gap_ms"] += [gap, *[None if end is None else 0.0] * (count - 1)]
+        output[gain.request] = first + count
+        last[gain.request] = end

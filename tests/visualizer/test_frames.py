@@ -1,0 +1,286 @@
+"""The frames are a plain recount of the run: against the engine's own requests and the folded state."""
+
+import math
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from engine.config import EngineConfig
+from engine.events import EventLog, State
+from engine.events import vocabulary as v
+from engine.events.frames import requests, steps, tokens
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload
+from tests.visualizer.storytellers import storytellers
+
+FRAMES = {"requests": requests.TYPES, "steps": steps.TYPES, "tokens": tokens.TYPES}
+
+
+def recorded(seed: int, window: int | None = None) -> tuple[EventLog, dict[int, Request]]:
+    workload = random_workload(seed)
+    log = EventLog(window)
+    played = play(make_engine(workload, log), workload)
+    return log, {request.id: request for request in played}
+
+
+def missing(value: object) -> bool:
+    return value is None or value is pd.NA or (isinstance(value, float) and math.isnan(value))
+
+
+def plain(value: object) -> object:
+    return None if missing(value) else value
+
+
+@pytest.fixture
+def seeds(soak: bool, first_seed: int) -> range:
+    return range(first_seed, first_seed + (1_500 if soak else 150))
+
+
+def test_tokens_are_what_the_engine_gave_its_requests(seeds: range) -> None:
+    kinds: Counter[str] = Counter()
+    for seed in seeds:
+        log, played = recorded(seed)
+        frame = log.tokens
+        for id_, of_one in frame.groupby("request"):
+            request = played[id_]
+            assert of_one["id"].tolist() == request.output_ids
+            assert of_one["index"].tolist() == list(range(len(of_one)))
+            assert of_one["text"].tolist() == request.texts[request.prompt_length :]
+            logprobs = np.where(of_one.forced, 0.0, of_one.logprob)
+            assert logprobs.tolist() == pytest.approx(request.logprobs, abs=1e-4)
+            assert missing(of_one.gap_ms.iloc[0]) and of_one.gap_ms.iloc[1:].notna().all()
+            assert of_one.gap_ms.iloc[1:].sum() == pytest.approx(
+                of_one.time_ms.iloc[-1] - of_one.time_ms.iloc[0]
+            )
+            # Drafts that came true stand before the token that was sampled, a tool's behind it.
+            for _, gained in of_one.groupby("step"):
+                marks = gained.forced.astype(int) - gained.drafted.astype(int)
+                assert marks.is_monotonic_increasing
+        assert len(frame) == sum(len(request.output_ids) for request in played.values())
+        kinds += Counter(forced=frame.forced.sum(), drafted=frame.drafted.sum())
+    assert kinds["forced"] > 20 and kinds["drafted"] > 20, "the workloads show too little"
+
+
+def test_requests_are_what_the_events_say_of_each(seeds: range) -> None:
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        log, played = recorded(seed)
+        frame = log.requests
+        assert set(played) <= set(frame.index)  # one aborted before any step never was in `played`
+        for id_, row in frame.iterrows():
+            expect = facts_of(log, id_)
+            found = {name: plain(row[name]) for name in expect}
+            assert found.pop("policy_key") == expect.pop("policy_key")
+            assert found == pytest.approx(expect), (seed, id_)
+            if id_ in played:
+                request = played[id_]
+                assert row.label == request.label and row.priority == request.priority
+                assert (row.root, row["sample"]) == (request.root, request.sample)
+                assert row.output_tokens == len(request.output_ids)
+                assert row.finish_reason == request.finish_reason
+                assert row.message == request.error
+            seen[str(row.finish_reason)] += 1
+            seen["samples"] += row["sample"] > 0
+            seen["matched"] += bool(row.matched)
+            seen["preempted"] += row.preemptions > 0
+            seen["cached"] += bool(plain(row.cached_tokens))
+        assert frame.preemptions.sum() == len(log.of(v.Preempted))
+    wanted = {"stop", "length", "abort", "error", "samples", "matched", "preempted", "cached"}
+    assert all(seen[kind] > 3 for kind in wanted), f"the workloads show too little: {seen}"
+
+
+def facts_of(log: EventLog, id_: int) -> dict[str, object]:
+    """One request's row by brute force: the log read for it alone, with lists of all that happened."""
+    root = next(e for e in log.of(v.RequestArrived) if e.request <= id_ < e.request + e.n)
+    arrived, block_size, step = root.t["at"], log[0].settings["block_size"], 0
+    times, forced, drafts, accepted, open_drafts = [], 0, 0, 0, 0
+    facts: dict[str, object] = {"prompt_tokens": len(root.prompt), "max_tokens": root.max_tokens}
+    facts |= {"arrived_ms": arrived / 1000, "cached_tokens": None, "admitted_step": None}
+    facts |= {"queue_ms": None, "first_token_step": None, "finished_step": None, "policy_key": None}
+    facts |= {"matched": None, "finish_reason": None, "preemptions": 0}
+    for event in log:
+        if event is root:
+            facts["arrived_step"] = step + 1
+        if isinstance(event, v.StepStarted):
+            step, open_drafts = event.step, 0
+        elif isinstance(event, v.Admitted) and event.request == root.request and not event.resumed:
+            facts["cached_tokens"] = len(event.blocks) * block_size
+            facts["admitted_step"], facts["policy_key"] = step, tuple(event.key)
+        elif isinstance(event, v.Preempted) and event.request == id_:
+            facts["preemptions"] += 1
+        elif isinstance(event, v.StepScheduled):
+            open_drafts = sum(len(r.drafts) for r in event.rows if r.request == id_)
+        elif isinstance(event, v.StepFinished):
+            if facts["admitted_step"] == step:
+                facts["queue_ms"] = (event.t["start"] - arrived) / 1000
+            if facts["finish_reason"] is None:
+                drafts += open_drafts
+            for gain in event.tokens:
+                if gain.request == id_:
+                    times += [event.t["end"]] * len(gain.ids)
+                    facts["first_token_step"] = facts["first_token_step"] or step
+                    forced, accepted = forced + gain.forced, accepted + gain.accepted
+        elif isinstance(event, v.RequestFinished) and event.request == id_:
+            facts |= {"finish_reason": event.reason, "finished_step": step}
+            facts["matched"] = event.matched
+    gaps = [(b - a) / 1000 for a, b in pairwise(times)]
+    return facts | {
+        "output_tokens": len(times),
+        "forced_tokens": forced,
+        "drafted_tokens": drafts,
+        "accepted_tokens": accepted,
+        "ttft_ms": (times[0] - arrived) / 1000 if times else None,
+        "e2e_ms": (times[-1] - arrived) / 1000 if times else None,
+        "itl_ms": sum(gaps) / len(gaps) if gaps else None,
+        "itl_p95_ms": float(np.percentile(gaps, 95)) if gaps else None,
+        "itl_max_ms": max(gaps) if gaps else None,
+    }
+
+
+def test_steps_add_up_with_the_folded_state_and_the_other_frames(seeds: range) -> None:
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        log, _ = recorded(seed)
+        frame = log.steps
+        kinds = frame.prefill_tokens + frame.catchup_tokens + frame.decode_tokens
+        assert (frame.tokens == kinds).all()
+        assert (
+            (frame.used_blocks + frame.cached_blocks + frame.free_blocks)
+            .eq(log[0].settings["num_blocks"])
+            .all()
+        )
+        per_step = log.tokens.groupby("step")["id"].count().reindex(frame.index, fill_value=0)
+        assert (frame.sampled_tokens + frame.forced_tokens == per_step).all()
+        assert frame.forced_tokens.sum() == log.tokens.forced.sum()
+        assert frame.accepted_tokens.sum() == log.tokens.drafted.sum()
+        assert frame.preempted.sum() == len(log.of(v.Preempted))
+        assert frame.admitted.sum() == len(log.of(v.Admitted))
+        begun = [i for i, event in enumerate(log) if isinstance(event, v.StepStarted)] or [len(log)]
+        assert frame.arrived.sum() == count(log[: begun[-1]], v.RequestArrived) * bool(len(frame))
+        assert frame.finished.sum() == count(log[begun[0] :], v.RequestFinished)
+        for step, row in brute_steps(log).items():
+            assert {name: plain(frame.loc[step, name]) for name in row} == row, (seed, step)
+        seen += Counter(evicted=frame.evicted_blocks.sum(), again=frame.catchup_tokens.sum())
+    assert min(seen.values()) > 20, f"the workloads show too little: {seen}"
+
+
+def count(events: list[v.Event], kind: type) -> int:
+    return sum(isinstance(event, kind) for event in events)
+
+
+def brute_steps(log: EventLog) -> dict[int, dict[str, object]]:
+    """Memory by each block's owners, and rows by the tokens that each request had."""
+    rows: dict[int, dict[str, object]] = {}
+    state = State()
+    for event in log:
+        if isinstance(event, v.RadixEvicted) and state.step:
+            rows[state.step]["evicted_blocks"] += len(state.nodes[event.node].blocks)
+        state.apply(event)
+        if isinstance(event, v.StepStarted):
+            rows[state.step] = {"evicted_blocks": 0}
+        elif isinstance(event, v.StepScheduled):
+            idle = [b for node in state.nodes.values() if not node.lock for b in node.blocks]
+            counts = Counter(
+                "prefill"
+                if r.start < state.requests[r.request].prompt_length
+                else "decode"
+                if r.start + r.count - len(r.drafts) == len(state.requests[r.request].tokens)
+                and r.count - len(r.drafts) == 1
+                else "catchup"
+                for r in event.rows
+                for _ in range(r.count)
+            )
+            rows[state.step] |= {
+                "cached_blocks": len(idle),
+                "free_blocks": sum(count == 0 for count in state.refs),
+                "running": len(state.running),
+                "waiting": len(state.waiting),
+                "batch": len(event.rows),
+                "drafted_tokens": sum(len(r.drafts) for r in event.rows),
+                **{f"{kind}_tokens": counts[kind] for kind in ("prefill", "decode", "catchup")},
+            }
+        elif isinstance(event, v.StepFinished):
+            times = {name: event.t[name] / 1000 for name in ("start", "end")}
+            rows[state.step] |= {"start_ms": times["start"]}
+            rows[state.step] |= {"duration_ms": (event.t["end"] - event.t["start"]) / 1000}
+    return rows
+
+
+def test_a_window_tells_what_it_knows_and_nothing_else(seeds: range) -> None:
+    """Every value that a window's frames have is the whole log's; what needs the past is missing."""
+    gaps = 0
+    for seed in seeds:
+        whole, _ = recorded(seed)
+        part, _ = recorded(seed, window=15 + seed % 60)
+        if not isinstance(part[0], v.Keyframe):
+            continue
+        deterministic = [name for name in FRAMES["requests"] if not name.endswith("_ms")]
+        full, known = whole.requests, part.requests
+        assert {entry["id"] for entry in part[0].state["requests"]} <= set(known.index)
+        for id_, row in known.iterrows():
+            for name in deterministic:
+                if missing(row[name]):
+                    gaps += not missing(full.loc[id_, name])
+                else:
+                    assert row[name] == full.loc[id_, name], (seed, id_, name)
+            came_before = missing(row.arrived_step)
+            assert came_before == (row.root in {e["root"] for e in part[0].state["requests"]})
+            timed = ("arrived_ms", "queue_ms", "ttft_ms", "e2e_ms")
+            assert not came_before or all(missing(row[name]) for name in timed)
+        names = [name for name in FRAMES["steps"] if not name.endswith("_ms")]
+        first = part[0].state["step"]
+        late = whole.steps[names]
+        late = late[late.index > first + 1]  # who came before is cut off in the first
+        pd.testing.assert_frame_equal(part.steps[names].loc[late.index], late)
+        assert all(step > first for step in part.steps.index)
+        columns = ["request", "index", "step", "id", "text", "forced", "drafted"]
+        tail = whole.tokens[columns].tail(len(part.tokens)).reset_index(drop=True)
+        pd.testing.assert_frame_equal(part.tokens[columns], tail)
+    assert gaps > 100, "no window hid anything"
+
+
+def test_a_log_without_times_has_the_same_counts_and_no_times() -> None:
+    log, _ = recorded(3)
+    bare = EventLog.from_bytes(b"".join(line + b"\n" for line in log.deterministic()))
+    for name, types in FRAMES.items():
+        timed = [column for column in types if column.endswith("_ms") or column == "logprob"]
+        with_times, without = getattr(log, name), getattr(bare, name)
+        assert without[timed].isna().all(axis=None)
+        pd.testing.assert_frame_equal(
+            with_times.drop(columns=timed), without.drop(columns=timed), check_exact=True
+        )
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_columns_and_types_are_the_same_for_an_empty_log(name: str) -> None:
+    workload = Workload(EngineConfig(), [])
+    empty = getattr(make_engine(workload).log, name)
+    assert len(empty) == 0
+    assert {column: str(empty[column].dtype) for column in empty} == FRAMES[name]
+    full = getattr(storytellers(), name)
+    assert full.dtypes.equals(empty.dtypes)
+    assert full.index.name == empty.index.name
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_the_page_about_frames_lists_every_column_in_order(name: str) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "frames.md").read_text("utf-8")
+    section = page.split(f"## `log.{name}`")[1].split("\n## ")[0]
+    listed = [line.split("`")[1] for line in section.splitlines() if line.startswith("| `")]
+    assert listed == list(FRAMES[name])
+
+
+def test_a_failed_forward_pass_is_an_error_with_its_message_and_no_tokens() -> None:
+    params = SamplingParams(max_tokens=4, ignore_eos=True)
+    workload = Workload(EngineConfig(), [Arrival(1, [97] * 5, params)], failures={2})
+    engine = make_engine(workload)
+    play(engine, workload)
+    (row,) = engine.log.requests.itertuples()
+    assert (row.finish_reason, row.output_tokens, row.finished_step) == ("error", 1, 2)
+    assert "told to fail" in row.message
+    assert engine.log.steps.loc[2, ["batch", "sampled_tokens", "finished"]].tolist() == [1, 0, 1]
