@@ -1,0 +1,87 @@
+"""A scenario: a small workload with a name, made to show one thing, and what there is to see in it.
+
+`scenarios.py` has the gallery. The board shows one by its name, lessons start from it, and a test holds
+that what its caption says is in its log.
+"""
+
+import gzip
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine.config import EngineConfig
+from engine.events.log import EventLog
+from engine.events.vocabulary import RunStarted
+from engine.scheduling.drafter import Drafter
+from engine.simulation.cost_runner import Cost
+from engine.simulation.simulate import simulate
+from engine.simulation.speakers import Speaker, workload_of
+from engine.simulation.workload import Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """What happens, and where to look.
+
+    caption   two or three sentences: what to look at, and why it happens
+    speakers  in order of arrival
+    step      the telling step
+    select    the name of the request to look at; of several by one name the first
+    sample    which of its samples
+    cost      the pretend machine: 10 ms a step and 0.25 ms a token
+    drafter   makes what proposes tokens, where the scenario is about that
+    """
+
+    name: str
+    caption: str
+    speakers: tuple[Speaker, ...]
+    config: EngineConfig
+    step: int
+    select: str
+    sample: int = 0
+    cost: Cost = field(default=Cost(10, 0.25))
+    drafter: Callable[[], Drafter] | None = None
+
+    @property
+    def workload(self) -> Workload:
+        """Everybody's requests."""
+        return workload_of(self.speakers)
+
+    @property
+    def request(self) -> int:
+        """The id of the request to look at."""
+        return self.id_of(self.select) + self.sample
+
+    def id_of(self, name: str) -> int:
+        """The id of somebody's first request. Raises KeyError for a name nobody has."""
+        first = 1
+        for speaker in self.speakers:
+            if speaker.name == name:
+                return first
+            first += speaker.n
+        raise KeyError(name)
+
+    def run(self, **changes: Any) -> EventLog:
+        """The log; equal each time, and without a date. `changes` are fields of EngineConfig."""
+        parts = {} if self.drafter is None else {"drafter": self.drafter()}
+        config = msgspec.structs.replace(self.config, **changes)
+        log = simulate(self.workload, config, cost=self.cost, **parts)
+        started = log[0]
+        assert isinstance(started, RunStarted)
+        started.t.clear()
+        return log
+
+
+def write(scenarios: Iterable[Scenario], folder: Path) -> None:
+    """Put every log into a folder, and what there is to see in them into its `gallery.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    moments = {}
+    for one in scenarios:
+        packed = gzip.compress(one.run().to_bytes(), mtime=0)
+        (folder / f"{one.name}.jsonl.gz").write_bytes(packed)
+        moments[one.name] = {"caption": one.caption, "step": one.step, "select": one.request}
+    (folder / "gallery.json").write_text(json.dumps(moments, indent=1) + "\n")

@@ -1,0 +1,153 @@
+"""People who say readable things of exact lengths: the workloads of scenarios and of the playground.
+
+A lesson needs "a 30-token prompt of which 16 tokens are common", and a picture needs words that can be
+read. So a token here is a word or a mark, as in "the moon is a lamp.": seven tokens. Two people share
+what they are told to share and nothing more, because whatever is somebody's own begins with the name.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.workload import Answer, Arrival, Workload
+
+NAMES = (
+    "Ada Bo Cleo Dev Eva Finn Gus Hana Ivo Jun Kim Lea Max Noa Oto Pia Quin Rosa Sol Tao Uma Vera Wim "
+    "Xena Yan Zoe Amir Bea Cem Dora"
+).split()
+
+# What many prompts begin with, by name.
+COMMON = {
+    "storyteller": "You are a kind storyteller. Use short words and short sentences. Keep it "
+    "under ten lines, and end on a happy note. Never frighten a small child. If somebody asks for "
+    "a song, write a song. Here is the question:",
+    "letter": "Dear grandmother, today we took the boat to the island. The sea was flat and "
+    "green, the gulls followed us all the way, and Tom lost his hat.",
+    "clock": "The town clock stopped on the night of the great snow. The baker kept the key, "
+    "lent it to the smith, and the smith dropped it into the river.",
+    "garden": "In the old garden there are nine apple trees, a well and a wall. Behind the wall "
+    "lives a fox who counts the stars and never gets beyond a hundred.",
+    "winter": "That winter the lake froze so hard that the postman skated from house to house. "
+    "Letters came before breakfast, and everybody wrote more of them than ever before or since.",
+}
+
+_TALK = [
+    "the moon is a lamp that nobody has to light.",
+    "a small boat wanted to fly, so it asked the gulls.",
+    "one star was missing, and the fox packed his bag.",
+    "the key lay in the river under the mill.",
+    "rain on the roof, rain on the hill, rain in the cup.",
+    "the owl said nothing and looked at the snow.",
+    "a cat learned to read the word fish on a tin.",
+    "every morning the baker sang to the bread.",
+    "the dragon lost her fire and looked for it all winter.",
+    "somebody had painted the door of the lighthouse blue.",
+    "good night, little bear, the river sings for you.",
+    "they walked to the edge of the map and turned the page.",
+    "the last train brought a letter without a name.",
+]
+_WORD = re.compile(r" ?\w+|[^\w\s]")
+_END = 0  # the token that ends an answer, without a text
+
+
+@dataclass(frozen=True, slots=True)
+class Speaker:
+    """One request: `shared` tokens of a common text, `own` of one's own, answers of `output` tokens.
+
+    common      a key of COMMON
+    step        arrives before this step; or, if `at_ms` is given, at that time
+    n           samples, each with an answer of its own
+    max_tokens  what is asked for at most; None: exactly what is said
+    prompt, answer   the very words in place of those drawn; `output` then cuts the answer
+    """
+
+    name: str
+    step: int = 1
+    own: int = 0
+    output: int = 1
+    common: str = "storyteller"
+    shared: int = 0
+    at_ms: float | None = None
+    n: int = 1
+    priority: int = 0
+    max_tokens: int | None = None
+    prompt: str = ""
+    answer: str = ""
+
+
+def workload_of(speakers: Iterable[Speaker]) -> Workload:
+    """The speakers' requests, in their order, which has to be that of arrival.
+
+    Request ids count from 1, one for each sample. Raises ValueError for an unknown common text.
+    """
+    words = _Words()
+    inputs = [_arrival(number, speaker, words) for number, speaker in enumerate(speakers)]
+    described = {"name": "words", "vocab_size": len(words.texts), "bos_id": None, "eos_ids": [_END]}
+    return Workload(list(inputs), described)
+
+
+def common_text(name: str, tokens: int) -> list[str]:
+    """The first tokens of a common text, which begins again where it is too short."""
+    if name not in COMMON:
+        raise ValueError(f"there is no common text {name!r}, only {', '.join(COMMON)}")
+    return list(islice(cycle(_split(COMMON[name])), tokens))
+
+
+def talk(start: int, tokens: int) -> list[str]:
+    """So many tokens of talk, beginning with sentence `start`."""
+    sentences = _TALK[start % len(_TALK) :] + _TALK[: start % len(_TALK)]
+    return list(islice(cycle(_split(" " + " ".join(sentences))), tokens))
+
+
+def prompt_words(speaker: Speaker, number: int) -> list[str]:
+    """A prompt, token by token. `number` is the speaker's place among all."""
+    if speaker.prompt:
+        return _split(speaker.prompt)
+    own = [*_split(f" {speaker.name}:"), *talk(number, speaker.own)][: speaker.own]
+    return common_text(speaker.common, speaker.shared) + own
+
+
+def _arrival(number: int, speaker: Speaker, words: "_Words") -> Arrival:
+    texts = prompt_words(speaker, number)
+    asked = speaker.output if speaker.max_tokens is None else speaker.max_tokens
+    return Arrival(
+        step=speaker.step if speaker.at_ms is None else None,
+        at_ms=speaker.at_ms or 0.0,
+        prompt=words.ids(texts),
+        params=SamplingParams(max_tokens=asked, n=speaker.n),
+        label=speaker.name,
+        priority=speaker.priority,
+        texts=texts,
+        answers={
+            sample: _answer(speaker, number, sample, asked, words) for sample in range(speaker.n)
+        },
+    )
+
+
+def _answer(speaker: Speaker, number: int, sample: int, asked: int, words: "_Words") -> Answer:
+    texts = _split(speaker.answer) or talk(5 * number + 3 * sample + 1, speaker.output)
+    texts = texts[: speaker.output]
+    if len(texts) < asked:
+        texts[-1] = ""  # it ends by itself
+    return Answer(len(texts), words.ids(texts), texts)
+
+
+class _Words:
+    """Token ids for words, in the order in which they are first heard; 0 is the end of an answer."""
+
+    def __init__(self) -> None:
+        self.texts = [""]
+        self._ids = {"": _END}
+
+    def ids(self, texts: Sequence[str]) -> list[int]:
+        for text in texts:
+            if text not in self._ids:
+                self._ids[text] = len(self.texts)
+                self.texts.append(text)
+        return [self._ids[text] for text in texts]
+
+
+def _split(text: str) -> list[str]:
+    return _WORD.findall(text)
