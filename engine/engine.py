@@ -47,7 +47,7 @@ from engine.scheduling.drafter import Drafter
 from engine.scheduling.policies import Policy, policy_named
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
-from engine.scheduling.scheduler import Plan, Scheduler
+from engine.scheduling.scheduler import Scheduler
 from engine.snapshot import snapshot
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
@@ -301,7 +301,7 @@ class Engine(Offline):
         for row in plan.rows:
             row.request.computed = row.start + row.count - len(row.drafts)
         output.tokens = [self._writer(request).take(one) for request, one in gains]
-        self.scheduler.plan = Plan()
+        self.scheduler.close_plan()
         rows = [gained.row() for gained in output.tokens]
         self._emit(StepFinished(rows, self._measured(scheduled_at, output.tokens)))
         for row in plan.rows:
@@ -356,7 +356,7 @@ class Engine(Offline):
             row.request.error = message
             self._finish(row.request, "error")
             output.finished.append(row.request)
-        self.scheduler.plan = Plan()
+        self.scheduler.close_plan()
         self._emit(StepFinished([], self._measured(scheduled_at, [])))
 
     def _finish(self, request: Request, reason: FinishReason, matched: str = "") -> None:

@@ -20,6 +20,10 @@ from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
 
+MOST_LABELS = (
+    10_000  # labels are a client's to choose: a server must not remember them all for ever
+)
+
 
 class Fair(Policy):
     """The label that has had the least service first. Requests without a label share one.
@@ -56,6 +60,8 @@ class Fair(Policy):
             return
         first = waiting.first()
         level = self.service.get(self._served_last if first is None else first.label, 0)
+        if len(self.service) >= MOST_LABELS:
+            self._forget(waiting)
         self.service[request.label] = max(self.service.get(request.label, 0), level)
 
     def served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
@@ -64,3 +70,10 @@ class Fair(Policy):
         self.service[request.label] = self.service.get(request.label, 0) + cost
         if prompt_tokens:
             self._served_last = request.label
+
+    def _forget(self, waiting: WaitingQueue) -> None:
+        """Half of the labels: those that had the least would be lifted anyway when they come back."""
+        by_service = sorted(self.service, key=self.service.__getitem__)
+        for label in by_service[: len(by_service) // 2]:
+            if not waiting.has_line(label):
+                del self.service[label]

@@ -92,6 +92,10 @@ class Scheduler:
         self._emit(StepScheduled(rows, skipped, blocked))
         return self.plan
 
+    def close_plan(self) -> None:
+        """The step is over: nobody who took part in it is held on to."""
+        self.plan = self._plan = Plan()
+
     def abandon(self) -> list[tuple[int, int]]:
         """Take back what an unfinished plan promised; who was admitted or preempted stays so.
 

@@ -13,7 +13,7 @@ from engine.events.log import EventLog
 from engine.scheduling.policies import Fcfs, LongestPrefixMatch
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
-from engine.simulation.cost_runner import Cost
+from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.what_if import what_if
 from tests.engine.invariants import CheckingLog, check_after_step
 from tests.engine.storyboard import Speaker, simulate
@@ -341,3 +341,19 @@ def test_why_says_for_whose_prefix_a_request_was_put_off() -> None:
     assert "The policy (LongestPrefixMatch) put it off" in answer
     assert "first 48 tokens are those of Ada (r1), which computes them now" in answer
     run(engine)
+
+
+def test_fairness_remembers_no_more_labels_than_it_must(monkeypatch) -> None:
+    monkeypatch.setattr("engine.scheduling.fairness.MOST_LABELS", 40)
+    runner = CostRunner(1, 0)
+    engine = Engine(runner, EngineConfig(policy="fair", max_batch_size=2), clock=runner.clock)
+    greedy = [engine.submit([97] * 8, SamplingParams(max_tokens=8), label="greedy") for _ in "abc"]
+    for number in range(200):
+        engine.submit([98, number % 256], SamplingParams(max_tokens=1), label=f"client {number}")
+        engine.step()
+        # Those that wait are never forgotten: their place in the queue hangs on it.
+        assert all(request.label in engine.policy.service for request in engine.scheduler.waiting)
+        assert len(engine.policy.service) <= 40 + len(engine.scheduler.waiting)
+    while engine.has_work():
+        engine.step()
+    assert all(request.finish_reason == "length" for request in greedy)
