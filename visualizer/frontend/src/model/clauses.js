@@ -9,6 +9,7 @@
  */
 
 import { needOf, waitOf } from "./decisions.js";
+import { waitRuns } from "./waits.js";
 import { agree, are, count, inWords, its, list, say, some, sum } from "./words.js";
 
 /** Clauses from this rank on are said only where there is nothing better to say. */
@@ -201,7 +202,7 @@ function waitWords(frame, id) {
   const { model, step } = frame;
   const life = model.request(id);
   const wait = life.segments.findLast(({ to }) => to === step - 1);
-  const [{ reason }, ...others] = model.waits(life, wait);
+  const [{ reason }, ...others] = waitRuns(model, life, wait);
   const same = others.every((one) => one.reason === reason);
   return `waited ${steps(waited)}${(same && WAITED_FOR[reason]) || ""}`;
 }

@@ -188,12 +188,12 @@ function scheduled({ model, story }, row, left) {
 /** Who waits, one line for each reason, the head of the queue first. @param {Frame} frame */
 function waiting(frame) {
   const { story, model } = frame;
-  /** @type {Map<string, {reason: string, head: number, requests: number[]}>} */
+  /** @type {Map<number | string, {reason: string, head: number, requests: number[]}>} */
   const groups = new Map();
   for (const request of story.waiting) {
     const { reason, head } = frame.waitOf(request);
     if (!reason) continue;
-    const key = head === request ? reason : `behind ${head}`;
+    const key = head === request ? reason : head;
     if (!groups.has(key)) groups.set(key, { reason, head, requests: [] });
     groups.get(key).requests.push(request);
   }

@@ -9,7 +9,7 @@
  * `copy()` costs next to nothing, however large the state: what is not changed afterwards is shared.
  * Lists of blocks and of running requests are therefore replaced, never changed in place; requests and
  * nodes are changed through `#own`, which clones one that a copy may see. Token lists only ever grow,
- * and folding the same events again writes the same tokens into the same places, so all copies share
+ * and folding the same events again finds the same tokens in the same places, so all copies share
  * them: a request knows how many of them it has, a node where its own begin.
  *
  * @typedef {{tokens: number[], texts: string[]}} Content
@@ -72,6 +72,8 @@ export class State {
     this.waitingCount = 0;
     /** Twice the reference count, plus one for a block in the tree. @type {Pages<number>} */
     this.words = new Pages();
+    /** The latest text of each token id; all copies share it. @type {string[]} */
+    this.pieces = [];
     this.front = 0;
     this.back = 0;
     this.epoch = {};
@@ -128,7 +130,13 @@ export class State {
 
   /** Blocks on the path from the root to the end of `node`. @param {number} node */
   depth(node) {
-    return this.path(node).reduce((blocks, above) => blocks + above.blocks.length, 0);
+    let blocks = 0;
+    for (let id = node; id !== ROOT;) {
+      const above = this.node(id);
+      blocks += above.blocks.length;
+      id = above.parent;
+    }
+    return blocks;
   }
 
   /** @param {number} id @returns {RequestState} */
@@ -210,6 +218,11 @@ export class State {
     return own;
   }
 
+  /** One string for all tokens that read alike, not one per line. @returns {string} */
+  #piece(/** @type {number} */ token, /** @type {string} */ text) {
+    return this.pieces[token] === text ? this.pieces[token] : (this.pieces[token] = text);
+  }
+
   #ownRequest(/** @type {number} */ id) {
     return this.#own(this.requests, this.request(id));
   }
@@ -229,7 +242,12 @@ export class State {
       root,
       sample,
       promptLength: prompt_length ?? tokens.length,
-      content: { tokens: [...tokens], texts: [...texts] },
+      content: {
+        tokens: [...tokens],
+        texts: texts.map((/** @type {string} */ text, /** @type {number} */ index) =>
+          this.#piece(tokens[index], text),
+        ),
+      },
       length: tokens.length,
       computed,
       table,
@@ -303,11 +321,12 @@ export class State {
   }
 
   #touch(/** @type {number} */ node, /** @type {1 | -1} */ by) {
-    for (const above of this.path(node)) {
-      const own = this.#own(this.nodes, above);
+    for (let id = node; id !== ROOT;) {
+      const own = this.#own(this.nodes, this.node(id));
       own.lock += by;
       own.last = this.tick;
       own.used = this.step;
+      id = own.parent;
     }
   }
 
@@ -410,9 +429,11 @@ export class State {
     }
     for (const [id, ids, texts, accepted = 0] of event.tokens) {
       const request = this.#ownRequest(id);
-      for (let index = 0; index < ids.length; index++) {
-        request.content.tokens[request.length] = ids[index];
-        request.content.texts[request.length++] = texts[index];
+      const { content } = request;
+      for (let index = 0; index < ids.length; index++, request.length++) {
+        if (request.length < content.tokens.length) continue; // it was folded before
+        content.tokens.push(ids[index]);
+        content.texts.push(this.#piece(ids[index], texts[index]));
       }
       request.computed += accepted;
     }

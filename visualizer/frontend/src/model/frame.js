@@ -14,6 +14,7 @@
  * @property {number | null} from  the request that held it when the step began
  * @property {number | null} to    the request that took it in this step
  *
+ * @typedef {import("./words.js").Span} Span
  * @typedef {{fate: "others" | "cached" | "taken" | "free", to: number | null}} Fate
  */
 
@@ -53,9 +54,7 @@ export class Frame {
     this.events = { from: span.from, to: span.to };
     this.before = before;
     this.state = before.copy();
-    const events = [];
-    for (let seq = span.from; seq <= span.to; seq++) events.push(model.event(seq));
-    this.story = new Story(this.state, events);
+    this.story = new Story(this.state, model.eventsIn(span.from, span.to));
   }
 
   /** @template T @param {string} name @param {() => T} compute @returns {T} */
@@ -91,19 +90,29 @@ export class Frame {
 
   /** Why each of `waiting` waits. */
   get waits() {
-    return this.#once("waits", () =>
-      this.waiting.map((request) => {
+    return this.#once("waits", () => {
+      /** Everybody behind one head is told the same. @type {Map<number | string | null, Span[]>} */
+      const told = new Map();
+      return this.waiting.map((request) => {
         const { reason, head } = this.waitOf(request);
         const resumed = this.state.request(request).preemptions > 0;
-        return { request, reason, head, resumed, spans: this.#waitSpans(request, reason, head) };
-      }),
-    );
+        const key = head === request ? reason : head;
+        if (!told.has(key)) told.set(key, this.#waitSpans(request, reason, head));
+        return { request, reason, head, resumed, spans: told.get(key) };
+      });
+    });
   }
 
   /** @param {number} id */
   waitOf(id) {
-    const { scheduled, waiting } = this.story;
-    return scheduled && waiting.includes(id) ? waitIn(scheduled, id) : { reason: null, head: null };
+    const { scheduled } = this.story;
+    if (!scheduled || !this.asked.has(id)) return { reason: null, head: null };
+    return waitIn(scheduled.blocked, this.#once("put off", () => new Map(scheduled.skipped)), id);
+  }
+
+  /** Ids of those who waited when scheduling was done. @returns {Set<number>} */
+  get asked() {
+    return this.#once("asked", () => new Set(this.story.waiting));
   }
 
   /** The words for why the head of the queue was not admitted. */

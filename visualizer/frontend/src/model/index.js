@@ -3,7 +3,8 @@
  * `visualizer/frontend/README.md` documents every name and shape.
  */
 
-export { parseLog, LogError } from "./log.js";
+export { LogError } from "./log.js";
+export { parseLog } from "./lines.js";
 export { State } from "./fold.js";
 export { Model } from "./model.js";
 export { sentence } from "./sentence.js";

@@ -42,6 +42,8 @@ export class Lives {
     /** @type {Map<number, Life>} */
     this.byId = new Map();
     this.names = new Set();
+    /** The latest number of each name that more than one wanted. @type {Map<string, number>} */
+    this.numbers = new Map();
   }
 
   /**
@@ -181,7 +183,10 @@ export class Lives {
         ? letters.slice(0, NAME_LENGTH - 1).join("") + "…"
         : one || short;
     let name = base;
-    for (let number = 2; this.names.has(name); number++) name = `${base} ${number}`;
+    for (let number = this.numbers.get(base) ?? 2; this.names.has(name); number++) {
+      name = `${base} ${number}`;
+      this.numbers.set(base, number);
+    }
     this.names.add(name);
     return name;
   }
@@ -196,18 +201,19 @@ export class Lives {
   }
 
   #row(/** @type {any} */ row, /** @type {number} */ step, /** @type {any} */ state) {
-    const [id, start, count, drafts = []] = row;
+    const [id, start, count] = row;
+    const drafts = row[3]?.length ?? 0;
     const life = this.#of(id);
-    const last = life.segments.at(-1);
-    const kind = rowKind([id, start, count, drafts], state.request(id));
-    const segment = { kind, from: step, to: step, drafts: drafts.length, accepted: 0 };
+    const last = life.segments[life.segments.length - 1];
+    const kind = rowKind(row, state.request(id));
     if (kind === "decode") {
       const goesOn = last?.kind === kind && last.to === step - 1 && !last.drafts;
-      if (goesOn && !drafts.length) last.to = step;
-      else life.segments.push(segment);
+      if (goesOn && !drafts) last.to = step;
+      else life.segments.push({ kind, from: step, to: step, drafts, accepted: 0 });
       return;
     }
-    const tokens = count - drafts.length;
+    const segment = { kind, from: step, to: step, drafts, accepted: 0 };
+    const tokens = count - drafts;
     const admission = life.admissions.at(-1);
     const found = admission?.step === step ? admission.found : 0;
     const once = life.preemptions.reduce((most, { computed }) => Math.max(most, computed), 0);

@@ -1,4 +1,4 @@
-/** From the text of a log to its events: JSON Lines, one event a line, checked for its fields. */
+/** What an event of a log must be like: its type, and the fields that the type has. */
 
 export const SCHEMA = 1;
 
@@ -84,47 +84,26 @@ function wrong(event) {
 }
 
 /**
- * Reads a log. Text after the last newline that is not whole JSON is a line that was being written
- * when the log was cut off: it is dropped. Anything else that is wrong is a `LogError`.
+ * Why a parsed line cannot be the log's next event, or null if it can.
  *
- * @param {string} text
- * @returns {{events: any[]}}
+ * @param {any} event
+ * @param {boolean} first
+ * @returns {string | null}
  */
-export function parseLog(text) {
-  const events = [];
-  for (let start = 0, line = 1; start < text.length; line++) {
-    const newline = text.indexOf("\n", start);
-    const end = newline < 0 ? text.length : newline;
-    const row = text.slice(start, end);
-    start = end + 1;
-    if (!row.trim()) continue;
-    let event;
-    try {
-      event = JSON.parse(row);
-    } catch {
-      if (newline < 0) break;
-      throw new LogError("not valid JSON", { line });
-    }
-    if (!events.length) checkFirst(event, line);
-    const reason = wrong(event);
-    if (reason) throw new LogError(reason, { line });
-    events.push(event);
-  }
-  return { events };
+export function checked(event, first) {
+  return (first ? wrongFirst(event) : null) ?? wrong(event);
 }
 
-/** @param {any} event @param {number} line */
-function checkFirst(event, line) {
+/** @param {any} event */
+function wrongFirst(event) {
   if (event?.type !== "run_started" && event?.type !== "keyframe") {
-    throw new LogError("a log begins with run_started or keyframe: is this an event log?", {
-      line,
-    });
+    return "a log begins with run_started or keyframe: is this an event log?";
   }
   if (event.type === "run_started" && event.schema !== SCHEMA) {
-    throw new LogError(
+    return (
       `this log has schema ${JSON.stringify(event.schema)}, and this viewer reads ${SCHEMA}: ` +
-        "open it with the Underglass that wrote it",
-      { line },
+      "open it with the Underglass that wrote it"
     );
   }
+  return null;
 }

@@ -5,22 +5,26 @@
  * decode. Times in microseconds, NaN where the log has none.
  */
 
+import { roomFor } from "./columns.js";
+
 const COUNTS = [
   ..."used shared cached free".split(" "),
   ..."tokens prefill catchup decode rows output".split(" "),
   ..."running waiting preempted evicted found".split(" "),
 ];
 const TIMES = ["start", "scheduled", "end"];
-const NOTHING = Object.fromEntries([
-  ...COUNTS.map((name) => [name, 0]),
-  ...TIMES.map((name) => [name, NaN]),
-]);
+
+/** What a step adds up to before its first event. @returns {Record<string, number>} */
+export function nothing() {
+  const counts = COUNTS.map((name) => [name, 0]);
+  return Object.fromEntries([...counts, ...TIMES.map((name) => [name, NaN])]);
+}
 
 export class Measures {
-  #buffers = Object.fromEntries([
-    ...COUNTS.map((name) => [name, new Int32Array(64)]),
-    ...TIMES.map((name) => [name, new Float64Array(64)]),
-  ]);
+  #columns = [
+    ...COUNTS.map((name) => ({ name, values: new Int32Array(64) })),
+    ...TIMES.map((name) => ({ name, values: new Float64Array(64) })),
+  ];
   /** @type {Map<number, {request: number, count: number, kind: string}[]>} */
   #chunks = new Map();
 
@@ -36,30 +40,24 @@ export class Measures {
   }
 
   /**
-   * Sets one step's values; those not given are 0, or NaN for times.
+   * Sets one step's values.
    *
    * @param {number} step
-   * @param {Record<string, number>} values
+   * @param {Record<string, number>} values  all that `nothing` has
    * @param {{request: number, count: number, kind: string}[]} chunks
    */
   record(step, values, chunks) {
     const index = step - this.firstStep;
     this.length = Math.max(this.length, index + 1);
-    for (const [name, buffer] of Object.entries(this.#buffers)) {
-      if (index >= buffer.length) {
-        const longer = new /** @type {any} */ (buffer.constructor)(2 * (index + 1));
-        longer.set(buffer);
-        this.#buffers[name] = longer;
-      }
-      this.#buffers[name][index] = values[name] ?? NOTHING[name];
+    for (const column of this.#columns) {
+      column.values = roomFor(column.values, index + 1);
+      column.values[index] = values[column.name];
     }
     if (chunks.length) this.#chunks.set(step, chunks);
   }
 
   /** Makes the arrays as long as there are steps. */
   publish() {
-    for (const [name, buffer] of Object.entries(this.#buffers)) {
-      this[name] = buffer.subarray(0, this.length);
-    }
+    for (const { name, values } of this.#columns) this[name] = values.subarray(0, this.length);
   }
 }

@@ -2,8 +2,9 @@
  * A log, ready to be looked at: any step at once, each request's life, a measure per step.
  *
  * One pass over the events cuts them into steps, keeps a copy of the folded state about every thousand
- * events, and notes lives and measures. `frame(step)` then starts from the nearest copy. `append` goes on
- * where the pass ended, so a live log is no different from a file.
+ * events, and notes lives and measures; of the events themselves only their lines are kept. `frame(step)`
+ * then starts from the nearest copy and parses what it folds. `read` and `append` go on where the pass
+ * ended, so a long file that comes piece by piece and a live log are no different from a short file.
  *
  * A step ends with its commit. What happens between two steps (an arrival, an abort, a cleared cache)
  * belongs to the later one: it is what that step finds when it begins.
@@ -21,11 +22,12 @@
 
 import { State } from "./fold.js";
 import { Frame } from "./frame.js";
+import { Lines } from "./lines.js";
 import { Lives } from "./lives.js";
 import { LogError } from "./log.js";
-import { Measures } from "./measures.js";
+import { Measures, nothing } from "./measures.js";
 import { rowKind } from "./rows.js";
-import { waitAt, waitReasons, waitSegments } from "./waits.js";
+import { Heads, waitReasons, waitSegments } from "./waits.js";
 
 /** Events between two kept copies of the state. */
 const KEYFRAME_EVERY = 1000;
@@ -35,21 +37,23 @@ const FRAMES_KEPT = 4;
 export class Model {
   #live = new State();
   #lives = new Lives();
+  #heads = new Heads();
   /** Copies of the state at the end of a step. @type {{step: number, state: State}[]} */
   #copies = [];
   /** Where the last question was, as the next is often one further. @type {{step: number, state: State}} */
   #cursor = { step: -Infinity, state: new State() };
   /** @type {Map<number, Frame>} */
   #frames = new Map();
-  /** What the open step has added up to so far. @type {Record<string, number>} */
-  #sums = {};
+  /** What the open step has added up to so far. */
+  #sums = nothing();
   /** @type {{request: number, count: number, kind: string}[]} */
   #chunks = [];
 
   /** @param {any[]} [events] */
   constructor(events = []) {
-    /** @type {any[]} */
-    this.events = [];
+    /** The log's events, parsed when they are asked for. */
+    this.events = new Lines();
+    this.firstSeq = 0;
     /** @type {Span[]} */
     this.spans = [];
     this.measures = new Measures();
@@ -60,18 +64,37 @@ export class Model {
 
   /** Goes on with more events of the same log. @param {any[]} events */
   append(events) {
+    this.events.add(events);
+    this.#pass(() => events.forEach((event) => this.#take(event)));
+  }
+
+  /**
+   * Goes on with more bytes of the same log, cut anywhere. Throws a `LogError` with the line that cannot be
+   * used; what was read before it stays.
+   *
+   * @param {Uint8Array} bytes
+   */
+  read(bytes) {
+    this.#pass(() => this.events.push(bytes, (event) => this.#takeLine(event)));
+  }
+
+  /** There are no more bytes: a last line without a line break counts if it is whole. */
+  end() {
+    this.#pass(() => this.events.end((event) => this.#takeLine(event)));
+  }
+
+  #pass(/** @type {() => void} */ take) {
     this.#frames.clear();
-    for (const event of events) this.#take(event);
-    this.#record();
-    this.measures.publish();
+    try {
+      take();
+    } finally {
+      this.#record();
+      this.measures.publish();
+    }
   }
 
   get settings() {
     return this.#live.settings;
-  }
-
-  get firstSeq() {
-    return this.events[0]?.type === "keyframe" ? this.events[0].seq : 0;
   }
 
   get firstStep() {
@@ -112,7 +135,12 @@ export class Model {
 
   /** @param {number} seq */
   event(seq) {
-    return this.events[seq - this.firstSeq];
+    return this.events.at(seq - this.firstSeq);
+  }
+
+  /** Events by number, the last one included. @param {number} from @param {number} to @returns {any[]} */
+  eventsIn(from, to) {
+    return this.events.range(from - this.firstSeq, to + 1 - this.firstSeq);
   }
 
   /** The step an event belongs to. @param {number} seq */
@@ -141,7 +169,7 @@ export class Model {
     const near = this.#cursor.step <= step && this.#cursor.step >= (kept?.step ?? this.firstStep);
     const state = near ? this.#cursor.state : (kept?.state.copy() ?? this.#start());
     const { to } = this.span(step);
-    while (state.seq < to) state.apply(this.event(state.seq + 1));
+    for (const event of this.eventsIn(state.seq + 1, to)) state.apply(event);
     this.#cursor = { step, state };
     return state.copy();
   }
@@ -158,38 +186,50 @@ export class Model {
 
   /** Why one request waited in one step: `{reason, head}`. */
   waitAt(/** @type {number} */ step, /** @type {number} */ id) {
-    return waitAt(this, step, id);
+    return this.#heads.waitAt(step, id);
   }
 
   /** The state before the first step's events. */
   #start() {
     const state = new State();
-    for (const event of this.events.slice(0, this.spans[0].from - this.firstSeq))
-      state.apply(event);
+    for (const event of this.eventsIn(this.firstSeq, this.spans[0].from - 1)) state.apply(event);
     return state;
   }
 
   // The pass over the events
 
+  /** An event of a file: what is wrong with it is said with its line. @param {any} event */
+  #takeLine(event) {
+    try {
+      this.#take(event);
+    } catch (error) {
+      const { reason, seq } = /** @type {LogError} */ (error);
+      throw new LogError(reason, { seq, line: this.events.lineOf(seq - this.firstSeq) });
+    }
+  }
+
   /** @param {any} event */
   #take(event) {
     const { type } = event;
-    const seq = this.firstSeq + this.events.length;
+    const seq = type === "keyframe" ? event.seq : this.#live.seq + 1;
     try {
       if (this.#beginsStep(event)) this.#open(event);
       const span = this.spans.at(-1);
       const step = span?.step ?? 0;
       this.#lives.note(event, step, this.#live);
+      if (type === "step_scheduled") this.#heads.note(event, step, this.#live);
       this.#sum(event);
       this.#live.apply(event);
       if (type === "run_started") {
         this.classes = event.classes;
         this.info = { model: event.model, tokenizer: event.tokenizer, clock: event.clock };
       }
-      if (type === "keyframe") this.#join();
+      if (type === "keyframe") {
+        this.firstSeq = seq;
+        this.#join();
+      }
       if (type === "request_arrived" || type === "forked")
         this.#lives.meet(event, step, this.#live);
-      this.events.push(event);
       if (!span) return;
       span.to = seq;
       if (type === "step_started") span.status = "running";
@@ -209,7 +249,7 @@ export class Model {
     const { type, reason } = event;
     const span = this.spans.at(-1);
     if (type === "run_started" || type === "keyframe") {
-      if (this.events.length) throw new LogError(`${type} can only be the first event`);
+      if (this.#live.seq >= 0) throw new LogError(`${type} can only be the first event`);
       return false;
     }
     if (type === "step_started") return span?.status !== "pending" || span.step !== event.step;
@@ -249,48 +289,49 @@ export class Model {
     const { seq } = this.#live;
     this.spans.push({ step, from: seq + 1, to: seq, status, scheduled: null, done: null });
     this.measures.firstStep = this.firstStep;
-    this.#sums = {};
+    this.#sums = nothing();
     this.#chunks = [];
   }
 
   /** Adds an event that is about to be applied to the open step's measures. @param {any} event */
   #sum(event) {
-    const add = (/** @type {string} */ name, /** @type {number} */ by) => {
-      this.#sums[name] = (this.#sums[name] ?? 0) + by;
-    };
+    const sums = this.#sums;
     switch (event.type) {
       case "admitted":
-        add("found", event.blocks.length * this.#live.blockSize);
+        sums.found += event.blocks.length * this.#live.blockSize;
         break;
       case "preempted":
-        add("preempted", 1);
+        sums.preempted++;
         break;
       case "radix_evicted":
-        add("evicted", this.#live.node(event.node).blocks.length);
+        sums.evicted += this.#live.node(event.node).blocks.length;
         break;
       case "step_scheduled":
-        for (const [request, start, count, drafts = []] of event.rows) {
-          const kind = rowKind([request, start, count, drafts], this.#live.request(request));
-          add("rows", 1);
-          add("tokens", count);
-          add(kind, count);
+        for (const row of event.rows) {
+          const [request, , count] = row;
+          const kind = rowKind(row, this.#live.request(request));
+          sums.rows++;
+          sums.tokens += count;
+          sums[kind] += count;
           if (kind !== "decode") this.#chunks.push({ request, count, kind });
         }
         break;
-      case "step_finished":
-        for (const [, ids] of event.tokens) add("output", ids.length);
-        Object.assign(this.#sums, event.t);
+      case "step_finished": {
+        for (const row of event.tokens) sums.output += row[1].length;
+        const { start = NaN, scheduled = NaN, end = NaN } = event.t ?? {};
+        Object.assign(sums, { start, scheduled, end });
+      }
     }
   }
 
   #record() {
     const span = this.spans.at(-1);
     if (!span) return;
-    const { counts, running, waitingCount } = this.#live;
+    const { counts, running, waitingCount: waiting } = this.#live;
     const { unshared, shared, cached, free } = counts;
-    const now = { used: unshared + shared, shared, cached, free, waiting: waitingCount };
-    const values = { ...this.#sums, ...now, running: running.length };
-    this.measures.record(span.step, values, this.#chunks);
+    const used = unshared + shared;
+    Object.assign(this.#sums, { used, shared, cached, free, waiting, running: running.length });
+    this.measures.record(span.step, this.#sums, this.#chunks);
   }
 }
 

@@ -1,12 +1,13 @@
 /**
  * What a row of a step is. The engine knows no phases: it computes tokens that are not computed yet.
  *
- * @param {[number, number, number, number[]]} row  request, start, count, drafts
+ * @param {any[]} row  request, start, count, drafts (left out where there are none)
  * @param {{promptLength: number, length: number}} request  as it was when the row was scheduled
  * @returns {"prefill" | "decode" | "catchup"}  catch-up: recomputed after a preemption, or forced
  */
-export function rowKind([, start, count, drafts], { promptLength, length }) {
-  const tokens = count - drafts.length;
+export function rowKind(row, { promptLength, length }) {
+  const start = row[1];
+  const tokens = row[2] - (row[3]?.length ?? 0);
   if (start < promptLength) return "prefill";
   return tokens > 1 || start + tokens < length ? "catchup" : "decode";
 }

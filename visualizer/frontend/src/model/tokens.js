@@ -20,7 +20,7 @@ export function tokensPanel({ model, step, state }, id) {
     nth = at === tokenSteps[index - 1] ? nth + 1 : 0; // which of the step's tokens for this request
     const row = gained(model, life, at);
     const logprob = row?.logprobs?.[nth];
-    const forced = row ? nth >= row.ids.length - row.forced : false;
+    const forced = row ? nth >= row.ids - row.forced : false;
     output.push({
       text: texts[promptLength + index],
       probability: logprob === undefined || forced ? null : Math.exp(logprob),
@@ -54,19 +54,32 @@ function elapsed(
 }
 
 /**
+ * What one request gained, by step: the panel asks for all of it again in every step, and each answer is
+ * a line of the log. @type {WeakMap<import("./model.js").Model, {id: number, steps: Map<number, any>}>}
+ */
+const latest = new WeakMap();
+
+/**
  * What a request gained in a step, null where the log does not say.
  *
  * @param {import("./model.js").Model} model
  * @param {import("./lives.js").Life} life
  * @param {number | undefined} step
  */
-function gained(model, life, step) {
+function gained(model, { id }, step) {
   if (!step) return null;
   const { done } = model.span(step);
   if (done === null) return null;
-  const { tokens, t = {} } = model.event(done);
-  const index = tokens.findIndex((/** @type {any} */ [id]) => id === life.id);
+  if (latest.get(model)?.id !== id) latest.set(model, { id, steps: new Map() });
+  const { steps } = latest.get(model);
+  if (!steps.has(step)) steps.set(step, gainOf(model.event(done), id));
+  return steps.get(step);
+}
+
+/** @param {any} finished  a step_finished event @param {number} request */
+function gainOf({ tokens, t = {} }, request) {
+  const index = tokens.findIndex((/** @type {any} */ [id]) => id === request);
   if (index < 0) return null;
   const [, ids, , accepted = 0, forced = 0] = tokens[index];
-  return { ids, accepted, forced, logprobs: t.logprobs?.[index], end: t.end };
+  return { ids: ids.length, accepted, forced, logprobs: t.logprobs?.[index], end: t.end };
 }

@@ -7,27 +7,73 @@
  *   the reason of `head`; a request that is not the head waits behind it. null: nobody was asked yet.
  */
 
+import { roomFor } from "./columns.js";
 import { are, count, inWords, plain, reasonWords, say, some } from "./words.js";
 
 const FOR_ALL = new Set(["after_preemption", "static_batch"]);
+/** @type {Wait} */
+const NOT_ASKED = { reason: null, head: null };
 
-/**
- * @param {import("./model.js").Model} model
- * @param {number} step
- * @param {number} id  a request that waits at the end of this step's scheduling
- * @returns {Wait}
- */
-export function waitAt(model, step, id) {
-  const { scheduled } = model.span(step);
-  const event = scheduled === null ? null : model.event(scheduled);
-  return event ? waitIn(event, id) : { reason: null, head: null };
+/** Who was at the head of the queue in each step, and why that request was not admitted. */
+export class Heads {
+  #firstStep = -1;
+  #heads = new Int32Array(64);
+  /** Indexes into `#names`; 0: nobody was asked. */
+  #reasons = new Uint8Array(64);
+  /** @type {(string | null)[]} */
+  #names = [null];
+  /** Waiting requests that the policy put off, by step. @type {Map<number, Map<number, string>>} */
+  #putOff = new Map();
+
+  /**
+   * Takes note of a step_scheduled that is about to be applied to `state`.
+   *
+   * @param {any} event
+   * @param {number} step
+   * @param {import("./fold.js").State} state
+   */
+  note({ blocked, skipped }, step, state) {
+    if (this.#firstStep < 0) this.#firstStep = step;
+    const index = step - this.#firstStep;
+    this.#heads = roomFor(this.#heads, index + 1);
+    this.#reasons = roomFor(this.#reasons, index + 1);
+    if (blocked) {
+      const [head, reason] = blocked;
+      if (!this.#names.includes(reason)) this.#names.push(reason);
+      this.#heads[index] = head;
+      this.#reasons[index] = this.#names.indexOf(reason);
+    }
+    const waiting = skipped.filter(([id]) => state.request(id).place !== null);
+    if (waiting.length) this.#putOff.set(step, new Map(waiting));
+  }
+
+  /**
+   * Why a request waited that did so at the end of this step's scheduling.
+   *
+   * @param {number} step
+   * @param {number} id
+   * @returns {Wait}
+   */
+  waitAt(step, id) {
+    const index = step - this.#firstStep;
+    const reason = this.#names[this.#reasons[index] ?? 0];
+    const blocked = reason ? [this.#heads[index], reason] : null;
+    return waitIn(blocked, this.#putOff.get(step), id);
+  }
 }
 
-/** The same from a step_scheduled event. @param {any} event @param {number} id @returns {Wait} */
-export function waitIn({ blocked, skipped }, id) {
-  const putOff = skipped.find(([skipped_]) => skipped_ === id);
-  if (putOff) return { reason: putOff[1], head: id };
-  if (!blocked) return { reason: null, head: null };
+/**
+ * Why a request waited, by what a step_scheduled says.
+ *
+ * @param {any[] | null | undefined} blocked
+ * @param {Map<number, string> | undefined} putOff  by the policy
+ * @param {number} id
+ * @returns {Wait}
+ */
+export function waitIn(blocked, putOff, id) {
+  const own = putOff?.get(id);
+  if (own) return { reason: own, head: id };
+  if (!blocked) return NOT_ASKED;
   const [head, reason] = blocked;
   return { reason, head: FOR_ALL.has(reason) ? id : head };
 }
@@ -41,26 +87,38 @@ export function waitIn({ blocked, skipped }, id) {
  * @returns {(Wait & {from: number, to: number, spans: import("./words.js").Span[]})[]}
  */
 export function waitSegments(model, life, segment) {
+  return waitRuns(model, life, segment).map((run) => ({
+    ...run,
+    spans: shortWords(model, life, run.reason, run.head),
+  }));
+}
+
+/**
+ * The same without words.
+ *
+ * @param {import("./model.js").Model} model
+ * @param {import("./lives.js").Life} life
+ * @param {import("./lives.js").Segment} segment
+ * @returns {(Wait & {from: number, to: number})[]}
+ */
+export function waitRuns(model, life, segment) {
   const runs = [];
   for (let step = segment.from; step <= (segment.to ?? model.lastStep); step++) {
-    const { reason, head } = waitAt(model, step, life.id);
-    const last = runs.at(-1);
+    const { reason, head } = model.waitAt(step, life.id);
+    const last = runs[runs.length - 1];
     if (last && last.reason === reason && last.head === head) last.to = step;
-    else
-      runs.push({
-        from: step,
-        to: step,
-        reason,
-        head,
-        spans: shortWords(model, life, reason, head),
-      });
+    else runs.push({ from: step, to: step, reason, head });
   }
   return runs;
 }
 
+/** What was found out, as lanes ask in every frame; a wait that lasts goes on growing. */
+const known = new WeakMap();
+
 /**
  * The reasons of a segment in a few words, one after the other: for how many steps each held, and whether
- * it was the request's own, at the head of the queue. That somebody was preempted holds for one step only, so it is said where there is no other reason.
+ * it was the request's own, at the head of the queue. That somebody was preempted holds for one step only,
+ * so it is said where there is no other reason.
  *
  * @param {import("./model.js").Model} model
  * @param {import("./lives.js").Life} life
@@ -69,14 +127,19 @@ export function waitSegments(model, life, segment) {
  *   [{words: "behind r9", steps: 2, own: false}, {words: "batch full", steps: 7, own: true}]
  */
 export function waitReasons(model, life, segment) {
-  const all = waitSegments(model, life, segment).filter(({ reason }) => reason);
+  const to = segment.to ?? model.lastStep;
+  if (known.get(segment)?.to === to) return known.get(segment).reasons;
+  const all = waitRuns(model, life, segment).filter(({ reason }) => reason);
   const lasting = all.filter(({ reason }) => reason !== "after_preemption");
   const reasons = [];
-  for (const { spans, from, to, head } of lasting.length ? lasting : all) {
-    const words = plain(spans);
-    if (reasons.at(-1)?.words === words) reasons.at(-1).steps += to - from + 1;
-    else reasons.push({ words, steps: to - from + 1, own: head === life.id });
+  for (const run of lasting.length ? lasting : all) {
+    const words = plain(shortWords(model, life, run.reason, run.head));
+    const last = reasons[reasons.length - 1];
+    const steps = run.to - run.from + 1;
+    if (last?.words === words) last.steps += steps;
+    else reasons.push({ words, steps, own: run.head === life.id });
   }
+  known.set(segment, { to, reasons });
   return reasons;
 }
 

@@ -1,0 +1,223 @@
+/**
+ * A log's lines as bytes. An event is parsed once when it comes, to be folded, and again when somebody
+ * asks for it: a million events as objects would take ten times the room of their lines.
+ *
+ * Bytes may come cut anywhere, as a stream or a decompressor gives them. Many lines are parsed at once,
+ * as one JSON list; only where that fails, line by line, to find the one that is wrong.
+ */
+
+import { roomFor } from "./columns.js";
+import { checked, LogError } from "./log.js";
+
+const NEWLINE = 10;
+const SPACE = 32; // and all that is below it
+/** Bytes kept in one piece, and parsed at once. */
+const BLOCK = 1 << 18;
+
+const decoder = new TextDecoder();
+const encoder = new TextEncoder();
+
+export class Lines {
+  /** How many events there are. */
+  length = 0;
+  /** `end` bytes are in use; `first` is the index of its first event. */
+  #blocks = [{ bytes: new Uint8Array(0), end: 0, first: 0 }];
+  /** Where each line that is no empty one begins in its block, and how many are known. */
+  #starts = new Uint32Array(1024);
+  #known = 0;
+  /** A line whose end has not come. */
+  #rest = new Uint8Array(0);
+  /** Index of the event before which there was an empty line, for each of them. @type {number[]} */
+  #empty = [];
+
+  /**
+   * Takes the next bytes of the log; `take` is called with each event whose line is whole by now. Throws
+   * a `LogError` for a line that is no event, when those before it have been taken.
+   *
+   * @param {Uint8Array} bytes
+   * @param {(event: any) => void} take
+   */
+  push(bytes, take) {
+    for (let from = 0; from < bytes.length;) {
+      const piece = bytes.subarray(from, from + BLOCK);
+      from += piece.length;
+      const cut = piece.lastIndexOf(NEWLINE) + 1;
+      const whole = piece.subarray(0, cut);
+      const rest = cut && this.#rest.length ? this.#rest : null;
+      if (cut) this.#rest = piece.slice(cut);
+      else this.#rest = joined(this.#rest, piece);
+      if (cut) this.#take(rest ? joined(rest, whole) : whole, take);
+    }
+  }
+
+  /** The log ends here: what follows the last line break is dropped unless it is whole. */
+  end(/** @type {(event: any) => void} */ take) {
+    const rest = this.#rest;
+    this.#rest = new Uint8Array(0);
+    try {
+      JSON.parse(decoder.decode(rest));
+    } catch {
+      return;
+    }
+    this.#take(joined(rest, Uint8Array.of(NEWLINE)), take);
+  }
+
+  /** Takes events that are parsed already. @param {any[]} events */
+  add(events) {
+    if (!events.length) return;
+    const text = events.map((event) => `${JSON.stringify(event)}\n`).join("");
+    const { block, at, bytes } = this.#store(encoder.encode(text));
+    this.#index(block, at, bytes);
+    this.length = this.#known;
+  }
+
+  /** @param {number} index */
+  at(index) {
+    return this.range(index, index + 1)[0];
+  }
+
+  /** The events from one index to just before another. @param {number} from @param {number} to */
+  range(from, to) {
+    const events = [];
+    const last = Math.min(to, this.length);
+    for (let at = Math.max(0, from); at < last;) {
+      const { bytes, end, until } = this.#blockOf(at);
+      const stop = Math.min(last, until);
+      const piece = bytes.subarray(this.#starts[at], stop < until ? this.#starts[stop] : end);
+      const parsed = parseAll(piece, stop - at) ?? parseEach(piece);
+      for (const event of parsed) events.push(event);
+      at = stop;
+    }
+    return events;
+  }
+
+  *[Symbol.iterator]() {
+    for (let at = 0; at < this.length; at += 1000) yield* this.range(at, at + 1000);
+  }
+
+  /** The line of an event in the file, from 1. @param {number} index */
+  lineOf(index) {
+    return index + 1 + this.#empty.filter((before) => before <= index).length;
+  }
+
+  /** @param {number} index */
+  #blockOf(index) {
+    let low = 0;
+    let high = this.#blocks.length;
+    while (high - low > 1) {
+      const middle = (low + high) >> 1;
+      if (this.#blocks[middle].first <= index) low = middle;
+      else high = middle;
+    }
+    const { bytes, end } = this.#blocks[low];
+    return { bytes, end, until: this.#blocks[low + 1]?.first ?? this.#known };
+  }
+
+  /** Takes whole lines. @param {Uint8Array} whole @param {(event: any) => void} take */
+  #take(whole, take) {
+    const { block, at, bytes } = this.#store(whole);
+    const first = this.length;
+    this.#index(block, at, bytes);
+    const events = parseAll(bytes, this.#known - first);
+    for (let index = first; index < this.#known; index++) {
+      let event = events?.[index - first];
+      if (!events) {
+        const end = index + 1 < this.#known ? this.#starts[index + 1] : block.end;
+        try {
+          event = JSON.parse(decoder.decode(block.bytes.subarray(this.#starts[index], end)));
+        } catch {
+          throw new LogError("not valid JSON", { line: this.lineOf(index) });
+        }
+      }
+      const reason = checked(event, index === 0);
+      if (reason) throw new LogError(reason, { line: this.lineOf(index) });
+      this.length = index + 1;
+      take(event);
+    }
+  }
+
+  /** Copies lines behind those of the last block, or into a new one. @param {Uint8Array} bytes */
+  #store(bytes) {
+    let block = this.#blocks[this.#blocks.length - 1];
+    if (block.end + bytes.length > block.bytes.length) {
+      const room = new Uint8Array(Math.max(BLOCK, bytes.length));
+      block = { bytes: room, end: 0, first: this.length };
+      this.#blocks.push(block);
+    }
+    const at = block.end;
+    block.bytes.set(bytes, at);
+    block.end += bytes.length;
+    return { block, at, bytes: block.bytes.subarray(at, block.end) };
+  }
+
+  /**
+   * Notes where the lines begin that now stand in a block from `at` on.
+   *
+   * @param {{bytes: Uint8Array}} block
+   * @param {number} at
+   * @param {Uint8Array} bytes
+   */
+  #index(block, at, bytes) {
+    for (let start = at; start < at + bytes.length;) {
+      const end = block.bytes.indexOf(NEWLINE, start);
+      if (isEmpty(block.bytes, start, end)) this.#empty.push(this.#known);
+      else {
+        this.#starts = roomFor(this.#starts, this.#known + 1);
+        this.#starts[this.#known++] = start;
+      }
+      start = end + 1;
+    }
+  }
+}
+
+/**
+ * Reads a whole log. Text after the last newline that is not whole JSON is a line that was being written
+ * when the log was cut off: it is dropped. Anything else that is wrong is a `LogError`.
+ *
+ * @param {string} text
+ * @returns {{events: any[]}}
+ */
+export function parseLog(text) {
+  /** @type {any[]} */
+  const events = [];
+  const lines = new Lines();
+  const take = (/** @type {any} */ event) => events.push(event);
+  lines.push(encoder.encode(text), take);
+  lines.end(take);
+  return { events };
+}
+
+/** `count` lines at once, or null if they are not that many values. @param {Uint8Array} bytes */
+function parseAll(bytes, /** @type {number} */ count) {
+  // Line breaks inside a text are escaped, so each one ends an event.
+  const text = decoder.decode(bytes.subarray(0, -1));
+  try {
+    const events = JSON.parse(`[${text.replaceAll("\n", ",")}]`);
+    return events.length === count ? events : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Lines of which some are empty. @param {Uint8Array} bytes @returns {any[]} */
+function parseEach(bytes) {
+  const lines = decoder.decode(bytes).split("\n");
+  return lines.filter((line) => line.trim()).map((line) => JSON.parse(line));
+}
+
+function isEmpty(
+  /** @type {Uint8Array} */ bytes,
+  /** @type {number} */ start,
+  /** @type {number} */ end,
+) {
+  let at = start;
+  while (at < end && bytes[at] <= SPACE) at++;
+  return at === end;
+}
+
+function joined(/** @type {Uint8Array} */ one, /** @type {Uint8Array} */ other) {
+  const both = new Uint8Array(one.length + other.length);
+  both.set(one);
+  both.set(other, one.length);
+  return both;
+}
