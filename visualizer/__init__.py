@@ -3,6 +3,7 @@
     from visualizer import show
     board = show(engine.log)            # the whole board, opened where something happens
     board.step = 12                     # ... moves the picture; stepping there sets it here
+    Timeline(log); BlockMap(log)        # panels that stand alone; those of one log move together
 
 Names are handed on lazily: `to_html` works where no notebook packages are installed.
 """
@@ -10,12 +11,31 @@ Names are handed on lazily: `to_html` works where no notebook packages are insta
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from visualizer.board import Board, show
+    from visualizer.board import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
     from visualizer.html import to_html
 
-__all__ = ["Board", "show", "to_html"]
+__all__ = [
+    "BlockMap",
+    "Board",
+    "RadixTree",
+    "Scheduler",
+    "Timeline",
+    "Tokens",
+    "show",
+    "to_html",
+]
 
-_HOME = {"Board": "visualizer.board", "show": "visualizer.board", "to_html": "visualizer.html"}
+_BOARD = "visualizer.board"
+_HOME = {
+    "BlockMap": _BOARD,
+    "Board": _BOARD,
+    "RadixTree": _BOARD,
+    "Scheduler": _BOARD,
+    "Timeline": _BOARD,
+    "Tokens": _BOARD,
+    "show": _BOARD,
+    "to_html": "visualizer.html",
+}
 
 
 def __getattr__(name: str) -> Any:

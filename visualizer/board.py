@@ -1,22 +1,24 @@
-"""The board as a notebook widget.
+"""The board and its panels as notebook widgets.
 
-What the widget shows is in its traits: the log as bytes, the step and the selected request. The
-browser folds the log and draws; stepping and scrubbing never wait for the kernel. Python hears of the
-step a few times a second and can set it.
+A panel holds the module that draws and a reference to its view; see `visualizer.view`. The browser
+folds the log and draws; stepping and scrubbing never wait for the kernel. Python hears of the step a
+few times a second and can set it, from any panel.
 """
 
-import gzip
 from typing import Any
 
 import anywidget
+import ipywidgets
 import traitlets
 
-from engine.events import EventLog
-from engine.events.vocabulary import Event, RequestArrived, RequestFinished
 from visualizer.html import MODULE
-from visualizer.logs import LogLike, Steps, read_log, state_at
+from visualizer.logs import LogLike, state_at
+from visualizer.view import NOBODY, View, view_of
 
-NOBODY = -1
+__all__ = ["NOBODY", "BlockMap", "Board", "RadixTree", "Scheduler", "Timeline", "Tokens", "show"]
+
+PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens")
+Steps = tuple[int, int]
 
 
 class Board(anywidget.AnyWidget):
@@ -24,37 +26,58 @@ class Board(anywidget.AnyWidget):
 
     step       the step that is shown
     selected   the id of the selected request, or -1
+
+    Boards and panels of one log that were not asked for a moment share both. Given another board in
+    place of a log, a panel shares that board's.
     """
 
     _esm = MODULE
-    log = traitlets.Bytes().tag(sync=True)
-    step = traitlets.Int(0).tag(sync=True)
-    selected = traitlets.Int(NOBODY).tag(sync=True)
+    _panel = ""  # the only panel, for those that stand alone
+    panel = traitlets.Unicode("").tag(sync=True)
+    only = traitlets.Unicode("").tag(sync=True)
+    view_model = traitlets.Instance(View).tag(sync=True, **ipywidgets.widget_serialization)
+    step = traitlets.Int(0)
+    selected = traitlets.Int(NOBODY)
 
-    def __init__(self, log: LogLike, step: int | None = None, select: int | None = None) -> None:
-        self._events = read_log(log)
-        self._steps = Steps(self._events)
-        self._requests = _count_requests(self._events)
-        request = None
-        if step is None:
-            step, request = self._steps.opening
-        if select is None:
-            select = self._steps.whose(step) if request is None else request
+    def __init__(
+        self,
+        log: "LogLike | Board",
+        step: int | None = None,
+        select: int | None = None,
+        *,
+        window: Steps | None = None,
+        range: Steps | None = None,
+        panel: str = "",
+    ) -> None:
+        if panel and panel not in PANELS:
+            raise ValueError(f"panel must be one of {', '.join(PANELS)}, got {panel!r}")
+        view = log.view_model if isinstance(log, Board) else view_of(log, step, select)
         super().__init__(
-            log=gzip.compress(self._events.to_bytes(), mtime=0),
-            step=step,
-            selected=NOBODY if select is None else select,
+            view_model=view,
+            panel=self._panel,
+            only=panel,
+            step=view.step,
+            selected=view.selected,
         )
+        traitlets.link((view, "step"), (self, "step"))
+        traitlets.link((view, "selected"), (self, "selected"))
+        if window is not None:
+            view.window = list(window)
+        if range is not None:
+            view.range = list(range)
 
     @traitlets.validate("step")
     def _within_log(self, proposal: Any) -> int:
-        steps = self._steps.ends
-        if not steps:
-            return 0
-        first, last = min(steps), max(steps)
-        if not first <= proposal["value"] <= last:
-            raise ValueError(f"step must lie in {first} to {last}, got {proposal['value']}")
-        return int(proposal["value"])
+        return self.view_model.checked(proposal["value"], "step")
+
+    @property
+    def range(self) -> Steps | None:
+        """The steps that are summed up, first and last, or None."""
+        return tuple(self.view_model.range) or None
+
+    @range.setter
+    def range(self, steps: Steps | None) -> None:
+        self.view_model.range = list(steps or ())
 
     def state(self) -> dict[str, Any]:
         """The engine's state after the step that is shown, as plain values.
@@ -62,37 +85,92 @@ class Board(anywidget.AnyWidget):
         The Python fold of the log, the same state that the picture shows: waiting and running
         requests, free blocks, reference counts, block tables, tree nodes.
         """
-        if not self._steps.ends:
+        view = self.view_model
+        if not view.steps.ends:
             raise ValueError("the log has no step yet: let the engine step, then show it again")
-        return state_at(self._events, self._steps, self.step)
+        return state_at(view.events, view.steps, self.step)
+
+    def view(self) -> dict[str, Any]:
+        """What is shown, so that `show(log, **board.view())` shows it again."""
+        view = self.view_model
+        shown: dict[str, Any] = {"step": self.step}
+        if self.selected != NOBODY:
+            shown["select"] = self.selected
+        if view.window:
+            shown["window"] = tuple(view.window)
+        if view.range:
+            shown["range"] = tuple(view.range)
+        if self.panel or self.only:
+            shown["panel"] = self.panel or self.only
+        return shown
+
+    def link(self) -> str:
+        """What is shown, as the end of the address of an exported page of this log."""
+        view = self.view_model
+        parts = [f"step={self.step}", f"selected={'' if self.selected == NOBODY else self.selected}"]
+        if view.window:
+            parts += [f"from={view.window[0]}", f"to={view.window[1]}"]
+        if view.range:
+            parts.append(f"range={view.range[0]}-{view.range[1]}")
+        if self.panel or self.only:
+            parts.append(f"panel={self.panel or self.only}")
+        return "#" + "&".join(parts)
 
     def __repr__(self) -> str:
-        count = len(self._steps.ends)
-        requests = f"{self._requests} request{'' if self._requests == 1 else 's'}"
+        view = self.view_model
+        count = len(view.steps.ends)
+        requests = f"{view.requests} request{'' if view.requests == 1 else 's'}"
+        name = type(self).__name__
         if not count:
-            return f"Board({requests}, no steps)"
+            return f"{name}({requests}, no steps)"
         steps = f"{count} step{'' if count == 1 else 's'}"
-        return f"Board({requests}, {steps}, at step {self.step})"
+        return f"{name}({requests}, {steps}, at step {self.step})"
 
 
-def show(log: LogLike, step: int | None = None, select: int | None = None) -> Board:
+class Timeline(Board):
+    """Strip and lanes alone: memory, tokens and queue over all steps, a lane per request."""
+
+    _panel = "timeline"
+
+
+class BlockMap(Board):
+    """Physical KV memory alone, with the selected request's block table."""
+
+    _panel = "blocks"
+
+
+class RadixTree(Board):
+    """The prefix tree alone."""
+
+    _panel = "tree"
+
+
+class Scheduler(Board):
+    """The step's decisions alone, in order, with their reasons."""
+
+    _panel = "scheduler"
+
+
+class Tokens(Board):
+    """The selected request's prompt and output alone, token by token."""
+
+    _panel = "tokens"
+
+
+def show(
+    log: LogLike | Board,
+    step: int | None = None,
+    select: int | None = None,
+    *,
+    window: Steps | None = None,
+    range: Steps | None = None,
+    panel: str = "",
+) -> Board:
     """The whole board for a log: an EventLog, a path to a `.jsonl` file, or JSON Lines.
 
     It opens at `step` with the request `select`; left out, where something happens: the first
-    preemption, else the first hit in the cache, else the fullest batch.
+    preemption, else the first hit in the cache, else the fullest batch; or where another panel of this
+    log stands already. `window` are the steps that the timeline shows, `range` those that are summed
+    up, `panel` the one to begin with on a far wall.
     """
-    return Board(log, step, select)
-
-
-def _count_requests(log: EventLog) -> int:
-    """How many requests the log knows, the samples of one prompt counted each."""
-    known: set[int] = set()
-    event: Event
-    for event in log:
-        if isinstance(event, RequestArrived):
-            known.update(range(event.request, event.request + event.n))
-        elif isinstance(event, RequestFinished):
-            known.add(event.request)
-        elif (state := getattr(event, "state", None)) is not None:
-            known.update(entry["id"] for entry in state["requests"])
-    return len(known)
+    return Board(log, step, select, window=window, range=range, panel=panel)

@@ -11,7 +11,7 @@ import pytest
 from engine.events import EventLog, LogError
 from engine.events.vocabulary import Preempted, RequestArrived, StepStarted
 from tests.visualizer.storytellers import storytellers
-from visualizer import Board, show
+from visualizer import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
 from visualizer.logs import Steps, read_log, state_at
 
 
@@ -39,7 +39,7 @@ def test_what_is_not_a_log_is_refused_with_the_reason(tmp_path: Path) -> None:
 
 
 def test_it_opens_at_the_first_preemption_with_the_victim_selected(log: EventLog) -> None:
-    board = show(log)
+    board = show(storytellers())
     first = log.of(Preempted)[0]
     before = [event for event in log[: list(log).index(first)] if isinstance(event, StepStarted)]
     assert (board.step, board.selected) == (before[-1].step, first.request)
@@ -47,9 +47,9 @@ def test_it_opens_at_the_first_preemption_with_the_victim_selected(log: EventLog
 
 def test_without_preemption_it_opens_at_the_first_hit_else_at_the_fullest_batch() -> None:
     roomy = show(storytellers(max_kv_tokens=4096))
-    assert roomy._steps.hits[roomy.step] == roomy.selected
+    assert roomy.view_model.steps.hits[roomy.step] == roomy.selected
     cold = show(storytellers(max_kv_tokens=4096, prefix_cache=False))
-    state = state_at(cold._events, cold._steps, cold.step)
+    state = cold.state()
     assert len(state["running"]) == 7
     assert cold.selected in state["running"]
 
@@ -69,7 +69,7 @@ def test_the_repr_is_true_and_the_same_every_time(log: EventLog) -> None:
 
 
 def test_the_state_is_the_fold_up_to_the_end_of_the_step(log: EventLog) -> None:
-    board = show(log)
+    board = show(log, step=2)
     for step in (1, 17, 28, 53):
         board.step = step
         assert board.state()["step"] == step
@@ -99,11 +99,66 @@ def test_an_empty_log_can_be_shown_but_has_no_state(log: EventLog) -> None:
         board.state()
 
 
-def test_the_log_travels_packed(log: EventLog) -> None:
+def test_the_log_travels_packed_and_once_for_all_its_panels(log: EventLog) -> None:
     board = show(log)
-    assert gzip.decompress(board.log) == log.to_bytes()
-    assert len(board.log) < len(log.to_bytes()) / 4
-    assert show(log).log == board.log, "the same log gives the same bytes"
+    sent = board.view_model.log
+    assert gzip.decompress(sent) == log.to_bytes()
+    assert len(sent) < len(log.to_bytes()) / 4
+    assert show(log.to_bytes()).view_model.log == sent, "the same log gives the same bytes"
+    for panel in (Timeline(log), BlockMap(log), RadixTree(log), Scheduler(log), Tokens(log)):
+        assert panel.view_model is board.view_model
+        assert "log" not in panel.get_state()
+
+
+def test_panels_of_one_log_move_together_and_each_says_where_it_stands() -> None:
+    log = storytellers()
+    timeline, blocks = Timeline(log), BlockMap(log)
+    assert (timeline.step, timeline.selected) == (30, 8)
+    blocks.step = 12
+    timeline.selected = 5
+    assert (timeline.step, blocks.selected) == (12, 5)
+    assert timeline.state() == blocks.state()
+    assert repr(blocks) == "BlockMap(12 requests, 53 steps, at step 12)"
+    with pytest.raises(ValueError, match="step must lie in 1 to 53, got 54"):
+        blocks.step = 54
+    assert (timeline.step, blocks.step) == (12, 12)
+
+
+def test_a_moment_of_ones_own_and_a_log_that_has_grown_leave_other_boards_alone() -> None:
+    log = storytellers()
+    shared, own = show(log), show(log, step=9)
+    beside = Tokens(own)
+    own.step = 10
+    assert (shared.step, beside.step) == (30, 10)
+    growing = EventLog()
+    events = list(log)
+    for event in events[:200]:
+        growing.append(event)
+    before = show(growing)
+    for event in events[200:]:
+        growing.append(event)
+    after = show(growing)
+    assert after.view_model is not before.view_model
+    assert repr(after) == "Board(12 requests, 53 steps, at step 30)"
+
+
+def test_a_view_can_be_shown_again(log: EventLog) -> None:
+    board = show(log, step=12, select=3, window=(10, 40), range=(11, 14), panel="blocks")
+    shown = {"step": 12, "select": 3, "window": (10, 40), "range": (11, 14), "panel": "blocks"}
+    assert board.view() == shown
+    assert show(log, **board.view()).view() == shown
+    assert board.link() == "#step=12&selected=3&from=10&to=40&range=11-14&panel=blocks"
+    board.range = None
+    assert "range" not in board.view()
+
+
+def test_ranges_and_panels_that_are_none_are_refused(log: EventLog) -> None:
+    with pytest.raises(ValueError, match="range must lie in 1 to 53, got 60"):
+        show(log, range=(50, 60))
+    with pytest.raises(ValueError, match=r"range must be \(first step, last step\)"):
+        show(log, range=(9, 4))
+    with pytest.raises(ValueError, match="panel must be one of timeline, blocks"):
+        show(log, panel="map")
 
 
 def test_unknown_names_are_no_attributes() -> None:

@@ -1,41 +1,64 @@
 /**
- * The board: one log, one cursor, one selection, and the panels that show them.
+ * The board: the panels of one log, how they are laid out, and what the reader does with them.
  *
- * Everything the reader does goes through `goTo`, `select` and the other verbs here; the store tells the
- * panels, which are redrawn at most once a frame. Attributes on the root say in text what is shown,
- * for tests and for whoever embeds the board.
+ * Everything the reader does goes through the verbs here and ends in the view's store; the store tells the
+ * boards of the view, which are redrawn at most once a frame. Attributes on the root say in text what is
+ * shown, for tests and for whoever embeds the board.
  */
 
+import { pythonFor } from "./address.js";
 import css from "./board.css";
-import { buildControls, SPEEDS } from "./controls.js";
-import { decisionNodes } from "./decisions.js";
+import { buildControls, buildFoot, StepSlider } from "./controls.js";
+import { DecisionsPanel } from "./decisions.js";
+import { Focus } from "./focus.js";
 import { h } from "./html.js";
 import { buildHelp, listenToKeys } from "./keys.js";
+import { LinkBox } from "./link_box.js";
 import { MapPanel } from "./map_panel.js";
-import { openingRequest, openingStep } from "./model/index.js";
-import { lookOf, THEMES } from "./palette.js";
+import { THEMES } from "./palette.js";
 import { SANS } from "./pencil.js";
+import { SearchBox } from "./search_box.js";
 import { fitSentence } from "./sentence_panel.js";
-import { Store } from "./store.js";
+import { Tables } from "./tables.js";
 import { themeName, watchTheme } from "./theme.js";
 import { TimePanel } from "./time_panel.js";
 import { Tip } from "./tip.js";
-import { tokenNodes } from "./tokens.js";
+import { TokensPanel } from "./tokens.js";
 import { TreePanel } from "./tree_panel.js";
+import { View } from "./view.js";
 
+const PANELS = {
+  timeline: TimePanel,
+  blocks: MapPanel,
+  tree: TreePanel,
+  scheduler: DecisionsPanel,
+  tokens: TokensPanel,
+};
+const NAMES = Object.keys(PANELS);
+const READING_ORDER = ["timeline", "blocks", "scheduler", "tree", "tokens"];
 const PROJECTOR = { from: 1800, unit: 1.5 };
+const FAR_WALL = [
+  [1800, 2],
+  [1100, 1.5],
+];
 const NARROW = 720;
 const SPARE = 130; // px beside the timeline that are worth filling
 
 export class Board {
   /**
-   * Builds an empty board in `host`. `options`: `signal` ends it, `theme` overrides the host's theme,
-   * `onChange({step, selected})` hears of every move.
+   * Builds an empty board in `host`. `options`: `signal` ends it; `view` is shared with other panels of the
+   * log; `panel` is the only one it has; `theme` overrides the host's theme; `onChange(state)` hears of
+   * every move; `linkOf(state)` says what brings a reader back here; `project` is where the engine's code is.
    */
-  constructor(host, { signal, theme, onChange = () => {} }) {
-    this.signal = signal;
-    this.onChange = onChange;
-    this.store = new Store({ step: 0, selected: null, playing: false, speed: 5 });
+  constructor(
+    host,
+    { signal, view = new View(), panel, theme, onChange, linkOf = pythonFor, project = null },
+  ) {
+    Object.assign(this, { signal, view, linkOf, project });
+    this.store = view.store;
+    this.onChange = onChange ?? (() => {});
+    this.panel = NAMES.includes(panel) ? panel : null;
+    this.only = this.panel;
     this.root = h("div", {
       class: "underglass",
       tabindex: "0",
@@ -50,6 +73,7 @@ export class Board {
     this.fixedTheme = theme;
     this.setTheme();
     watchTheme(() => this.setTheme(), signal);
+    view.join(this, signal);
   }
 
   setTheme() {
@@ -77,39 +101,45 @@ export class Board {
     this.root.dataset.ready = kind === "loading" ? "false" : kind;
   }
 
-  /** Shows a model, at `step` with `selected`, or where something happens. */
-  open(model, { step, selected } = {}) {
+  /** Shows a model, at `step` with `selected`, `range`, `window`, `only`, or where something happens. */
+  open(model, opening = {}) {
     this.message?.remove();
     this.model = model;
-    Object.assign(this.store, openingView(model, step, selected));
+    if (this.view.model !== model) this.view.open(model, opening);
     if (!this.grid) this.build();
     for (const panel of this.panels) panel.setModel(model);
+    if (!this.panel && PANELS[opening.only]) this.only = opening.only;
     this.layout();
+    if (opening.window) this.time?.lookAt(opening.window);
   }
 
   build() {
-    const { signal, root, store } = this;
-    this.sentence = h("p", { class: "sentence", "aria-live": "polite" });
+    const { signal, root, store, panel: alone } = this;
+    this.sentence = h("p", { class: alone ? "sentence for-screen-readers" : "sentence" });
     this.tip = new Tip(root);
-    this.time = new TimePanel(this);
-    this.map = new MapPanel(this);
-    this.tree = new TreePanel(this);
-    this.panels = [this.time, this.map, this.tree];
-    this.decisions = h("section", { class: "decisions", "aria-label": "Decisions" });
-    this.tokens = h("section", { class: "tokens", "aria-label": "Tokens" });
-    this.controls = buildControls(this.verbs());
-    this.time.element.prepend(...this.controls.elements);
+    this.parts = Object.fromEntries(
+      NAMES.filter((name) => !alone || name === alone).map((name) => [
+        name,
+        new PANELS[name](this),
+      ]),
+    );
+    this.panels = Object.values(this.parts);
+    this.time = this.parts.timeline;
+    const verbs = this.verbs();
+    this.controls = buildControls(verbs);
+    this.slider = new StepSlider((step) => this.goTo(step));
+    this.bar = h("div", { class: "bar", hidden: true }, this.slider.element);
     this.help = buildHelp(() => this.toggleHelp());
-    const panels = [
-      this.time.element,
-      this.map.element,
-      this.decisions,
-      this.tree.element,
-      this.tokens,
-    ];
-    this.grid = h("div", { class: "grid" }, ...panels);
-    root.append(this.sentence, this.grid, this.help);
-    listenToKeys(root, this.verbs(), signal);
+    this.search = new SearchBox(this);
+    this.link = new LinkBox(this);
+    this.tables = new Tables(this);
+    this.focus = new Focus(root);
+    const order = READING_ORDER.filter((name) => this.parts[name]);
+    this.grid = h("div", { class: "grid" }, ...order.map((name) => this.parts[name].element));
+    const boxes = [this.search.element, this.link.element, this.help];
+    root.append(this.sentence, this.bar, this.grid, ...boxes);
+    if (!alone) root.append(buildFoot(verbs));
+    listenToKeys(root, verbs, signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
     store.listen((names) => this.changed(names), signal);
     // Its height changes with what it shows; only a new width asks for a new layout.
@@ -123,31 +153,42 @@ export class Board {
   // Verbs
 
   goTo(step) {
-    this.store.set({ step: this.clamp(step) });
+    this.view.goTo(step);
   }
 
   select(id) {
     this.store.set({ selected: id });
   }
 
-  clamp(step) {
-    return clampStep(this.model, step);
+  /** Looks at a block, whoever has it. */
+  lookAt(block) {
+    this.store.set({ block });
+  }
+
+  brush(from, to) {
+    this.view.brush(from, to);
   }
 
   verbs() {
-    const { store } = this;
+    const { store, view, time } = this;
     return {
       step: (delta) => this.goTo(store.step + delta),
       first: () => this.goTo(this.model.firstStep),
       last: () => this.goTo(this.model.lastStep),
-      toggle: () => this.play(!store.playing),
-      faster: () => store.set({ speed: SPEEDS[(SPEEDS.indexOf(store.speed) + 1) % SPEEDS.length] }),
+      toggle: () => view.play(!store.playing),
+      faster: (by) => view.faster(by),
       neighbour: (delta) => this.selectNeighbour(delta),
-      zoom: (factor) => this.time.zoom(factor),
-      pan: (share) => this.time.pan(share),
-      fit: () => this.time.fit(),
+      zoom: (factor) => time?.zoom(factor),
+      pan: (share) => time?.pan(share),
+      fit: () => time?.fit(),
+      rangeFrom: () => this.brush(store.step, Math.max(store.step, store.range?.[1] ?? store.step)),
+      rangeTo: () => this.brush(Math.min(store.step, store.range?.[0] ?? store.step), store.step),
+      only: (digit) => this.showOnly(NAMES[digit - 1] ?? null),
+      search: () => this.search.open(),
+      tables: () => this.toggleTables(),
+      link: () => this.link.open(),
       help: () => this.toggleHelp(),
-      escape: () => (this.help.hidden ? this.select(null) : this.toggleHelp()),
+      escape: () => this.escape(),
     };
   }
 
@@ -164,29 +205,28 @@ export class Board {
     else this.help.querySelector("button").focus({ preventScroll: true });
   }
 
-  /** Plays from the cursor, from the start again if it stands at the end, and stops at the end. */
-  play(on) {
-    const { store, model } = this;
-    if (on && store.step >= model.lastStep) this.goTo(model.firstStep);
-    store.set({ playing: on });
-    if (!on || this.ticking) return;
-    this.ticking = true;
-    let last = performance.now();
-    let due = 0;
-    const tick = (now) => {
-      if (!store.playing || this.signal.aborted) {
-        this.ticking = false;
-        return;
-      }
-      due += ((now - last) / 1000) * store.speed;
-      last = now;
-      const steps = Math.floor(due);
-      due -= steps;
-      if (steps) this.goTo(store.step + steps);
-      if (store.step >= this.model.lastStep) store.set({ playing: false });
-      requestAnimationFrame(tick);
-    };
-    requestAnimationFrame(tick);
+  toggleTables() {
+    this.showsTables = this.root.toggleAttribute("data-tables");
+    this.tables.write();
+  }
+
+  /** One panel for a far wall, or all of them again. */
+  showOnly(name) {
+    if (this.panel) return;
+    this.only = name;
+    this.layout();
+    this.onChange(this.state());
+  }
+
+  /** Closes what is open, or else forgets one thing after the other. */
+  escape() {
+    const { store } = this;
+    if (!this.help.hidden) this.toggleHelp();
+    else if (this.link.isOpen) this.link.close();
+    else if (this.search.isOpen) this.search.close();
+    else if (store.range) this.brush(null);
+    else if (store.block != null) this.lookAt(null);
+    else this.select(null);
   }
 
   clicked(event) {
@@ -194,17 +234,37 @@ export class Board {
     if (named) this.select(Number(named.dataset.request));
   }
 
+  /** What the reader looks at: enough to come back. */
+  state() {
+    const { step, selected, range } = this.store;
+    const window = this.time?.long ? this.time.window : undefined;
+    return { step, selected, range, window, only: this.panel ? null : this.only };
+  }
+
+  /** Goes where a state says; what it does not name stays. */
+  restore({ step, selected, block, range, window, only }) {
+    const values = {};
+    if (step != null) values.step = this.view.clamp(step);
+    if (selected !== undefined) values.selected = this.model.request(selected) ? selected : null;
+    if (block !== undefined) values.block = block;
+    if (range !== undefined) values.range = range?.map((end) => this.view.clamp(end)) ?? null;
+    this.store.set(values);
+    if (only !== undefined && only !== this.only) this.showOnly(PANELS[only] ? only : null);
+    if (window) this.time?.lookAt(window);
+  }
+
   // Drawing
 
   changed(names) {
     if (!this.laidOutFor) return;
-    const moved = names.has("step") || names.has("selected");
-    if (names.has("step")) this.time.revealCursor();
-    if (names.has("selected")) this.time.revealSelected();
+    if (names.has("step")) this.time?.revealCursor();
+    if (names.has("selected")) this.time?.revealSelected();
+    const moved = ["step", "selected", "block"].some((name) => names.has(name));
     if (moved) this.render();
-    else if (names.has("scrolled")) this.time.draw();
+    else if (names.has("scrolled") || names.has("range")) this.time?.draw();
+    if (names.has("range")) this.time?.writeRange();
     this.showControls();
-    if (moved) this.onChange({ step: this.store.step, selected: this.store.selected });
+    if (moved || names.has("range") || names.has("window")) this.onChange(this.state());
   }
 
   /**
@@ -214,109 +274,78 @@ export class Board {
   layout() {
     if (!this.model || !this.root.clientWidth) return;
     const width = this.root.clientWidth;
+    const { root, only, parts } = this;
     this.laidOutFor = width;
-    this.unit = width >= PROJECTOR.from ? PROJECTOR.unit : 1;
+    const far = FAR_WALL.find(([from]) => only && !this.panel && width >= from);
+    this.unit = far?.[1] ?? (width >= PROJECTOR.from ? PROJECTOR.unit : 1);
     this.narrow = width / this.unit < NARROW;
-    this.root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
-    this.root.style.setProperty("--px", `${this.unit}px`);
-    for (const panel of this.panels) panel.layout();
-    this.time.revealSelected();
+    root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
+    root.dataset.only = only ?? "";
+    root.style.setProperty("--px", `${this.unit}px`);
+    for (const [name, { element }] of Object.entries(parts)) element.hidden = !!only && name !== only;
+    this.shown = this.panels.filter(({ element }) => !element.hidden);
+    this.bar.hidden = this.shown.includes(this.time);
+    (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);
+    for (const panel of this.shown) panel.layout();
+    this.time?.revealSelected();
     // Where the map is much lower than the timeline, the decisions move up beside it.
-    const spare = this.time.height - this.map.height;
-    this.root.toggleAttribute("data-stacked", !this.narrow && spare > SPARE);
+    const spare = only ? 0 : this.time.height - parts.blocks.height;
+    root.toggleAttribute("data-stacked", !this.narrow && spare > SPARE);
     this.render();
-    this.root.dataset.ready = "true";
+    root.dataset.ready = "true";
+  }
+
+  context() {
+    const { model, frame, theme, store } = this;
+    return { model, frame, theme, selected: store.selected, block: store.block };
   }
 
   render() {
-    const { model, store, theme, root } = this;
+    const { model, store } = this;
     this.frame = model.frame(store.step);
-    const context = { model, frame: this.frame, theme, selected: store.selected };
-    const focused = this.focusedChip();
+    this.focus.keep();
     // Pictures first: once words have changed, a canvas that chooses a font resolves the page's styles.
-    for (const panel of this.panels) panel.draw();
+    for (const panel of this.shown) panel.draw();
     const width = this.laidOutFor / this.unit - (this.narrow ? 28 : 40);
-    fitSentence(this.sentence, context, { narrow: this.narrow, unit: this.unit, width });
-    for (const panel of this.panels) panel.write();
-    this.decisions.replaceChildren(...decisionNodes(context));
-    this.tokens.replaceChildren(...tokenNodes(context));
-    if (store.selected != null)
-      this.tokens.style.setProperty(
-        "--hue",
-        lookOf(theme, model.request(store.selected).hueIndex).hue,
-      );
-    this.restoreFocus(focused);
-    this.label(root);
+    fitSentence(this.sentence, this.context(), { narrow: this.narrow, unit: this.unit, width });
+    for (const panel of this.shown) panel.write();
+    this.tables.write();
+    this.focus.restore();
+    this.label();
     this.showControls();
-    showMoment(this.decisions);
   }
 
-  /** Buttons, and whether the sentence is read aloud: not while it changes several times a second. */
+  /**
+   * Buttons, and whether the sentence is read aloud: not while it changes several times a second, and not
+   * by each of several panels at once.
+   */
   showControls() {
     const { step, playing, speed } = this.store;
-    this.controls.show({
-      step,
-      first: this.model.firstStep,
-      last: this.model.lastStep,
-      playing,
-      speed,
-    });
-    this.sentence.setAttribute("aria-live", playing ? "off" : "polite");
+    const { firstStep: first, lastStep: last } = this.model;
+    this.controls.show({ step, first, last, playing, speed });
+    this.slider.show({ step, first, last });
+    const speaks = !this.panel || this.root.contains(this.root.getRootNode().activeElement);
+    this.sentence.setAttribute("aria-live", playing || !speaks ? "off" : "polite");
     this.root.dataset.playing = playing;
+    this.root.dataset.range = this.store.range?.join("-") ?? "";
   }
 
-  /** The chip that has the focus is replaced with the rest of the words: find its successor. */
-  focusedChip() {
-    const active = this.root.getRootNode().activeElement;
-    if (!active?.classList?.contains("chip") || !this.root.contains(active)) return null;
-    const panel = active.closest("section, .sentence");
-    return { panel: panel.className, request: active.dataset.request };
-  }
-
-  restoreFocus(focused) {
-    if (!focused) return;
-    const panel = this.root.querySelector(`.${focused.panel}`);
-    const chip = panel?.querySelector(`.chip[data-request="${focused.request}"]`);
-    (chip ?? this.root).focus({ preventScroll: true });
-  }
-
-  label(root) {
-    const { model, store, frame } = this;
-    const { counts } = frame;
+  label() {
+    const { model, store, frame, root } = this;
     root.setAttribute(
       "aria-label",
-      `Board: ${model.requests.length} requests, steps ${model.firstStep} to ${model.lastStep}`,
+      `${this.panel ?? "Board"}: ${model.requests.length} requests, steps ${model.firstStep} to ${model.lastStep}`,
     );
     Object.assign(root.dataset, {
       step: store.step,
       steps: model.lastStep,
       requests: model.requests.length,
       selected: store.selected ?? "",
+      block: store.block ?? "",
       running: frame.running.length,
       waiting: frame.waiting.length,
       tokens: frame.budget.tokens,
-      ...counts,
+      ...frame.counts,
     });
   }
-}
-
-/** Scrolls a long list of decisions to the event of the moment; never the page around the board. */
-function showMoment(panel) {
-  const list = panel.querySelector(".scroll");
-  const moment = panel.querySelector(".moment");
-  if (moment && moment.offsetTop + moment.offsetHeight > list.clientHeight) {
-    list.scrollTop = moment.offsetTop - list.clientHeight / 2;
-  }
-}
-
-const clampStep = (model, step) =>
-  Math.min(Math.max(Math.round(step), model.firstStep), model.lastStep);
-
-/** The first frame: what was asked for, else the step where something happens and whom it happens to. */
-function openingView(model, step, selected) {
-  const at = clampStep(model, step ?? openingStep(model));
-  if (selected !== undefined) return { step: at, selected };
-  if (step == null) return { step: at, selected: openingRequest(model) };
-  const moment = model.frame(at).decisions.find(({ hot, request }) => hot && request != null);
-  return { step: at, selected: moment?.request ?? null };
 }

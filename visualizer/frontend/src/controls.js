@@ -2,8 +2,6 @@
 
 import { h } from "./html.js";
 
-export const SPEEDS = [1, 2, 5, 10, 25, 60];
-
 const ICONS = {
   back: "M11 2v10L4 7zM2 2h2v10H2z",
   play: "M3 1.5v11l9-5.5z",
@@ -16,7 +14,7 @@ export function buildControls(act) {
   const back = button("Step back ( , )", icon("back"), () => act.step(-1));
   const play = button("Play (space)", icon("play"), act.toggle);
   const forward = button("Step forward ( . )", icon("forward"), () => act.step(1));
-  const speed = button("Speed, in steps per second", "", act.faster);
+  const speed = button("Speed, in steps per second", "", () => act.faster());
   const help = button("Keys and mouse ( ? )", "?", act.help);
   const left = h(
     "div",
@@ -40,6 +38,39 @@ export function buildControls(act) {
       speed.setAttribute("aria-label", `${perSecond}/s: speed in steps per second, press to change`);
     },
   };
+}
+
+/** The line at the end of the board: what a mouse finds no other way to. */
+export function buildFoot(act) {
+  const entries = [
+    ["Search", "/", act.search],
+    ["Sum up from here", "[", act.rangeFrom],
+    ["to here", "]", act.rangeTo],
+    ["Tables", "T", act.tables],
+    ["Link to this view", "L", act.link],
+    ["Keys and mouse", "?", act.help],
+  ];
+  const buttons = entries.map(([name, key, does]) => {
+    const element = h("button", { type: "button" }, name, " ", h("kbd", {}, key));
+    element.addEventListener("click", does);
+    return element;
+  });
+  return h("div", { class: "foot", role: "toolbar", "aria-label": "Tools" }, ...buttons);
+}
+
+/** The scrubber of a panel that stands without the timeline. */
+export class StepSlider {
+  constructor(goTo) {
+    this.input = h("input", { type: "range", step: 1, "aria-label": "Step" });
+    this.words = h("span", { class: "muted" });
+    this.element = h("label", {}, this.input, this.words);
+    this.input.addEventListener("input", () => goTo(Number(this.input.value)));
+  }
+
+  show({ step, first, last }) {
+    Object.assign(this.input, { min: first, max: last, value: step });
+    this.words.textContent = `step ${step} of ${last}`;
+  }
 }
 
 function button(title, content, onClick) {

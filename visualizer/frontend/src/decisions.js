@@ -1,21 +1,92 @@
-/** The scheduler panel: the decisions of a step in order, with tokens, budget left and reasons. */
+/**
+ * The scheduler panel: the decisions of a step in order, with tokens, budget left and reasons, and which
+ * function of the engine made the one that is looked at.
+ */
 
 import { h, plural } from "./html.js";
+import { labAddress, sourceOf } from "./sources.js";
 import { chip, wordNodes } from "./words_html.js";
 
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
-/** Nodes of the panel. `context` has model, frame, theme, selected. */
-export function decisionNodes(context) {
+export class DecisionsPanel {
+  constructor(board) {
+    this.board = board;
+    this.list = h("div", {});
+    this.source = h("p", { class: "note source" });
+    this.element = h(
+      "section",
+      { class: "decisions", "aria-label": "Decisions" },
+      this.list,
+      this.source,
+    );
+    const { signal } = board;
+    const look = (event) => {
+      const row = event.target.closest?.("tr[data-kind]");
+      if (row) this.writeSource(Number(row.dataset.index));
+    };
+    for (const name of ["click", "focusin", "pointerover"])
+      this.list.addEventListener(name, look, { signal });
+  }
+
+  setModel() {}
+
+  layout() {}
+
+  draw() {}
+
+  write() {
+    const { board } = this;
+    this.lines = linesOf(board.frame);
+    this.list.replaceChildren(...decisionNodes(this.lines, board.context()));
+    showMoment(this.element);
+    this.writeSource(this.lines.findIndex(({ hot }) => hot));
+  }
+
+  /** The function that made a decision: a link where JupyterLab can open it, else its path to copy. */
+  writeSource(index) {
+    const { frame, project } = this.board;
+    const line = this.lines[index];
+    const source = line && sourceOf(frame, line);
+    if (!source) return this.source.replaceChildren("\u00a0");
+    const { file, name } = source;
+    const href = labAddress(file, project);
+    const path = `${file}::${name}`;
+    const where = href
+      ? h("a", { href, target: "_blank", rel: "noopener" }, path)
+      : h("code", { tabindex: "0" }, path);
+    const who = line.requests?.[0] ?? line.request;
+    const why = who == null ? "" : `; engine.why(${who}, step=${frame.step}) tells the whole chain`;
+    this.source.replaceChildren(
+      h("span", { class: "muted" }, `${line.kind}: decided by `),
+      where,
+      h("span", { class: "muted" }, why),
+    );
+    return undefined;
+  }
+}
+
+/** What came between the steps lies before the decisions, what the commit brought behind them. */
+function linesOf(frame) {
+  const before = frame.outcomes.filter(({ kind }) => BETWEEN_STEPS.has(kind));
+  const after = frame.outcomes.filter(({ kind }) => !BETWEEN_STEPS.has(kind));
+  return [...grouped(before), ...frame.decisions, ...after];
+}
+
+/** Scrolls a long list to the event of the moment; never the page around the board. */
+function showMoment(panel) {
+  const list = panel.querySelector(".scroll");
+  const moment = panel.querySelector(".moment");
+  if (moment && moment.offsetTop + moment.offsetHeight > list.clientHeight) {
+    list.scrollTop = moment.offsetTop - list.clientHeight / 2;
+  }
+}
+
+function decisionNodes(lines, context) {
   const { model, frame } = context;
   const { max_batch_size: places } = model.settings;
   const counts = `running ${frame.running.length} of ${places}, waiting ${frame.waiting.length}`;
-  // What came between the steps lies before the decisions, what the commit brought behind them.
-  const before = frame.outcomes.filter(({ kind }) => BETWEEN_STEPS.has(kind));
-  const after = frame.outcomes.filter(({ kind }) => !BETWEEN_STEPS.has(kind));
-  const rows = [...grouped(before), ...frame.decisions, ...after].map((decision) =>
-    row(decision, context),
-  );
+  const rows = lines.map((line, index) => row(line, index, context));
   const table = h("table", {}, h("tbody", {}, ...rows));
   if (!rows.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
   return [
@@ -33,8 +104,9 @@ function grouped(outcomes) {
   return [together, ...outcomes.filter(({ kind }) => kind !== "arrived")];
 }
 
-function row(decision, context) {
+function row(decision, index, context) {
   const attributes = {
+    "data-index": index,
     class: decision.hot ? "moment" : null,
     "data-kind": decision.kind,
     "data-request": decision.request ?? null,

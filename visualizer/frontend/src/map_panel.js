@@ -1,10 +1,15 @@
-/** The block map as a panel: header, canvas, what changed hands, and the selected block table. */
+/**
+ * The block map as a panel: header, canvas, what changed hands, the selected request's block table, and
+ * what there is to say of the block that is looked at.
+ */
 
 import { blockGrid } from "./block_grid.js";
 import { blockTableNodes } from "./block_table.js";
+import { drawLookedAt } from "./block_sharers.js";
 import { claimOf, drawBlocks, drawSwatch } from "./blocks.js";
 import { h } from "./html.js";
 import { Pencil } from "./pencil.js";
+import { blockTable } from "./tables.js";
 import { tellBlock } from "./tell.js";
 import { wordNodes } from "./words_html.js";
 
@@ -14,7 +19,7 @@ const BLEED = 6;
 export class MapPanel {
   constructor(board) {
     this.board = board;
-    this.canvas = h("canvas", { role: "img" });
+    this.canvas = h("canvas", { role: "application", tabindex: "0" });
     this.counts = FORMS.map((form) => {
       const glyph = new Pencil(h("canvas", { "aria-hidden": "true" }));
       const text = document.createTextNode("");
@@ -28,7 +33,8 @@ export class MapPanel {
     );
     this.note = h("p", { class: "note changes" });
     this.table = h("div", {});
-    this.alternative = h("ul", { class: "for-screen-readers" });
+    this.told = h("p", { class: "note told", role: "status", hidden: true });
+    this.alternative = h("div", { class: "alternative" });
     this.element = h(
       "section",
       { class: "map", "aria-label": "KV blocks" },
@@ -36,6 +42,7 @@ export class MapPanel {
       this.canvas,
       this.note,
       this.table,
+      this.told,
       this.alternative,
     );
     this.pencil = new Pencil(this.canvas);
@@ -77,7 +84,9 @@ export class MapPanel {
     this.drawSwatches();
     pencil.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
     pencil.context.translate(BLEED, 0);
-    drawBlocks(pencil, { model, frame, grid, claim: this.claim, selected: store.selected });
+    const { selected, block } = store;
+    drawBlocks(pencil, { model, frame, grid, claim: this.claim, selected });
+    if (block != null) drawLookedAt(pencil, { model, frame, grid, block });
   }
 
   /** What stands around the picture in words. */
@@ -88,47 +97,75 @@ export class MapPanel {
     for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
     this.note.replaceChildren(...changeNodes(frame, context));
     this.table.replaceChildren(...blockTableNodes(context));
-    this.describe(frame, model);
+    this.tell(frame, store.block);
+    this.describe(frame);
   }
 
-  describe(frame, model) {
+  tables() {
+    return [blockTable(this.board)];
+  }
+
+  /** The block that is looked at: who has it, and what it holds. */
+  tell(frame, block) {
+    const lines = block == null ? null : tellBlock(this.model, frame, block);
+    this.told.hidden = !lines;
+    if (!lines) return;
+    const words = lines.map((line) => h("span", { class: line.mono ? "mono" : null }, line.text ?? line));
+    this.told.replaceChildren(...words.flatMap((node, i) => (i ? [". ", node] : [node])));
+  }
+
+  describe(frame) {
     const { unshared, shared, cached, free } = frame.counts;
     this.canvas.setAttribute(
       "aria-label",
-      `${frame.blocks.length} KV blocks: ${unshared} unshared, ${shared} shared, ${cached} cached, ${free} free`,
-    );
-    const holders = [...new Set(frame.blocks.flatMap(({ owners }) => owners))];
-    this.alternative.replaceChildren(
-      ...holders.map((id) =>
-        h("li", {}, `${model.request(id).name} holds blocks ${frame.table(id).blocks.join(", ")}`),
-      ),
+      `${frame.blocks.length} KV blocks: ${unshared} unshared, ${shared} shared, ${cached} cached, ` +
+        `${free} free; arrow keys look at one, Enter selects who has it; a table follows`,
     );
   }
 
   listen() {
-    const { tip, store, signal } = this.board;
+    const { board } = this;
+    const { tip, store, signal } = board;
     const blockAt = (event) => {
       const box = this.canvas.getBoundingClientRect();
-      const { unit } = this.board;
+      const { unit } = board;
       return this.grid.at(
         (event.clientX - box.left) / unit - BLEED,
         (event.clientY - box.top) / unit,
       );
     };
-    const on = (name, handler) => this.canvas.addEventListener(name, handler, { signal });
+    const on = (name, handler) =>
+      this.canvas.addEventListener(name, (event) => this.grid && handler(event), { signal });
     on("pointermove", (event) => {
-      if (!this.grid) return;
       const id = blockAt(event);
-      this.canvas.style.cursor = this.board.frame.blocks[id]?.owners.length ? "pointer" : "";
-      tip.show(event, id < 0 ? null : tellBlock(this.model, this.board.frame, id));
+      this.canvas.style.cursor = id < 0 ? "" : "pointer";
+      tip.show(event, id < 0 ? null : tellBlock(this.model, board.frame, id));
     });
     on("pointerleave", () => tip.hide());
     on("click", (event) => {
-      const owners = this.board.frame.blocks[blockAt(event)]?.owners ?? [];
-      // A shared block has several owners: clicking again selects the next one.
-      if (owners.length)
-        this.board.select(owners[(owners.indexOf(store.selected) + 1) % owners.length]);
+      const id = blockAt(event);
+      if (id < 0) return;
+      board.lookAt(id);
+      this.selectOwner(id);
     });
+    on("keydown", (event) => {
+      const { columns } = this.grid;
+      const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+      if (by) {
+        const next = store.block == null ? 0 : store.block + by;
+        if (board.frame.blocks[next]) board.lookAt(next);
+      } else if (event.key === "Enter" && store.block != null) this.selectOwner(store.block);
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+  }
+
+  /** A shared block has several owners: asking again selects the next one. */
+  selectOwner(id) {
+    const { owners } = this.board.frame.blocks[id];
+    const { selected } = this.board.store;
+    if (owners.length) this.board.select(owners[(owners.indexOf(selected) + 1) % owners.length]);
   }
 }
 

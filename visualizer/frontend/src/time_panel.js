@@ -3,9 +3,12 @@
 import { h } from "./html.js";
 import { occupant, packLanes } from "./lane_packing.js";
 import { Pencil } from "./pencil.js";
+import { rangeWords } from "./range.js";
+import { RangeMark } from "./range_mark.js";
 import { drawStrip, STRIP_HEIGHT } from "./strip.js";
-import { tellLane } from "./tell.js";
-import { panView, revealStep, timeScale, wholeView, zoomView } from "./time_axis.js";
+import { requestTable, stepTable } from "./tables.js";
+import { listenToPointer } from "./time_pointer.js";
+import { clampView, panView, revealStep, timeScale, wholeView, zoomView } from "./time_axis.js";
 import { BLEED, drawAxis, drawTimeline, HEADROOM, laneHeight } from "./timeline.js";
 
 const AXIS_HEIGHT = 22;
@@ -20,13 +23,17 @@ export class TimePanel {
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.spacer = h("div", {}, this.lanes);
     this.scroller = h("div", { class: "lanes" }, this.spacer);
-    this.alternative = h("table", { class: "for-screen-readers" });
+    this.alternative = h("div", { class: "alternative" });
+    this.rangeMark = new RangeMark(this);
+    this.rangeWords = h("p", { class: "note range-words", role: "status", hidden: true });
     this.element = h(
       "section",
       { class: "time", "aria-label": "Timeline" },
       this.strip,
       this.scroller,
       this.axis,
+      ...this.rangeMark.boxes,
+      this.rangeWords,
       this.alternative,
     );
     this.pencils = [this.strip, this.lanes, this.axis].map((canvas) => new Pencil(canvas));
@@ -74,6 +81,7 @@ export class TimePanel {
       element.style.marginLeft = `${-BLEED * unit}px`;
     this.scroller.style.marginRight = `${-BLEED * unit}px`;
     if (!this.view || !this.long) this.view = this.openingView();
+    this.writeRange();
   }
 
   /** Its height in board pixels, known before it is drawn. */
@@ -117,14 +125,36 @@ export class TimePanel {
   }
 
   zoom(factor, anchor = this.board.store.step + 0.5) {
-    if (!this.long) return;
-    this.view = zoomView(this.view, factor, anchor, this.log);
-    this.draw();
+    if (this.long) this.look(zoomView(this.view, factor, anchor, this.log));
   }
 
   pan(share) {
-    this.view = panView(this.view, (this.view.to - this.view.from) * share, this.log);
+    this.panFrom(this.view, (this.view.to - this.view.from) * share);
+  }
+
+  panFrom(view, steps) {
+    this.look(panView(view, steps, this.log));
+  }
+
+  /** Shows another part of the time axis. */
+  look(view) {
+    this.view = view;
     this.draw();
+    this.board.store.set({ window: `${view.from} ${view.to}` });
+  }
+
+  lookAt([from, to]) {
+    if (this.long) this.look(clampView({ from, to }, this.log));
+  }
+
+  /** Is there more than can be seen? */
+  get isZoomed() {
+    return this.view.to - this.view.from < this.log.last + 1 - this.log.first;
+  }
+
+  /** The steps that are shown, [from, to), or null where all are. */
+  get window() {
+    return this.isZoomed ? [Math.floor(this.view.from), Math.ceil(this.view.to)] : null;
   }
 
   /** All steps; where they are all in sight already, the selected request's life; else back again. */
@@ -133,12 +163,11 @@ export class TimePanel {
     const whole = wholeView(this.log);
     const life = this.model.request(this.board.store.selected);
     const isWhole = this.view.from === whole.from && this.view.to === whole.to;
-    if (!isWhole) this.view = whole;
+    if (!isWhole) this.look(whole);
     else if (life) {
       const { from, to } = this.spans[life.hueIndex];
-      this.view = zoomView({ from: from - 1, to: to + 3 }, 1, from, this.log);
-    } else this.view = this.openingView();
-    this.draw();
+      this.look(zoomView({ from: from - 1, to: to + 3 }, 1, from, this.log));
+    } else this.look(this.openingView());
   }
 
   draw() {
@@ -175,9 +204,10 @@ export class TimePanel {
       drawTimeline(lanes, this.scene);
     });
     bleed(axis, AXIS_HEIGHT, () => drawAxis(axis, this.scene));
+    this.rangeMark.draw();
   }
 
-  /** The same for those who hear the board: a label, and a table of who is in the engine. */
+  /** The same for those who hear the board: a label each. The tables are tables.js's. */
   write() {
     const { model, board } = this;
     const { frame } = board;
@@ -194,25 +224,19 @@ export class TimePanel {
     );
     this.lanes.setAttribute(
       "aria-label",
-      `Timeline of ${model.requests.length} requests; a table follows`,
+      `Timeline of ${model.requests.length} requests; tables follow`,
     );
-    const near = [
-      ...new Set([...frame.running, ...frame.waiting.slice(0, 50), board.store.selected]),
-    ];
-    const rows = near
-      .filter((id) => id != null && model.request(id))
-      .map((id) =>
-        h(
-          "tr",
-          {},
-          h("th", { scope: "row" }, model.request(id).name),
-          h("td", {}, frame.phase(id).words),
-        ),
-      );
-    this.alternative.replaceChildren(
-      h("caption", {}, `Requests at step ${frame.step}`),
-      h("tbody", {}, ...rows),
-    );
+  }
+
+  tables() {
+    return [stepTable(this.board), requestTable(this.board)];
+  }
+
+  /** The brushed range, in words. */
+  writeRange() {
+    const { range } = this.board.store;
+    this.rangeWords.hidden = !range;
+    this.rangeWords.textContent = range ? rangeWords(this.model, range) : "";
   }
 
   // The pointer
@@ -240,69 +264,14 @@ export class TimePanel {
   }
 
   listen() {
-    const { board } = this;
-    const { store, tip, signal } = board;
-    for (const canvas of [this.strip, this.lanes, this.axis]) {
-      let drag = null;
-      const on = (name, handler, options) =>
-        canvas.addEventListener(name, handler, { signal, ...options });
-      on("pointerdown", (event) => {
-        if (event.button !== 0 || !this.model) return;
-        const place = this.locate(event, canvas);
-        drag = { x: event.clientX, scrubbing: canvas !== this.lanes && place.inPlot, from: place };
-        if (!place.inPlot) return;
-        canvas.setPointerCapture(event.pointerId);
-        if (drag.scrubbing) board.goTo(place.step);
-      });
-      on("pointermove", (event) => {
-        if (!this.model) return;
-        const place = this.locate(event, canvas);
-        if (drag && drag.from.inPlot && Math.abs(event.clientX - drag.x) > 4) drag.scrubbing = true;
-        if (drag?.scrubbing) board.goTo(place.step);
-        canvas.style.cursor =
-          canvas === this.lanes ? (place.life ? "pointer" : "") : place.inPlot ? "ew-resize" : "";
-        tip.show(
-          event,
-          drag?.scrubbing
-            ? null
-            : tellLane(this.model, this.board.store.step, place, canvas === this.lanes),
-        );
-      });
-      on("pointerup", () => {
-        if (drag && !drag.scrubbing && drag.from.life) board.select(drag.from.life.id);
-        drag = null;
-      });
-      on("pointercancel", () => (drag = null));
-      on("dblclick", (event) => {
-        const place = this.locate(event, canvas);
-        if (place.inPlot) board.goTo(place.step);
-      });
-      on("pointerleave", () => tip.hide());
-      on("wheel", (event) => this.wheel(event, canvas), { passive: false });
-    }
+    listenToPointer(this);
     this.scroller.addEventListener(
       "scroll",
       () => {
         this.scrolled = this.scroller.scrollTop;
-        if (this.model) store.set({ scrolled: this.scrolled });
+        if (this.model) this.board.store.set({ scrolled: this.scrolled });
       },
-      { signal },
+      { signal: this.board.signal },
     );
-  }
-
-  /** Ctrl + wheel or a pinch zooms, a sideways wheel moves; a plain wheel scrolls the page, as ever. */
-  wheel(event, canvas) {
-    if (!this.long) return;
-    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
-    if (event.ctrlKey || event.metaKey) {
-      event.preventDefault();
-      const { x } = this.locate(event, canvas);
-      const anchor = this.view.from + (x - this.left) / this.scale.width;
-      this.zoom(Math.exp(event.deltaY * 0.004), anchor);
-    } else if (sideways) {
-      event.preventDefault();
-      this.view = panView(this.view, (event.deltaX || event.deltaY) / this.scale.width, this.log);
-      this.draw();
-    }
   }
 }

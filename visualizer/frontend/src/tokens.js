@@ -1,28 +1,77 @@
 /** The selected request's text: prompt, then output, token by token, with probability as underline. */
 
 import { h } from "./html.js";
+import { lookOf } from "./palette.js";
 import { milliseconds } from "./tell.js";
 import { chip } from "./words_html.js";
 
 const MOST_PROMPT = 240;
 const MOST_OUTPUT = 400;
 
-/** Nodes of the tokens panel. `context` has model, frame, theme, selected. */
-export function tokenNodes(context) {
-  const { model, frame, selected } = context;
+export class TokensPanel {
+  constructor(board) {
+    this.board = board;
+    this.element = h("section", { class: "tokens", "aria-label": "Tokens" });
+    this.element.addEventListener("click", (event) => this.clicked(event), {
+      signal: board.signal,
+    });
+  }
+
+  setModel() {}
+
+  layout() {}
+
+  draw() {}
+
+  write() {
+    const { board } = this;
+    const context = board.context();
+    this.element.replaceChildren(...tokenNodes(context));
+    const life = board.model.request(context.selected);
+    if (!life) return;
+    this.element.style.setProperty("--hue", lookOf(board.theme, life.hueIndex).hue);
+  }
+
+  /** A token of the output leads to the step that brought it, one of the prompt to its block. */
+  clicked({ target }) {
+    const { step, block } = target.closest(".token")?.dataset ?? {};
+    if (step) this.board.goTo(Number(step));
+    else if (block) this.board.lookAt(Number(block));
+  }
+}
+
+function tokenNodes(context) {
+  const { model, frame, selected, block } = context;
   if (selected == null || !model.request(selected)) {
     return [h("h2", {}, "Tokens"), h("p", { class: "note muted" }, "Select a request to read it.")];
   }
   const panel = frame.tokensOf(selected);
   const { prompt, output, next } = panel;
-  const text = h("div", { class: "text" });
+  const text = h("div", {
+    class: "text scroll",
+    tabindex: "0",
+    role: "group",
+    "aria-label": "Prompt and output",
+  });
   const omit = (count) =>
     count > 0 && text.append(h("span", { class: "token muted" }, `… ${count} before `));
+  // Which block a token's KV lies in, and whether it is the one that is looked at.
+  const { blocks } = frame.table(selected);
+  const place = (element, index) => {
+    const own = blocks[Math.floor(index / model.settings.block_size)];
+    if (own != null) element.dataset.block = own;
+    element.classList.toggle("in-block", own != null && own === block);
+    text.append(element);
+  };
   omit(prompt.length - MOST_PROMPT);
-  for (const token of prompt.slice(-MOST_PROMPT)) text.append(promptToken(token));
+  const from = Math.max(0, prompt.length - MOST_PROMPT);
+  prompt.slice(from).forEach((token, i) => place(promptToken(token), from + i));
   text.append(h("span", { class: "token gap" }));
   omit(output.length - MOST_OUTPUT);
-  for (const token of output.slice(-MOST_OUTPUT)) text.append(outputToken(token));
+  const start = Math.max(0, output.length - MOST_OUTPUT);
+  output
+    .slice(start)
+    .forEach((token, i) => place(outputToken(token), prompt.length + start + i));
   if (next)
     text.append(
       h(
@@ -66,7 +115,7 @@ function outputToken({ text, probability, forced, step, at }) {
   const when = `step ${step}${at > 0 ? `, ${milliseconds(at)}` : ""}`;
   return h(
     "span",
-    { class: "token", title: [when, how].filter(Boolean).join("; ") },
+    { class: "token", "data-step": step, title: [when, how].filter(Boolean).join("; ") },
     shown(text),
     bar,
   );

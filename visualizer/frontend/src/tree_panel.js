@@ -1,7 +1,8 @@
-/** The prefix tree as a panel: header, canvas, the pointer over it, and an outline in text. */
+/** The prefix tree as a panel: header, canvas, the pointer over it, and the same as a table. */
 
 import { h, plural, visible } from "./html.js";
 import { Pencil } from "./pencil.js";
+import { treeTable } from "./tables.js";
 import { listed } from "./tell.js";
 import { drawTree, treeColumns, treeItemAt, treeRow } from "./tree.js";
 import { layoutTree } from "./tree_layout.js";
@@ -11,15 +12,17 @@ const MOST_ROWS = { wide: 9, narrow: 14 };
 export class TreePanel {
   constructor(board) {
     this.board = board;
-    this.canvas = h("canvas", { role: "img" });
+    this.canvas = h("canvas", { role: "application", tabindex: "0" });
+    this.told = h("p", { class: "note told", role: "status", hidden: true });
     this.count = h("span", { class: "count" });
-    this.outline = h("ul", { class: "for-screen-readers" });
+    this.alternative = h("div", { class: "alternative" });
     this.element = h(
       "section",
       { class: "tree", "aria-label": "Prefix tree" },
       h("h2", {}, "Prefix tree", this.count),
       this.canvas,
-      this.outline,
+      this.told,
+      this.alternative,
     );
     this.pencil = new Pencil(this.canvas);
     this.tallest = 0;
@@ -78,23 +81,36 @@ export class TreePanel {
       : narrow
         ? inNodes
         : `${inNodes}; half-filled squares are not in it yet`;
-    this.describe(tree, inNodes);
+    this.describe(inNodes);
   }
 
-  describe(tree, inNodes) {
-    this.canvas.setAttribute("aria-label", `Prefix tree: ${inNodes}; an outline follows`);
-    const { model } = this;
-    this.outline.replaceChildren(
-      ...tree
-        .slice(0, 200)
-        .map((node) =>
-          h(
-            "li",
-            {},
-            `depth ${node.depth}, ${plural(node.blocks.length, "block")}, lock ${node.lock}, ${node.owners.map((id) => model.request(id).name).join(", ") || "cached"}: ${node.text.slice(0, 60)}`,
-          ),
-        ),
+  describe(inNodes) {
+    this.canvas.setAttribute(
+      "aria-label",
+      `Prefix tree: ${inNodes}; arrow keys go through it, Enter selects who uses a node; a table follows`,
     );
+  }
+
+  tables() {
+    return [treeTable(this.board)];
+  }
+
+  /** The item that the keys point at, told below the picture while the tree has the focus. */
+  point(row) {
+    const items = this.scene?.layout.items ?? [];
+    const item = items[Math.min(Math.max(row, 0), items.length - 1)];
+    this.pointed = item ? items.indexOf(item) : -1;
+    this.told.hidden = !item;
+    if (item) this.told.textContent = this.tell(item).map((line) => line.text ?? line).join(". ");
+    return item;
+  }
+
+  selectUser(item) {
+    const owners = ownersOf(item);
+    const { selected } = this.board.store;
+    if (owners.length) this.board.select(owners[(owners.indexOf(selected) + 1) % owners.length]);
+    const [block] = item?.node?.blocks ?? [];
+    if (block != null) this.board.lookAt(block);
   }
 
   listen() {
@@ -112,14 +128,19 @@ export class TreePanel {
     const on = (name, handler) => this.canvas.addEventListener(name, handler, { signal });
     on("pointermove", (event) => {
       const item = itemAt(event);
-      this.canvas.style.cursor = ownersOf(item).length ? "pointer" : "";
+      this.canvas.style.cursor = item?.node || ownersOf(item).length ? "pointer" : "";
       tip.show(event, item ? this.tell(item) : null);
     });
     on("pointerleave", () => tip.hide());
-    on("click", (event) => {
-      const owners = ownersOf(itemAt(event));
-      const { selected } = this.board.store;
-      if (owners.length) this.board.select(owners[(owners.indexOf(selected) + 1) % owners.length]);
+    on("click", (event) => this.selectUser(itemAt(event)));
+    on("blur", () => (this.told.hidden = true));
+    on("keydown", (event) => {
+      const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (by) this.point(this.told.hidden ? 0 : this.pointed + by);
+      else if (event.key === "Enter" && !this.told.hidden) this.selectUser(this.point(this.pointed));
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
     });
   }
 

@@ -1,33 +1,49 @@
 /**
  * The module's two doors: anywidget's `render` for notebooks, and `mount` for pages.
  *
- * State lives in traits: `log` (bytes, plain or gzipped), `step` and `selected` (an id, or -1). Scrubbing
- * is done here alone; Python hears of it a few times a second, because a round trip takes some 50 ms.
+ * In a notebook the panels of one log have one shared model behind them, see `notebook.js`; on a page they
+ * are given a view to share.
  */
 
+import { keepInAddress, readAddress, writeAddress } from "./address.js";
 import { Board } from "./board.js";
 import { h } from "./html.js";
 import { textOf } from "./log_bytes.js";
 import { LogError, Model, parseLog } from "./model/index.js";
+import { inNotebook } from "./notebook.js";
 
-const SYNC_EVERY = 200; // ms
 const LONG = 1e6; // characters of log that take long enough to say what is going on
 
+let ownsAddress = false;
+
 /**
- * Draws a log in `host` and returns the Board. `options`: log (bytes), step, selected, theme, signal,
- * onChange.
+ * Draws a log in `host` and returns the Board. `options`: log (bytes), step, selected, range, window, only
+ * (one panel, the others a key away), panel (one that stands alone), view (shared with other boards of the
+ * log), address (does the page's address follow this board? else the first one's), theme, signal, onChange.
  */
 export async function mount(
   host,
-  { log, step, selected, theme, onChange, signal = new AbortController().signal },
+  { log, address = !ownsAddress, onChange, signal = new AbortController().signal, ...options },
 ) {
-  const board = new Board(host, { signal, theme, onChange });
-  await load(board, log, { step, selected });
+  const here = location.href.replace(/#.*/, "");
+  const board = new Board(host, {
+    linkOf: address ? (state) => here + writeAddress(state) : undefined,
+    ...options,
+    signal,
+    onChange(state) {
+      onChange?.(state);
+      follow?.();
+    },
+  });
+  ownsAddress ||= address;
+  const follow = address ? keepInAddress(board, signal) : null;
+  await load(board, log, { ...options, ...(address && readAddress(location.hash)) });
   return board;
 }
 
-async function load(board, log, opening) {
-  const bar = h("progress", { max: 1, value: 0 });
+/** Reads the log, once for all boards of a view, and opens it, or says what is wrong with it. */
+export async function load(board, log, opening) {
+  const bar = h("progress", { max: 1, value: 0, "aria-label": "Loading" });
   const words = h("p", { class: "muted" }, "Unpacking the log");
   board.say("loading", words, bar);
   const now = (message) => {
@@ -35,21 +51,27 @@ async function load(board, log, opening) {
     bar.removeAttribute("value");
     return nextFrame();
   };
+  const { view } = board;
   try {
-    const text = await textOf(log, (share) => {
+    view.reading ??= read(log, now, (share) => {
       bar.value = share;
       return share < 1 ? nextFrame() : undefined;
     });
-    const long = text.length > LONG;
-    if (long) await now(`Reading ${Math.round(text.length / 1e6)} MB of events`);
-    const { events } = parseLog(text);
-    if (long) await now(`Following ${events.length.toLocaleString("en")} events`);
-    const model = new Model(events);
+    const model = await view.reading;
     if (model.stepCount === 0) sayEmpty(board);
     else board.open(model, opening);
   } catch (error) {
     sayWrong(board, error);
   }
+}
+
+async function read(log, now, progress) {
+  const text = await textOf(log, progress);
+  const long = text.length > LONG;
+  if (long) await now(`Reading ${Math.round(text.length / 1e6)} MB of events`);
+  const { events } = parseLog(text);
+  if (long) await now(`Following ${events.length.toLocaleString("en")} events`);
+  return new Model(events);
 }
 
 function sayEmpty(board) {
@@ -88,30 +110,4 @@ function nextFrame() {
   return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
 }
 
-async function render({ model: traits, el, signal }) {
-  const ending = signal ?? new AbortController().signal;
-  const selectedTrait = () => (traits.get("selected") < 0 ? null : traits.get("selected"));
-  let timer = null;
-  const sync = ({ step, selected }) => {
-    traits.set("step", step);
-    traits.set("selected", selected ?? -1);
-    timer ??= setTimeout(() => {
-      timer = null;
-      traits.save_changes();
-      board.root.dataset.synced = `${traits.get("step")} ${traits.get("selected")}`;
-    }, SYNC_EVERY);
-  };
-  const board = new Board(el, { signal: ending, onChange: sync });
-  const reload = () =>
-    load(board, traits.get("log"), { step: traits.get("step"), selected: selectedTrait() });
-  const listen = (name, handler) => {
-    traits.on(name, handler);
-    ending.addEventListener("abort", () => traits.off(name, handler));
-  };
-  listen("change:log", reload);
-  listen("change:step", () => board.model && board.goTo(traits.get("step")));
-  listen("change:selected", () => board.model && board.select(selectedTrait()));
-  await reload();
-}
-
-export default { render };
+export default { render: inNotebook(load) };

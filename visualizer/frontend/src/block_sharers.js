@@ -1,0 +1,74 @@
+/**
+ * The block that is looked at: a double ring and, where several requests share it, curves from its first
+ * owner's own blocks through it to those of the sharers. They say where each table goes on alone.
+ */
+
+const DOT = 3.5;
+
+/** `scene` has model, frame, grid, block. */
+export function drawLookedAt(pencil, scene) {
+  const { grid, frame, block } = scene;
+  const looked = frame.blocks[block];
+  if (!looked) return;
+  const { ink, ground } = pencil.theme;
+  const [x, y] = [grid.x(block), grid.y(block) + grid.label];
+  pencil.frame(x - 1, y - 1, grid.cellWidth + 2, grid.body + 2, ground, 1);
+  pencil.frame(x - 2, y - 2, grid.cellWidth + 4, grid.body + 4, ink, 2);
+  if (looked.owners.length < 2) return;
+  for (const [i, owner] of firstOwnerFirst(scene, looked).entries()) {
+    const own = firstOwnBlock(frame, owner);
+    if (own != null) drawCurve(pencil, scene, own, owner, i === 0);
+  }
+}
+
+/** Whoever was admitted first among its owners had the block first. */
+function firstOwnerFirst({ model }, { owners }) {
+  const since = (id) => {
+    const life = model.request(id);
+    return life.admissions[0]?.seq ?? life.forked?.step ?? 0;
+  };
+  return [...owners].sort((a, b) => since(a) - since(b) || a - b);
+}
+
+function firstOwnBlock(frame, owner) {
+  return frame.table(owner).blocks.find((id) => frame.blocks[id].owners.length === 1);
+}
+
+/** Between the shared block and one that only this owner has: from a dot if it had the block first. */
+function drawCurve(pencil, { model, grid, block }, own, owner, isFirst) {
+  const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
+  const [x, y] = centre(block);
+  const [toX, toY] = centre(own);
+  const { context, theme } = pencil;
+  const bend = [(x + toX) / 2 + (toY - y) * 0.16, (y + toY) / 2 - (toX - x) * 0.16];
+  const trace = (color, width) => {
+    context.beginPath();
+    context.moveTo(x, y);
+    context.quadraticCurveTo(...bend, toX, toY);
+    context.strokeStyle = color;
+    context.lineWidth = width;
+    context.stroke();
+  };
+  trace(theme.ground, 5);
+  trace(pencil.hue(model.request(owner).hueIndex), 2.5);
+  const [endX, endY] = isFirst ? [x, y] : [toX, toY];
+  const away = isFirst ? Math.atan2(y - bend[1], x - bend[0]) : Math.atan2(toY - bend[1], toX - bend[0]);
+  if (isFirst) disc(pencil, toX, toY);
+  arrowhead(pencil, endX, endY, away);
+}
+
+function disc({ context, theme }, x, y) {
+  context.beginPath();
+  context.arc(x, y, DOT, 0, 7);
+  context.fillStyle = theme.ink;
+  context.fill();
+}
+
+function arrowhead({ context, theme }, x, y, angle) {
+  context.beginPath();
+  context.moveTo(x, y);
+  for (const side of [-0.45, 0.45])
+    context.lineTo(x - 9 * Math.cos(angle + side), y - 9 * Math.sin(angle + side));
+  context.fillStyle = theme.ink;
+  context.fill();
+}

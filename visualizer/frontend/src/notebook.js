@@ -1,0 +1,123 @@
+/**
+ * A board in a notebook.
+ *
+ * Each panel is a widget; behind those of one log is one shared model, whose state is the view: the log, the
+ * step, the selected request (or -1), the range and the window. Moving is done here alone, in all panels of
+ * the page at once. Python hears of it a few times a second, because a round trip takes some 50 ms.
+ *
+ * What a notebook saves is that state, so a large log is not in it: `log` then holds a part that is small
+ * enough to be saved, `whole` is false, and the whole log is asked for.
+ */
+
+import { Board } from "./board.js";
+import { h } from "./html.js";
+import { viewOf } from "./view.js";
+
+const SYNC_EVERY = 200; // ms
+const PATIENCE = 2000; // ms for a kernel that may be busy, or gone
+
+/** anywidget's `render`. `load(board, log, opening)` draws a log. */
+export const inNotebook =
+  (load) =>
+  async ({ model: traits, el, signal, host }) => {
+    const ending = signal ?? new AbortController().signal;
+    const reference = traits.get("view_model");
+    const shared = await modelOf(traits, host, reference);
+    const view = viewOf(reference);
+    const board = new Board(el, {
+      signal: ending,
+      view,
+      panel: traits.get("panel"),
+      project: shared.get("project"),
+      onChange: syncer(shared, () => board.root),
+    });
+    board.say("loading", h("p", { class: "muted" }, "Asking for the log"));
+    const listen = (name, handler) => {
+      const safe = (...what) => !ending.aborted && handler(...what);
+      shared.on(name, safe);
+      ending.addEventListener("abort", () => shared.off(name, safe));
+    };
+    board.reload = (log) => load(board, log, { ...openingOf(shared), only: traits.get("only") });
+    listen("change:step", () => board.model && board.goTo(shared.get("step")));
+    listen("change:selected", () => board.model && board.restore(openingOf(shared)));
+    listen("change:range", () => board.model && board.restore(openingOf(shared)));
+    listen("change:window", () => {
+      const { window } = openingOf(shared);
+      if (board.model && window && String(window) !== String(board.state().window))
+        board.restore({ window });
+    });
+    listen("msg:custom", (message, buffers) => {
+      if (message.log) view.gotLog?.(buffers[0]);
+    });
+    view.bytes ??= bytesFor(view, shared);
+    await board.reload(await view.bytes);
+    if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly());
+  };
+
+/** The model that a reference names; hosts offer this in one of two ways. */
+function modelOf(traits, host, reference) {
+  return host?.getModel
+    ? host.getModel(reference)
+    : traits.widget_manager.get_model(reference.replace("IPY_MODEL_", ""));
+}
+
+function openingOf(shared) {
+  const listed = (name) => (shared.get(name)?.length ? shared.get(name) : null);
+  const selected = shared.get("selected");
+  return {
+    step: shared.get("step"),
+    selected: selected < 0 ? null : selected,
+    range: listed("range"),
+    window: listed("window"),
+  };
+}
+
+/** The whole log from the kernel if it answers in time, else what was saved. */
+function bytesFor(view, shared) {
+  if (shared.get("whole")) return Promise.resolve(shared.get("log"));
+  return new Promise((resolve) => {
+    const giveUp = setTimeout(() => resolve(shared.get("log")), PATIENCE);
+    view.gotLog = (bytes) => {
+      if (view.isWhole) return;
+      clearTimeout(giveUp);
+      view.isWhole = true;
+      const late = view.reading;
+      view.bytes = Promise.resolve(bytes);
+      resolve(bytes);
+      if (!late) return;
+      // A part is shown already: the whole takes its place in every panel.
+      view.reading = null;
+      for (const { root, reload } of view.boards) {
+        root.querySelector(".part")?.remove();
+        reload(bytes);
+      }
+    };
+    shared.send({ ask: "log" });
+  });
+}
+
+function partOnly() {
+  const words = "A part of a large log, as the notebook saved it. Run the cell again to see all of it.";
+  return h("p", { class: "note part", role: "status" }, words);
+}
+
+/** Tells the kernel of moves, at most every SYNC_EVERY. */
+function syncer(shared, rootOf) {
+  let timer = null;
+  return ({ step, selected, range, window }) => {
+    const state = { step, selected: selected ?? -1, range: range ?? [] };
+    if (window !== undefined) state.window = window ?? []; // a panel without a time axis has none
+    let moved = false;
+    for (const [name, value] of Object.entries(state)) {
+      if (String(shared.get(name)) === String(value)) continue;
+      shared.set(name, value);
+      moved = true;
+    }
+    if (moved)
+      timer ??= setTimeout(() => {
+        timer = null;
+        shared.save_changes();
+        rootOf().dataset.synced = `${shared.get("step")} ${shared.get("selected")}`;
+      }, SYNC_EVERY);
+  };
+}

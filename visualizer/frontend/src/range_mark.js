@@ -1,0 +1,33 @@
+/** The brushed range over strip and lanes: two boxes, because on a long log each has its own scale. */
+
+import { h } from "./html.js";
+import { STRIP_HEIGHT } from "./strip.js";
+import { timeScale, wholeView } from "./time_axis.js";
+
+export class RangeMark {
+  constructor(panel) {
+    this.panel = panel;
+    this.boxes = [0, 1].map(() => h("div", { class: "range", hidden: true, "aria-hidden": "true" }));
+  }
+
+  draw() {
+    const { panel, boxes } = this;
+    const { range } = panel.board.store;
+    const { unit } = panel.board;
+    const lanes = panel.height - STRIP_HEIGHT;
+    const whole = timeScale(wholeView(panel.log), panel.left, panel.right);
+    const places = [
+      [panel.long ? whole : panel.scale, 18, STRIP_HEIGHT - 18],
+      [panel.scale, STRIP_HEIGHT, lanes],
+    ];
+    boxes.forEach((box, i) => {
+      const [scale, top, height] = places[i];
+      const left = range && Math.max(scale.left, scale.x(range[0]));
+      const right = range && Math.min(scale.right, scale.x(range[1] + 1));
+      box.hidden = !range || right <= left;
+      if (box.hidden) return;
+      const px = { left, top, width: right - left, height };
+      for (const [name, value] of Object.entries(px)) box.style[name] = `${value * unit}px`;
+    });
+  }
+}

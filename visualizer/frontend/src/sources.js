@@ -1,0 +1,62 @@
+/**
+ * Which function of the engine makes which decision, so that a reader can go and read it.
+ * `tests/visualizer/test_sources.py` holds that each of them exists.
+ */
+
+const SCHEDULER = "engine/scheduling/scheduler.py";
+const CACHE = "engine/cache/kv_cache.py";
+const ENGINE = "engine/engine.py";
+
+const DECIDED_BY = {
+  decode: [SCHEDULER, "_schedule_running"],
+  prefill: [SCHEDULER, "_schedule_running"],
+  catchup: [SCHEDULER, "_schedule_running"],
+  stalled: [SCHEDULER, "_schedule_running"],
+  first_chunk: [SCHEDULER, "_admit"],
+  admitted: [SCHEDULER, "_admit_waiting"],
+  preempted: [SCHEDULER, "_preempt_until_fits"],
+  evicting: [CACHE, "_make_room"],
+  evicted: [CACHE, "clear"],
+  copying: [CACHE, "_copy_last_block"],
+  joined: [CACHE, "_join"],
+  arrived: [ENGINE, "submit"],
+  aborted: [ENGINE, "abort"],
+  forked: [ENGINE, "_fork"],
+  finished: [ENGINE, "_finish"],
+};
+
+const WAITS_BY = {
+  token_budget: [SCHEDULER, "_no_place"],
+  batch_full: [SCHEDULER, "_no_place"],
+  static_batch: [SCHEDULER, "_no_place"],
+  no_free_blocks: [SCHEDULER, "_no_room"],
+  reserved_blocks: [SCHEDULER, "_no_room"],
+  after_preemption: [SCHEDULER, "_admit_waiting"],
+  policy: [SCHEDULER, "_is_deferred"],
+};
+
+/** File and function that made a decision of this frame, or null. */
+export function sourceOf(frame, { kind, heat, request }) {
+  if (kind === "waits") return named(WAITS_BY[frame.waitOf(request).reason]);
+  if (heat === "evicting" || heat === "copying") return named(DECIDED_BY[heat]);
+  const isRow = kind === "prefill" || kind === "decode" || kind === "catchup";
+  const fresh = isRow && frame.story.admissions.some((one) => one.request === request);
+  return named(DECIDED_BY[fresh ? "first_chunk" : kind]);
+}
+
+const named = (pair) => (pair ? { file: pair[0], name: pair[1] } : null);
+
+/**
+ * Where JupyterLab shows a file of the project, or null: `root` is the project's folder, and the page's
+ * own configuration says which folder JupyterLab serves.
+ */
+export function labAddress(file, root, doc = document) {
+  const config = doc.getElementById("jupyter-config-data")?.textContent;
+  if (!root || !config) return null;
+  const { serverRoot = "", baseUrl = "/" } = JSON.parse(config);
+  const served = serverRoot.replace(/\/$/, "");
+  const path = `${root.path}/${file}`;
+  const short = root.home && path.startsWith(root.home) ? `~${path.slice(root.home.length)}` : path;
+  const inside = [path, short].find((candidate) => served && candidate.startsWith(`${served}/`));
+  return inside ? `${baseUrl}lab/tree/${encodeURI(inside.slice(served.length + 1))}` : null;
+}

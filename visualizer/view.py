@@ -1,0 +1,133 @@
+"""What the panels of one log share: the log, one cursor, one selection.
+
+A view is a widget without a picture. Every panel refers to it, so the log travels and is saved once,
+however many panels there are, and what one panel does all others show. A large log is not saved in the
+notebook: a part that is small enough is, and the browser asks for the whole while there is a kernel.
+"""
+
+import gzip
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import ipywidgets
+import traitlets
+
+from engine.events import EventLog
+from engine.events.vocabulary import Event, RequestArrived, RequestFinished
+from visualizer.logs import LogLike, Steps, read_log
+
+NOBODY = -1
+SAVED_BYTES = 1_300_000  # of a packed log in the notebook; base64 makes four of three
+
+PROJECT = Path(__file__).parents[1]
+
+_VIEWS: "WeakValueDictionary[int, View]" = WeakValueDictionary()  # by the id of the log it holds
+
+
+class View(ipywidgets.Widget):  # type: ignore[misc]
+    """Where readers of a log are: step, selected request (or -1), range and window of steps."""
+
+    log = traitlets.Bytes().tag(sync=True)
+    whole = traitlets.Bool(True).tag(sync=True)
+    step = traitlets.Int(0).tag(sync=True)
+    selected = traitlets.Int(NOBODY).tag(sync=True)
+    range = traitlets.List(traitlets.Int()).tag(sync=True)
+    window = traitlets.List(traitlets.Int()).tag(sync=True)
+    project = traitlets.Dict().tag(sync=True)
+
+    def __init__(self, events: EventLog, step: int | None = None, select: int | None = None) -> None:
+        self.events = events
+        self.count = len(events)
+        self.steps = Steps(events)
+        self.requests = _count_requests(events)
+        request = None
+        if step is None:
+            step, request = self.steps.opening
+        if select is None:
+            select = self.steps.whose(step) if request is None else request
+        self.packed = gzip.compress(events.to_bytes(), mtime=0)
+        whole = len(self.packed) <= SAVED_BYTES
+        super().__init__(
+            log=self.packed if whole else gzip.compress(_part(events, self.steps, step), mtime=0),
+            whole=whole,
+            step=step,
+            selected=NOBODY if select is None else select,
+            project={"path": str(PROJECT), "home": str(Path.home())},
+        )
+        self.on_msg(self._answer)
+
+    def _answer(self, _: Any, message: Any, __: Any) -> None:
+        """The browser asks for what is too large to be saved."""
+        if isinstance(message, dict) and message.get("ask") == "log":
+            self.send({"log": True}, [self.packed])
+
+    @traitlets.validate("step")
+    def _within_log(self, proposal: Any) -> int:
+        return self.checked(proposal["value"], "step")
+
+    @traitlets.validate("range", "window")
+    def _ends_within_log(self, proposal: Any) -> list[int]:
+        ends: list[int] = proposal["value"]
+        name = proposal["trait"].name
+        if ends and (len(ends) != 2 or ends[0] > ends[1]):
+            raise ValueError(f"{name} must be (first step, last step), got {tuple(ends)}")
+        if name == "range":
+            for end in ends:
+                self.checked(end, name)
+        return ends
+
+    def checked(self, step: int, name: str) -> int:
+        """`step`, if the log has it; ValueError otherwise, which calls it `name`."""
+        known = self.steps.ends
+        if not known:
+            return 0
+        first, last = min(known), max(known)
+        if not first <= step <= last:
+            raise ValueError(f"{name} must lie in {first} to {last}, got {step}")
+        return step
+
+
+def view_of(log: LogLike, step: int | None = None, select: int | None = None) -> View:
+    """The view that the panels of this log share.
+
+    A log that has grown since begins a new one. A caller who asks for a moment gets a view of their own, so
+    that what was shown before stays as it was.
+    """
+    events = read_log(log)
+    if step is not None or select is not None:
+        return View(events, step, select)
+    view = _VIEWS.get(id(events))
+    if view is None or view.count != len(events):
+        view = _VIEWS[id(events)] = View(events)
+    return view
+
+
+def _part(log: EventLog, steps: Steps, step: int) -> bytes:
+    """The events around a step, with a keyframe before them, as many as fit into a saved notebook."""
+    share = 0.9 * SAVED_BYTES / len(gzip.compress(log.to_bytes(), mtime=0))
+    ends = list(steps.ends.values())
+    count = max(2, int(share * len(ends)))
+    at = min(max(0, list(steps.ends).index(step) - count // 2), max(0, len(ends) - count))
+    first = ends[at - 1] if at else 0
+    last = ends[min(at + count, len(ends)) - 1]
+    part = EventLog()
+    if first:
+        part.append(log.state(log.next_seq - len(log) + first - 1).keyframe())
+    for event in log[first:last]:
+        part.append(event)
+    return part.to_bytes()
+
+
+def _count_requests(log: EventLog) -> int:
+    """How many requests the log knows, the samples of one prompt counted each."""
+    known: set[int] = set()
+    event: Event
+    for event in log:
+        if isinstance(event, RequestArrived):
+            known.update(range(event.request, event.request + event.n))
+        elif isinstance(event, RequestFinished):
+            known.add(event.request)
+        elif (state := getattr(event, "state", None)) is not None:
+            known.update(entry["id"] for entry in state["requests"])
+    return len(known)
