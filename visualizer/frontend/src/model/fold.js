@@ -315,12 +315,13 @@ export class State {
   #lock(/** @type {RequestState} */ request, /** @type {number} */ node) {
     if (request.lock === ROOT && node === ROOT) return;
     this.tick++;
+    if (node === request.lock) return this.#touch(node, 0);
     this.#touch(node, 1);
     this.#touch(request.lock, -1);
     request.lock = node;
   }
 
-  #touch(/** @type {number} */ node, /** @type {1 | -1} */ by) {
+  #touch(/** @type {number} */ node, /** @type {1 | 0 | -1} */ by) {
     for (let id = node; id !== ROOT;) {
       const own = this.#own(this.nodes, this.node(id));
       own.lock += by;

@@ -63,9 +63,10 @@ export class Frame {
   }
 
   get time() {
-    const { start, scheduled, end } =
-      this.model.event(this.model.span(this.step).done ?? -1)?.t ?? {};
-    return end === undefined ? null : { start, scheduled, end };
+    const index = this.step - this.model.firstStep;
+    const { start, scheduled, end } = this.model.measures;
+    if (Number.isNaN(end[index])) return null;
+    return { start: start[index], scheduled: scheduled[index], end: end[index] };
   }
 
   get counts() {
@@ -180,7 +181,7 @@ export class Frame {
     const slots = state.blockSize;
     const { owners, filled } = holdersOf(state);
     const { owners: ownersBefore } = holdersOf(this.before);
-    const nodes = [];
+    const nodes = new Int32Array(state.settings.num_blocks);
     for (const node of state.nodes.list()) for (const block of node.blocks) nodes[block] = node.id;
     const taken = new Map(story.taken.map((one) => [one.block, one.request]));
     const hits = new Set(story.admissions.flatMap(({ blocks }) => blocks));
@@ -189,7 +190,7 @@ export class Frame {
     const copies = new Set(story.copies.map(({ block }) => block));
     return Array.from({ length: state.settings.num_blocks }, (_, id) => {
       const held = owners[id] ?? NOBODY;
-      const node = nodes[id] ?? 0;
+      const node = nodes[id];
       const from = ownersBefore[id]?.[0] ?? null;
       const kind = held.length > 1 ? "shared" : held.length ? "unshared" : node ? "cached" : "free";
       let mark = null;
@@ -363,14 +364,15 @@ const NOBODY = [];
  */
 function holdersOf(state) {
   /** @type {number[][]} */
-  const owners = [];
+  const owners = new Array(state.settings.num_blocks);
   const filled = new Int32Array(state.settings.num_blocks);
   const { blockSize } = state;
   for (const id of [...state.running].sort((a, b) => a - b)) {
     const { table, computed } = state.request(id);
+    const alone = [id]; // one list for all blocks that nobody shares
     for (let index = 0; index < table.length; index++) {
       const block = table[index];
-      (owners[block] ??= []).push(id);
+      owners[block] = owners[block] ? [...owners[block], id] : alone;
       filled[block] = Math.max(filled[block], Math.min(blockSize, computed - index * blockSize));
     }
   }

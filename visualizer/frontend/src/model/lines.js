@@ -2,8 +2,7 @@
  * A log's lines as bytes. An event is parsed once when it comes, to be folded, and again when somebody
  * asks for it: a million events as objects would take ten times the room of their lines.
  *
- * Bytes may come cut anywhere, as a stream or a decompressor gives them. Many lines are parsed at once,
- * as one JSON list; only where that fails, line by line, to find the one that is wrong.
+ * Bytes may come cut anywhere, as a stream or a decompressor gives them.
  */
 
 import { roomFor } from "./columns.js";
@@ -11,7 +10,7 @@ import { checked, LogError } from "./log.js";
 
 const NEWLINE = 10;
 const SPACE = 32; // and all that is below it
-/** Bytes kept in one piece, and parsed at once. */
+/** Bytes kept in one piece, and read as one text. */
 const BLOCK = 1 << 18;
 
 const decoder = new TextDecoder();
@@ -84,8 +83,7 @@ export class Lines {
       const { bytes, end, until } = this.#blockOf(at);
       const stop = Math.min(last, until);
       const piece = bytes.subarray(this.#starts[at], stop < until ? this.#starts[stop] : end);
-      const parsed = parseAll(piece, stop - at) ?? parseEach(piece);
-      for (const event of parsed) events.push(event);
+      for (const line of linesOf(piece)) events.push(JSON.parse(line));
       at = stop;
     }
     return events;
@@ -116,22 +114,18 @@ export class Lines {
   /** Takes whole lines. @param {Uint8Array} whole @param {(event: any) => void} take */
   #take(whole, take) {
     const { block, at, bytes } = this.#store(whole);
-    const first = this.length;
     this.#index(block, at, bytes);
-    const events = parseAll(bytes, this.#known - first);
-    for (let index = first; index < this.#known; index++) {
-      let event = events?.[index - first];
-      if (!events) {
-        const end = index + 1 < this.#known ? this.#starts[index + 1] : block.end;
-        try {
-          event = JSON.parse(decoder.decode(block.bytes.subarray(this.#starts[index], end)));
-        } catch {
-          throw new LogError("not valid JSON", { line: this.lineOf(index) });
-        }
+    for (const line of linesOf(bytes)) {
+      let event;
+      let reason = null;
+      try {
+        event = JSON.parse(line);
+      } catch {
+        reason = "not valid JSON";
       }
-      const reason = checked(event, index === 0);
-      if (reason) throw new LogError(reason, { line: this.lineOf(index) });
-      this.length = index + 1;
+      reason ??= checked(event, this.length === 0);
+      if (reason) throw new LogError(reason, { line: this.lineOf(this.length) });
+      this.length++;
       take(event);
     }
   }
@@ -187,22 +181,10 @@ export function parseLog(text) {
   return { events };
 }
 
-/** `count` lines at once, or null if they are not that many values. @param {Uint8Array} bytes */
-function parseAll(bytes, /** @type {number} */ count) {
-  // Line breaks inside a text are escaped, so each one ends an event.
-  const text = decoder.decode(bytes.subarray(0, -1));
-  try {
-    const events = JSON.parse(`[${text.replaceAll("\n", ",")}]`);
-    return events.length === count ? events : null;
-  } catch {
-    return null;
-  }
-}
-
-/** Lines of which some are empty. @param {Uint8Array} bytes @returns {any[]} */
-function parseEach(bytes) {
+/** The lines that are no empty ones. @param {Uint8Array} bytes */
+function linesOf(bytes) {
   const lines = decoder.decode(bytes).split("\n");
-  return lines.filter((line) => line.trim()).map((line) => JSON.parse(line));
+  return lines.filter((line) => line.charCodeAt(0) > SPACE || line.trim());
 }
 
 function isEmpty(

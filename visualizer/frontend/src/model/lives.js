@@ -26,6 +26,9 @@
  * @property {{step: number, request: number}[]} forks
  * @property {{step: number, reason: string, message: string, seq: number} | null} finished
  * @property {number[]} tokenSteps
+ * @property {number[]} logprobs   by output token, as far as the log has them
+ * @property {number[]} drafted    places of output tokens that were accepted drafts
+ * @property {number[]} forced     places of output tokens that a tool wrote
  * @property {Segment[]} segments
  */
 
@@ -78,12 +81,9 @@ export class Lives {
         for (const [id, reason] of event.skipped) this.#skipped(id, reason, step, state);
         break;
       case "step_finished":
-        for (const [id, ids, , accepted = 0] of event.tokens) {
-          const gainer = this.#of(id);
-          for (let index = 0; index < ids.length; index++) gainer.tokenSteps.push(step);
-          const segment = gainer.segments.at(-1);
-          if (segment?.from === step && segment.drafts) segment.accepted = accepted;
-        }
+        event.tokens.forEach((/** @type {any} */ row, /** @type {number} */ index) =>
+          this.#gain(row, event.t?.logprobs?.[index], step),
+        );
         break;
       case "request_finished": {
         const life = this.#of(event.request);
@@ -168,6 +168,9 @@ export class Lives {
       forks: [],
       finished: null,
       tokenSteps: [],
+      logprobs: [],
+      drafted: [],
+      forced: [],
       segments: [],
     };
     this.list.push(life);
@@ -219,6 +222,22 @@ export class Lives {
     const once = life.preemptions.reduce((most, { computed }) => Math.max(most, computed), 0);
     const recomputed = Math.max(0, Math.min(start + tokens, once) - start);
     life.segments.push({ ...segment, start, count: tokens, found, recomputed });
+  }
+
+  /** Tokens that a step brought. @param {any} row @param {number[] | undefined} logprobs */
+  #gain(row, logprobs, /** @type {number} */ step) {
+    const [id, ids] = row;
+    const accepted = row[3] ?? 0;
+    const fromTool = ids.length - (row[4] ?? 0);
+    const life = this.#of(id);
+    for (let index = 0; index < ids.length; index++) {
+      const place = life.tokenSteps.push(step) - 1;
+      if (index < accepted) life.drafted.push(place);
+      if (index >= fromTool) life.forced.push(place);
+      else if (logprobs?.[index] !== undefined) life.logprobs[place] = logprobs[index];
+    }
+    const segment = life.segments[life.segments.length - 1];
+    if (segment?.from === step && segment.drafts) segment.accepted = accepted;
   }
 
   #skipped(

@@ -14,11 +14,11 @@ const COUNTS = [
 ];
 const TIMES = ["start", "scheduled", "end"];
 
-/** What a step adds up to before its first event. @returns {Record<string, number>} */
-export function nothing() {
-  const counts = COUNTS.map((name) => [name, 0]);
-  return Object.fromEntries([...counts, ...TIMES.map((name) => [name, NaN])]);
-}
+/** What a step adds up to before its first event. @type {Record<string, number>} */
+export const NOTHING = Object.fromEntries([
+  ...COUNTS.map((name) => [name, 0]),
+  ...TIMES.map((name) => [name, NaN]),
+]);
 
 export class Measures {
   #columns = [
@@ -43,7 +43,7 @@ export class Measures {
    * Sets one step's values.
    *
    * @param {number} step
-   * @param {Record<string, number>} values  all that `nothing` has
+   * @param {Record<string, number>} values  all that `NOTHING` has
    * @param {{request: number, count: number, kind: string}[]} chunks
    */
   record(step, values, chunks) {

@@ -25,7 +25,7 @@ import { Frame } from "./frame.js";
 import { Lines } from "./lines.js";
 import { Lives } from "./lives.js";
 import { LogError } from "./log.js";
-import { Measures, nothing } from "./measures.js";
+import { Measures, NOTHING } from "./measures.js";
 import { rowKind } from "./rows.js";
 import { Heads, waitReasons, waitSegments } from "./waits.js";
 
@@ -45,7 +45,7 @@ export class Model {
   /** @type {Map<number, Frame>} */
   #frames = new Map();
   /** What the open step has added up to so far. */
-  #sums = nothing();
+  #sums = { ...NOTHING };
   /** @type {{request: number, count: number, kind: string}[]} */
   #chunks = [];
 
@@ -289,7 +289,7 @@ export class Model {
     const { seq } = this.#live;
     this.spans.push({ step, from: seq + 1, to: seq, status, scheduled: null, done: null });
     this.measures.firstStep = this.firstStep;
-    this.#sums = nothing();
+    this.#sums = { ...NOTHING };
     this.#chunks = [];
   }
 

@@ -14,72 +14,47 @@ export function tokensPanel({ model, step, state }, id) {
     .map((text, index) => ({ text, cached: index < found }));
   const live = state.requests.get(id);
   const shown = live ? live.length - promptLength : tokenSteps.filter((at) => at <= step).length;
+  const drafted = new Set(life.drafted);
+  const forced = new Set(life.forced);
   const output = [];
-  for (let index = 0, nth = 0; index < shown; index++) {
+  for (let index = 0; index < shown; index++) {
     const at = tokenSteps[index];
-    nth = at === tokenSteps[index - 1] ? nth + 1 : 0; // which of the step's tokens for this request
-    const row = gained(model, life, at);
-    const logprob = row?.logprobs?.[nth];
-    const forced = row ? nth >= row.ids - row.forced : false;
+    const logprob = life.logprobs[index];
     output.push({
       text: texts[promptLength + index],
-      probability: logprob === undefined || forced ? null : Math.exp(logprob),
+      probability: logprob === undefined ? null : Math.exp(logprob),
       step: at,
-      at: row?.end ?? null,
-      forced,
-      drafted: row ? nth < row.accepted : false,
+      at: endOf(model, at),
+      forced: forced.has(index),
+      drafted: drafted.has(index),
     });
   }
-  const first = gained(model, life, tokenSteps[0])?.end;
-  const last = output.at(-1)?.at;
+  const first = endOf(model, tokenSteps[0]);
+  const last = output[shown - 1]?.at ?? null;
   const next = tokenSteps[shown];
-  const end = gained(model, life, next)?.end;
   return {
     prompt,
     output,
     found,
-    ttft: shown && first !== undefined && arrivedAt !== null ? first - arrivedAt : null,
-    next: next === undefined ? null : { step: next, after: elapsed(last, end) },
+    ttft: shown ? elapsed(arrivedAt, first) : null,
+    next: next === undefined ? null : { step: next, after: elapsed(last, endOf(model, next)) },
     total: tokenSteps.length,
     maxTokens,
   };
 }
 
 /** Microseconds between two times of which either may be unknown. */
-function elapsed(
-  /** @type {number | null | undefined} */ from,
-  /** @type {number | undefined} */ to,
-) {
-  return from === null || from === undefined || to === undefined ? null : to - from;
+function elapsed(/** @type {number | null} */ from, /** @type {number | null} */ to) {
+  return from === null || to === null ? null : to - from;
 }
 
 /**
- * What one request gained, by step: the panel asks for all of it again in every step, and each answer is
- * a line of the log. @type {WeakMap<import("./model.js").Model, {id: number, steps: Map<number, any>}>}
- */
-const latest = new WeakMap();
-
-/**
- * What a request gained in a step, null where the log does not say.
+ * When a step ended, null where the log does not say.
  *
  * @param {import("./model.js").Model} model
- * @param {import("./lives.js").Life} life
- * @param {number | undefined} step
+ * @param {number | undefined} step  0: before the log begins
  */
-function gained(model, { id }, step) {
-  if (!step) return null;
-  const { done } = model.span(step);
-  if (done === null) return null;
-  if (latest.get(model)?.id !== id) latest.set(model, { id, steps: new Map() });
-  const { steps } = latest.get(model);
-  if (!steps.has(step)) steps.set(step, gainOf(model.event(done), id));
-  return steps.get(step);
-}
-
-/** @param {any} finished  a step_finished event @param {number} request */
-function gainOf({ tokens, t = {} }, request) {
-  const index = tokens.findIndex((/** @type {any} */ [id]) => id === request);
-  if (index < 0) return null;
-  const [, ids, , accepted = 0, forced = 0] = tokens[index];
-  return { ids: ids.length, accepted, forced, logprobs: t.logprobs?.[index], end: t.end };
+function endOf({ measures, firstStep }, step) {
+  const end = step ? measures.end[step - firstStep] : NaN;
+  return Number.isNaN(end) ? null : end;
 }
