@@ -4,6 +4,7 @@
     board = show(engine.log)            # the whole board, opened where something happens
     board.step = 12                     # ... moves the picture; stepping there sets it here
     Timeline(log); BlockMap(log)        # panels that stand alone; those of one log move together
+    show("preemption"); gallery()       # one of the logs that come with the project; all of them
 
 Names are handed on lazily: `to_html` works where no notebook packages are installed.
 """
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from visualizer.board import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
     from visualizer.html import to_html
+    from visualizer.named_logs import gallery
 
 __all__ = [
     "BlockMap",
@@ -21,6 +23,7 @@ __all__ = [
     "Scheduler",
     "Timeline",
     "Tokens",
+    "gallery",
     "show",
     "to_html",
 ]
@@ -33,6 +36,7 @@ _HOME = {
     "Scheduler": _BOARD,
     "Timeline": _BOARD,
     "Tokens": _BOARD,
+    "gallery": "visualizer.named_logs",
     "show": _BOARD,
     "to_html": "visualizer.html",
 }

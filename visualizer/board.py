@@ -107,7 +107,10 @@ class Board(anywidget.AnyWidget):
     def link(self) -> str:
         """What is shown, as the end of the address of an exported page of this log."""
         view = self.view_model
-        parts = [f"step={self.step}", f"selected={'' if self.selected == NOBODY else self.selected}"]
+        parts = [
+            f"step={self.step}",
+            f"selected={'' if self.selected == NOBODY else self.selected}",
+        ]
         if view.window:
             parts += [f"from={view.window[0]}", f"to={view.window[1]}"]
         if view.range:
@@ -166,7 +169,8 @@ def show(
     range: Steps | None = None,
     panel: str = "",
 ) -> Board:
-    """The whole board for a log: an EventLog, a path to a `.jsonl` file, or JSON Lines.
+    """The whole board for a log: an EventLog, a path to a `.jsonl` file, JSON Lines, or the name of a
+    scenario in the `gallery`, which is shown at its telling step under its caption.
 
     It opens at `step` with the request `select`; left out, where something happens: the first
     preemption, else the first hit in the cache, else the fullest batch; or where another panel of this

@@ -7,9 +7,12 @@ made of a Blob can, so the page builds it from its own text.
 import base64
 import gzip
 import html
+import json
 from pathlib import Path
+from typing import Any
 
 from visualizer.logs import LogLike, read_log
+from visualizer.named_logs import find
 
 MODULE = Path(__file__).parent / "static" / "board.js"
 
@@ -54,15 +57,23 @@ def to_html(
 ) -> str:
     """The whole board as one self-contained page; written to `path`, too, if one is given.
 
-    `step` and `select` (a request's id) say where it opens; left out, where something happens.
+    `step` and `select` (a request's id) say where it opens; left out, where something happens. A
+    scenario, given by its name, brings its caption.
     `theme` is "light" or "dark"; left out, the reader's system decides.
     """
     if theme not in (None, "light", "dark"):
         raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
     packed = gzip.compress(read_log(log).to_bytes(), mtime=0)
+    settings: dict[str, Any] = {"step": step, "selected": select}
+    if (scenario := find(log)) is not None:
+        settings = {
+            "step": scenario.step if step is None else step,
+            "selected": scenario.select if select is None else select,
+            "about": scenario.about,
+        }
     options = "".join(
-        f", {name}: {value}"
-        for name, value in (("step", step), ("selected", select))
+        f", {name}: {json.dumps(value)}".replace("</", "<\\/")
+        for name, value in settings.items()
         if value is not None
     )
     page = _PAGE.format(

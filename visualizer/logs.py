@@ -19,15 +19,17 @@ from engine.events.vocabulary import (
     StepScheduled,
     StepStarted,
 )
+from visualizer.named_logs import find
 
 LogLike = EventLog | str | bytes | Path
 
 
 def read_log(log: LogLike) -> EventLog:
-    """The log itself, or one read from a `.jsonl` file or from JSON Lines as text or bytes.
+    """The log itself, or one read from a `.jsonl` file or from JSON Lines as text or bytes, or a
+    scenario's by its name (see `gallery`).
 
-    Raises LogError for what is not a log, FileNotFoundError for a path without a file, TypeError for
-    anything else.
+    Raises LogError for what is not a log, FileNotFoundError for a path without a file,
+    UnknownScenarioError for a name that is neither, TypeError for anything else.
     """
     if isinstance(log, EventLog):
         return log
@@ -36,7 +38,8 @@ def read_log(log: LogLike) -> EventLog:
     if isinstance(log, str) and (log.lstrip().startswith("{") or not log.strip()):
         return EventLog.from_bytes(log.encode())
     if isinstance(log, str | Path):
-        return EventLog.load(log)
+        scenario = find(log)
+        return EventLog.load(log) if scenario is None else scenario.log
     kind = type(log).__name__
     raise TypeError(f"log: got {kind}; give an EventLog, a path to a .jsonl file, or JSON Lines")
 

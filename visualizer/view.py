@@ -16,6 +16,7 @@ import traitlets
 from engine.events import EventLog
 from engine.events.vocabulary import Event, RequestArrived, RequestFinished
 from visualizer.logs import LogLike, Steps, read_log
+from visualizer.named_logs import Scenario, find
 
 NOBODY = -1
 SAVED_BYTES = 1_300_000  # of a packed log in the notebook; base64 makes four of three
@@ -35,8 +36,18 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
     range = traitlets.List(traitlets.Int()).tag(sync=True)
     window = traitlets.List(traitlets.Int()).tag(sync=True)
     project = traitlets.Dict().tag(sync=True)
+    about = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, events: EventLog, step: int | None = None, select: int | None = None) -> None:
+    def __init__(
+        self,
+        events: EventLog,
+        step: int | None = None,
+        select: int | None = None,
+        scenario: Scenario | None = None,
+    ) -> None:
+        if scenario is not None:
+            step = scenario.step if step is None else step
+            select = scenario.select if select is None else select
         self.events = events
         self.count = len(events)
         self.steps = Steps(events)
@@ -54,6 +65,7 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
             step=step,
             selected=NOBODY if select is None else select,
             project={"path": str(PROJECT), "home": str(Path.home())},
+            about={} if scenario is None else scenario.about,
         )
         self.on_msg(self._answer)
 
@@ -91,12 +103,12 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
 def view_of(log: LogLike, step: int | None = None, select: int | None = None) -> View:
     """The view that the panels of this log share.
 
-    A log that has grown since begins a new one. A caller who asks for a moment gets a view of their own, so
-    that what was shown before stays as it was.
+    A log that has grown since begins a new one. A caller who asks for a moment gets a view of their
+    own, so that what was shown before stays as it was; a scenario by its name is such a moment, too.
     """
-    events = read_log(log)
-    if step is not None or select is not None:
-        return View(events, step, select)
+    events, scenario = read_log(log), find(log)
+    if step is not None or select is not None or scenario is not None:
+        return View(events, step, select, scenario)
     view = _VIEWS.get(id(events))
     if view is None or view.count != len(events):
         view = _VIEWS[id(events)] = View(events)

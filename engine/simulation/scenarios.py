@@ -277,11 +277,11 @@ SCENARIOS = {one.name: one for one in _ALL}
 
 
 def scenario(name: str) -> Scenario:
-    """A scenario by its name. Raises KeyError, which lists the names, for one that does not exist."""
+    """A scenario by its name. Raises LookupError, which lists them, for one that does not exist."""
     if name not in SCENARIOS:
         near = get_close_matches(name, SCENARIOS, 1, 0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise KeyError(f"there is no scenario {name!r}.{hint} There are {', '.join(SCENARIOS)}")
+        raise LookupError(f"there is no scenario {name!r}.{hint} There are {', '.join(SCENARIOS)}")
     return SCENARIOS[name]
 
 

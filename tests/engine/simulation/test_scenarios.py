@@ -319,7 +319,7 @@ def test_a_scenario_ends_and_gives_the_same_log_every_time(name: str) -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_names_and_the_nearest() -> None:
-    with pytest.raises(KeyError, match=r"Did you mean 'preemption'\?.*copy_on_write"):
+    with pytest.raises(LookupError, match=r"Did you mean 'preemption'\?.*copy_on_write"):
         scenario("preemtion")
 
 

@@ -48,13 +48,14 @@ export class Board {
   /**
    * Builds an empty board in `host`. `options`: `signal` ends it; `view` is shared with other panels of the
    * log; `panel` is the only one it has; `theme` overrides the host's theme; `onChange(state)` hears of
-   * every move; `linkOf(state)` says what brings a reader back here; `project` is where the engine's code is.
+   * every move; `linkOf(state)` says what brings a reader back here; `project` is where the engine's code is;
+   * `about` is a title and a caption, what there is to see in the log.
    */
   constructor(
     host,
-    { signal, view = new View(), panel, theme, onChange, linkOf = pythonFor, project = null },
+    { signal, view = new View(), panel, theme, onChange, linkOf = pythonFor, project = null, about },
   ) {
-    Object.assign(this, { signal, view, linkOf, project });
+    Object.assign(this, { signal, view, linkOf, project, about });
     this.store = view.store;
     this.onChange = onChange ?? (() => {});
     this.panel = NAMES.includes(panel) ? panel : null;
@@ -137,7 +138,7 @@ export class Board {
     const order = READING_ORDER.filter((name) => this.parts[name]);
     this.grid = h("div", { class: "grid" }, ...order.map((name) => this.parts[name].element));
     const boxes = [this.search.element, this.link.element, this.help];
-    root.append(this.sentence, this.bar, this.grid, ...boxes);
+    root.append(...aboutNodes(alone ? null : this.about), this.sentence, this.bar, this.grid, ...boxes);
     if (!alone) root.append(buildFoot(verbs));
     listenToKeys(root, verbs, signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
@@ -349,3 +350,9 @@ export class Board {
     });
   }
 }
+
+/** The heading of a log that was made to show something. */
+const aboutNodes = (about) =>
+  about?.title
+    ? [h("h2", { class: "title" }, about.title), h("p", { class: "caption" }, about.caption)]
+    : [];

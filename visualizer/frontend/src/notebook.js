@@ -29,6 +29,7 @@ export const inNotebook =
       view,
       panel: traits.get("panel"),
       project: shared.get("project"),
+      about: shared.get("about"),
       onChange: syncer(shared, () => board.root),
     });
     board.say("loading", h("p", { class: "muted" }, "Asking for the log"));

@@ -19,7 +19,8 @@ let ownsAddress = false;
 /**
  * Draws a log in `host` and returns the Board. `options`: log (bytes), step, selected, range, window, only
  * (one panel, the others a key away), panel (one that stands alone), view (shared with other boards of the
- * log), address (does the page's address follow this board? else the first one's), theme, signal, onChange.
+ * log), about (title and caption), address (does the page's address follow this board? else the first
+ * one's), theme, signal, onChange.
  */
 export async function mount(
   host,

@@ -1,0 +1,98 @@
+"""The gallery: a name is enough to see a scenario at its telling step, with its caption, at once."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.events.vocabulary import RequestArrived
+from visualizer import Timeline, gallery, show, to_html
+from visualizer.logs import read_log, state_at
+from visualizer.named_logs import Scenario, UnknownScenarioError
+
+NAMES = list(gallery())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_scenario_opens_at_its_telling_step_with_its_request_selected(name: str) -> None:
+    one = gallery()[name]
+    board = show(name)
+    assert (board.step, board.selected) == (one.step, one.select)
+    state = state_at(one.log, board.view_model.steps, one.step)
+    assert one.select in {request["id"] for request in state["requests"]}
+    assert board.view_model.about["caption"] == one.caption
+
+
+def test_a_dozen_and_more_in_an_order_that_begins_at_the_beginning() -> None:
+    assert len(NAMES) >= 12
+    assert NAMES[:2] == ["first_look", "hit"]
+
+
+def test_names_are_people(name: str = "thirty") -> None:
+    labels = [event.label for event in gallery()[name].log.of(RequestArrived)]
+    assert len(set(labels)) == 30
+    assert all(label.isalpha() and label.istitle() for label in labels)
+
+
+def test_another_moment_can_be_asked_for_and_the_next_board_opens_where_it_should() -> None:
+    board = show("preemption", step=27)
+    assert (board.step, board.selected) == (27, gallery()["preemption"].select)
+    show("preemption").step = 5
+    assert show("preemption").step == gallery()["preemption"].step
+    assert Timeline(board).view_model is board.view_model
+
+
+@pytest.mark.parametrize("spelling", ["copy-on-write", "Copy on write", " copy_on_write"])
+def test_spelling_is_forgiven(spelling: str) -> None:
+    assert read_log(spelling) is gallery()["copy_on_write"].log
+
+
+def test_an_unknown_name_is_answered_with_the_nearest_and_all_names() -> None:
+    with pytest.raises(UnknownScenarioError, match="Did you mean 'preemption'") as caught:
+        show("preemtion")
+    assert all(name in str(caught.value) for name in NAMES)
+    with pytest.raises(UnknownScenarioError, match=r"no scenario 'xylophone'\. There are"):
+        gallery()["xylophone"]
+
+
+def test_a_file_is_never_shadowed_by_a_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    gallery()["hit"].log.save("preemption")
+    assert read_log("preemption").to_bytes() == gallery()["hit"].log.to_bytes()
+    assert not show("preemption").view_model.about
+    with pytest.raises(FileNotFoundError):
+        read_log("nowhere.jsonl")
+    with pytest.raises(FileNotFoundError):
+        read_log(Path("hit"))
+
+
+def test_a_page_has_the_caption_and_opens_there() -> None:
+    one = gallery()["eviction"]
+    page = to_html("eviction")
+    assert f'step: {one.step}, selected: {one.select}, about: {{"title": "Eviction"' in page
+    assert "about:" not in to_html(one.log)
+
+
+def test_the_table_is_text_and_names_every_scenario() -> None:
+    table = gallery()
+    for one in table.values():
+        assert f'show("{one.name}")' in repr(table)
+        assert f'show("{one.name}")' in table._repr_html_()
+    assert max(map(len, repr(table).splitlines())) <= 100
+    hostile = type(table)({"x": Scenario("x", "<script>alert(1)</script>", 1, 1)})
+    assert "<script>" not in hostile._repr_html_()
+
+
+def test_a_name_needs_no_engine_but_its_events() -> None:
+    code = (
+        "import sys; from visualizer import gallery, to_html; gallery(); to_html('preemption'); "
+        "print([name for name in sys.modules if name.startswith('engine.') "
+        "and not name.startswith('engine.events')])"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert answer.stdout.strip() == "[]"
