@@ -51,7 +51,7 @@ _ALL = (
             Speaker("Cleo", 2, shared=48, own=12, output=8),
             Speaker("Dev", 2, shared=48, own=9, output=8),
         ),
-        config=EngineConfig(token_budget=64, max_kv_tokens=64 * 16),
+        config=EngineConfig(token_budget=64, max_kv_tokens=24 * 16),
         step=2,
         select="Bo",
     ),
@@ -80,7 +80,7 @@ _ALL = (
             Speaker("Cleo", 1, shared=48, own=12, output=8),
             Speaker("Dev", 1, shared=48, own=9, output=8),
         ),
-        config=EngineConfig(token_budget=256, max_kv_tokens=64 * 16),
+        config=EngineConfig(token_budget=256, max_kv_tokens=24 * 16),
         step=1,
         select="Bo",
     ),
@@ -173,7 +173,7 @@ _ALL = (
         config=EngineConfig(
             token_budget=64,
             max_batch_size=4,
-            max_kv_tokens=1024,
+            max_kv_tokens=16 * 16,
             prefix_cache=False,
             batching="static",
         ),
@@ -187,7 +187,7 @@ _ALL = (
         "others' next tokens. All twelve are done after 40 steps instead of 72.",
         speakers=_TABLE,
         config=EngineConfig(
-            token_budget=64, max_batch_size=4, max_kv_tokens=1024, prefix_cache=False
+            token_budget=64, max_batch_size=4, max_kv_tokens=16 * 16, prefix_cache=False
         ),
         step=5,
         select="Eva",
@@ -199,7 +199,7 @@ _ALL = (
         "decodes in one forward pass. Nobody waits longer than 26 ms for a word, and Eva "
         "speaks after seven chunks.",
         speakers=_LONG,
-        config=EngineConfig(token_budget=64, max_kv_tokens=1024, prefix_cache=False),
+        config=EngineConfig(token_budget=64, max_kv_tokens=40 * 16, prefix_cache=False),
         step=8,
         select="Eva",
     ),
@@ -210,7 +210,7 @@ _ALL = (
         "on, and does not help. It is the budget that bounds a step; chunks are what makes a small "
         "budget possible.",
         speakers=_LONG,
-        config=EngineConfig(token_budget=512, max_kv_tokens=1024, prefix_cache=False),
+        config=EngineConfig(token_budget=512, max_kv_tokens=40 * 16, prefix_cache=False),
         step=8,
         select="Ada",
     ),
@@ -260,8 +260,8 @@ _ALL = (
     Scenario(
         name="thirty",
         caption="Thirty people press Enter together. In step 1 the budget is enough for two "
-        "prompts; then the 24 tokens that all begin with are in the cache, and in step 2 six "
-        "more take a place, each computing only what is their own. 22 wait. Dora, last in "
+        "prompts; then the 24 tokens that all begin with are in the cache, and in step 2 Cleo and "
+        "five more take a place, each computing only what is their own. 22 wait. Dora, last in "
         "line, is let in at step 47.",
         speakers=tuple(
             Speaker(name, 1, shared=24, own=6 + 5 * i % 9, output=8 + 7 * i % 13)
@@ -269,7 +269,7 @@ _ALL = (
         ),
         config=EngineConfig(token_budget=64, max_batch_size=8, max_kv_tokens=30 * 8, block_size=8),
         step=2,
-        select="Dora",
+        select="Cleo",
     ),
 )
 
