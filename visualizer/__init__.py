@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from visualizer.board import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
     from visualizer.html import to_html
     from visualizer.named_logs import gallery
+    from visualizer.perfetto import to_perfetto
 
 __all__ = [
     "BlockMap",
@@ -26,6 +27,7 @@ __all__ = [
     "gallery",
     "show",
     "to_html",
+    "to_perfetto",
 ]
 
 _BOARD = "visualizer.board"
@@ -39,6 +41,7 @@ _HOME = {
     "gallery": "visualizer.named_logs",
     "show": _BOARD,
     "to_html": "visualizer.html",
+    "to_perfetto": "visualizer.perfetto",
 }
 
 

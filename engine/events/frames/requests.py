@@ -97,7 +97,6 @@ class _Table:
                     "sample": event.sample,
                     "preemptions": 0,
                 }
-                self._drafts[event.request] = self._drafts.get(event.parent, 0)
                 if event.parent in self._admitted:
                     self._admitted.append(event.request)
             case v.Admitted():

@@ -1,0 +1,370 @@
+"""The Perfetto export keeps the format's rules and says what the log says, no more and no less."""
+
+import gzip
+import json
+from collections import Counter, defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.events import EventLog
+from engine.events import vocabulary as v
+from engine.simulation.cost_runner import Cost
+from engine.simulation.simulate import simulate
+from engine.simulation.workload import Workload, lognormal, poisson
+from tests.engine.workloads import make_engine, play, random_workload
+from tests.visualizer.storytellers import storytellers
+from visualizer import to_perfetto
+
+ENGINE, REQUESTS = 1, 2
+Event = dict[str, Any]
+COMMON = {"ph": str, "pid": int, "tid": int, "name": str}
+KEYS = {
+    "M": COMMON | {"args": dict},
+    "X": COMMON | {"ts": int, "dur": int},
+    "C": COMMON | {"ts": int, "args": dict},
+    "i": COMMON | {"ts": int, "s": str, "args": dict},
+    "s": COMMON | {"ts": int, "id": int, "cat": str},
+    "f": COMMON | {"ts": int, "id": int, "cat": str, "bp": str},
+}
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+def parsed(text: str) -> list[Event]:
+    trace = json.loads(text, parse_constant=refuse)
+    assert set(trace) == {"traceEvents", "displayTimeUnit", "otherData"}
+    assert trace["displayTimeUnit"] == "ms"
+    events: list[Event] = trace["traceEvents"]
+    check_rules(events)
+    return events
+
+
+def check_rules(events: list[Event]) -> None:
+    """The rules of the trace-event format, for the phases that are used."""
+    for event in events:
+        keys = KEYS[event["ph"]]
+        assert set(keys) <= set(event) <= set(keys) | {"args"}, event
+        assert all(type(event[key]) is kind for key, kind in keys.items()), event
+        assert event.get("ts", 0) >= 0 and event.get("dur", 0) >= 0, event
+    check_names(events)
+    tracks = slices_by_track(events)
+    for slices in tracks.values():
+        check_nesting(slices)
+    check_flows(events, tracks)
+    check_counters(events)
+    assert all(event["s"] == "t" for event in events if event["ph"] == "i")
+
+
+def check_names(events: list[Event]) -> None:
+    """Every process and thread that is used has one name, and a sort index."""
+    for kind in ("thread_name", "thread_sort_index"):
+        named = [(e["pid"], e["tid"]) for e in events if e["name"] == kind and e["ph"] == "M"]
+        assert len(named) == len(set(named))
+        assert {(e["pid"], e["tid"]) for e in events if e["ph"] in "Xisf"} <= set(named)
+    named = [e["pid"] for e in events if e["name"] == "process_name"]
+    assert sorted(named) == [ENGINE, REQUESTS]
+    for event in events:
+        if event["ph"] == "M":
+            value = event["args"]["sort_index" if "sort" in event["name"] else "name"]
+            assert value or value == 0
+
+
+def slices_by_track(events: list[Event]) -> dict[tuple[int, int], list[Event]]:
+    """In the order in which a viewer stacks them: by time; where two begin together, as written."""
+    tracks = defaultdict(list)
+    for event in events:
+        if event["ph"] == "X":
+            tracks[event["pid"], event["tid"]].append(event)
+    return {track: sorted(slices, key=lambda e: e["ts"]) for track, slices in tracks.items()}
+
+
+def check_nesting(slices: list[Event]) -> None:
+    """Each slice lies within those that are open where it begins; siblings do not overlap."""
+    open_until: list[int] = []
+    for event in slices:
+        begin, end = event["ts"], event["ts"] + event["dur"]
+        while open_until and open_until[-1] <= begin and not open_until[-1] == begin == end:
+            open_until.pop()
+        assert not open_until or end <= open_until[-1], f"overlaps its neighbour: {event}"
+        open_until.append(end)
+
+
+def check_flows(events: list[Event], tracks: dict[tuple[int, int], list[Event]]) -> None:
+    """Each arrow has one start and one end, forward in time, both within a slice of their track."""
+    ends: dict[str, dict[int, Event]] = {"s": {}, "f": {}}
+    for event in events:
+        if event["ph"] in ends:
+            assert event["id"] not in ends[event["ph"]], "an id is used twice"
+            ends[event["ph"]][event["id"]] = event
+            assert enclosing(event, tracks), f"hangs in the air: {event}"
+    assert set(ends["s"]) == set(ends["f"])
+    for id_, start in ends["s"].items():
+        end = ends["f"][id_]
+        assert start["ts"] <= end["ts"]
+        assert (start["name"], start["cat"]) == (end["name"], end["cat"])
+        assert end["bp"] == "e"
+
+
+def enclosing(event: Event, tracks: dict[tuple[int, int], list[Event]]) -> list[Event]:
+    """The slices of its track that an event lies in, outermost first."""
+    slices = tracks.get((event["pid"], event["tid"]), [])
+    return [s for s in slices if s["ts"] <= event["ts"] <= s["ts"] + s["dur"]]
+
+
+def check_counters(events: list[Event]) -> None:
+    """A counter's series are the same all along, whole numbers, in order of time."""
+    counters = defaultdict(list)
+    for event in events:
+        if event["ph"] == "C":
+            counters[event["name"]].append(event)
+            assert all(type(value) is int and value >= 0 for value in event["args"].values())
+    for values in counters.values():
+        assert len({tuple(event["args"]) for event in values}) == 1
+        assert all(a["ts"] <= b["ts"] for a, b in pairwise(values))
+
+
+def check_against(log: EventLog, events: list[Event]) -> Counter[str]:
+    """What the trace says is what the log says. Returns how much of each there was."""
+    steps, rows, skipped = finished_steps(log)
+    in_engine = [e for e in events if e["ph"] == "X" and e["pid"] == ENGINE]
+    assert [e["name"] for e in in_engine if e["name"].startswith("step ")] == [
+        f"step {step}" for step in steps
+    ]
+    assert sum(e["name"] == "forward pass" for e in in_engine) == len({step for step, _ in rows})
+
+    phases = [(owner, e) for owner, e in with_owner(events) if e is not owner]
+    covered = Counter(
+        (step, int(owner["name"].split()[0][1:]))
+        for owner, event in phases
+        if event["name"].split()[0] in ("prefill", "catch-up", "decode")
+        for step in steps_of(event)
+    )
+    assert covered == Counter(rows), "a scheduled row has one slice, and a slice its rows"
+    stalls = Counter(
+        (step, int(owner["name"].split()[0][1:]), event["name"].removeprefix("stalled: "))
+        for owner, event in phases
+        if event["name"].startswith("stalled")
+        for step in steps_of(event)
+    )
+    assert stalls == Counter(skipped)
+
+    names = Counter(event["name"].split(":")[0].split()[0] for _, event in phases)
+    flows = Counter(event["name"] for event in events if event["ph"] == "s")
+    evicted = sum(event["ph"] == "i" for event in events)
+    assert (flows["resumed"], flows["forked"]) == goings_on(log)
+    return names + flows + Counter(evicted=evicted, lives=len(with_owner(events)) - len(phases))
+
+
+def goings_on(log: EventLog) -> tuple[int, int]:
+    """How often somebody computed again after a preemption, and first after a fork."""
+    ways: dict[int, set[type]] = defaultdict(set)
+    gone_on: Counter[type] = Counter()
+    for event in log:
+        if isinstance(event, v.Preempted | v.Forked):
+            ways[event.request].add(type(event))
+        elif isinstance(event, v.StepScheduled):
+            rows = [row.request for row in event.rows]
+        elif isinstance(event, v.StepStarted | v.Keyframe):
+            rows = []
+        elif isinstance(event, v.StepFinished):
+            for request in rows:
+                gone_on.update(ways.pop(request, ()))
+    return gone_on[v.Preempted], gone_on[v.Forked]
+
+
+def finished_steps(log: EventLog) -> tuple[list[int], list[Any], list[Any]]:
+    """Steps that are over, their rows, and who was running and got none: (step, request, reason)."""
+    steps, rows, skipped = [], [], []
+    step, planned, stalled, waiting = 0, [], [], set[int]()
+    for event in log:
+        match event:
+            case v.Keyframe():
+                step, waiting = event.state["step"], set(event.state["waiting"])
+                planned, stalled = [(step, row[0]) for row in event.state["plan"]], []
+            case v.RequestArrived() | v.Preempted():
+                waiting.add(event.request)
+            case v.Admitted() | v.RequestFinished():
+                waiting.discard(event.request)
+            case v.StepStarted():
+                step, planned, stalled = event.step, [], []
+            case v.StepScheduled():
+                planned = [(step, row.request) for row in event.rows]
+                stalled = [(step, *skip) for skip in event.skipped if skip[0] not in waiting]
+            case v.StepFinished():
+                steps.append(step)
+                rows += planned
+                skipped += stalled
+    return steps, rows, skipped
+
+
+def with_owner(events: list[Event]) -> list[tuple[Event, Event]]:
+    """Each slice of the requests' process with the life it lies in; a life is its own."""
+    pairs = []
+    for (pid, _), slices in slices_by_track(events).items():
+        if pid == REQUESTS:
+            life = slices[0]
+            for event in slices:
+                if "finished" in event.get("args", {}):
+                    life = event
+                pairs.append((life, event))
+    return pairs
+
+
+def steps_of(event: Event) -> range:
+    args = event["args"]
+    first = args.get("step", args.get("from_step"))
+    last = args.get("step", args.get("to_step"))
+    if "steps" in args:
+        assert args["steps"] == last - first + 1
+    return range(first, last + 1)
+
+
+@pytest.fixture
+def seeds(soak: bool, first_seed: int) -> range:
+    return range(first_seed, first_seed + (2_000 if soak else 150))
+
+
+def test_random_workloads_keep_the_rules_and_lose_nothing(seeds: range) -> None:
+    seen: Counter[str] = Counter()
+    for seed in seeds:
+        workload = random_workload(seed)
+        engine = make_engine(workload)
+        play(engine, workload)
+        events = parsed(to_perfetto(engine.log))
+        found = check_against(engine.log, events)
+        assert found["evicted"] == len(engine.log.of(v.RadixEvicted))
+        assert found["preempted"] == len(engine.log.of(v.Preempted))
+        born = len(engine.log.of(v.RequestArrived)) + len(engine.log.of(v.Forked))
+        assert found["lives"] == born
+        seen += found
+    kinds = ("waiting", "prefill", "catch-up", "decode", "stalled", "preempted", "prefix hit")
+    assert all(seen[kind] > 10 for kind in (*kinds, "resumed", "forked", "evicted")), seen
+
+
+def test_a_window_keeps_the_rules_wherever_it_begins(seeds: range) -> None:
+    inside = 0
+    for seed in seeds:
+        workload = random_workload(seed)
+        log = EventLog(window=12 + seed % 50)
+        play(make_engine(workload, log), workload)
+        check_against(log, parsed(to_perfetto(log)))
+        inside += isinstance(log[0], v.Keyframe) and bool(log[0].state["plan"])
+    assert inside > 3, "no window began inside a step"
+
+
+def test_every_beginning_of_a_log_can_be_shown() -> None:
+    log = storytellers()
+    for length in range(0, len(log), 7):
+        part = EventLog()
+        for event in log[:length]:
+            part.append(event)
+        check_against(part, parsed(to_perfetto(part)))
+
+
+def test_a_log_without_times_takes_a_millisecond_a_step() -> None:
+    log = storytellers()
+    bare = EventLog.from_bytes(b"".join(line + b"\n" for line in log.deterministic()))
+    text = to_perfetto(bare)
+    events = parsed(text)
+    assert check_against(bare, events) == check_against(log, parsed(to_perfetto(log)))
+    steps = [e for e in events if e["ph"] == "X" and e["name"].startswith("step ")]
+    assert [(e["ts"], e["dur"]) for e in steps] == [(1000 * i, 1000) for i in range(len(steps))]
+    assert "one millisecond" in json.loads(text)["otherData"]["times"]
+
+
+def test_the_storytellers_preemption_reads_as_it_happened() -> None:
+    events = parsed(to_perfetto(storytellers()))
+    pairs = with_owner(events)
+    ((owner, lost),) = [(o, e) for o, e in pairs if e["name"] == "preempted"]
+    assert owner["name"] == "r8"
+    assert lost["args"]["needed_by"] == "r6"
+    assert lost["args"]["steps_by_reason"] == {"no_free_blocks": 4, "after_preemption": 1}
+    waits = {o["name"]: e["name"] for o, e in pairs if e["name"].startswith("waiting")}
+    assert waits["r9"] == "waiting: batch_full"
+    said = [
+        e["args"]["what"] for e in events if e["ph"] == "X" and e["pid"] == ENGINE and "args" in e
+    ]
+    assert [words for words in said if "preempted" in words] == [
+        "5 decodes, 5 of 64 tokens; r8 preempted for r6; r8 waits: after_preemption, 3 behind"
+    ]
+    # The arrow leads from the wait to the prefill it goes on with, in the same lane.
+    start, end = (next(e for e in events if e["ph"] == p and e["name"] == "resumed") for p in "sf")
+    tracks = slices_by_track(events)
+    assert enclosing(start, tracks)[-1] == lost
+    assert enclosing(end, tracks)[-1]["name"] == "prefill 28"
+
+
+def test_an_arrow_of_a_hit_begins_where_the_blocks_were_computed() -> None:
+    events = parsed(to_perfetto(storytellers()))
+    tracks = slices_by_track(events)
+    start = next(e for e in events if e["ph"] == "s" and e["name"] == "prefix hit")
+    end = next(e for e in events if e["ph"] == "f" and e["id"] == start["id"])
+    assert [e["name"] for e in enclosing(start, tracks)] == ["r1", "prefill 31"]
+    assert [e["name"] for e in enclosing(end, tracks)] == ["r3", "prefill 15"]
+    assert enclosing(end, tracks)[-1]["args"]["cached_tokens"] == 16
+
+
+@pytest.fixture(scope="module")
+def crowd() -> EventLog:
+    """600 requests, more than get a lane each, on too little memory."""
+    workload = Workload.generate(
+        600, arrivals=poisson(60), prompt=lognormal(40, 0.6, 120), output=lognormal(20, 0.8, 60),
+        groups=4, shared_tokens=48, seed=3,
+    )  # fmt: skip
+    config = EngineConfig(token_budget=128, max_batch_size=16, max_kv_tokens=1024, block_size=16)
+    return simulate(workload, config, cost=Cost(4, 0.05))
+
+
+def test_with_many_requests_lanes_are_used_again_and_nothing_is_lost(crowd: EventLog) -> None:
+    events = parsed(to_perfetto(crowd))
+    found = check_against(crowd, events)
+    assert found["lives"] == 600
+    assert found["preempted"] > 5
+    lanes = [e["args"]["name"] for e in events if e["name"] == "thread_name" and e["pid"] == 2]
+    assert lanes == [f"lane {number}" for number in range(1, len(lanes) + 1)]
+    assert len(lanes) < 400, "lanes are not used again"
+
+
+def test_counters_are_the_frames_numbers(crowd: EventLog) -> None:
+    events = parsed(to_perfetto(crowd))
+    values: dict[str, list[tuple[int, dict[str, int]]]] = defaultdict(list)
+    for event in events:
+        if event["ph"] == "C":
+            values[event["name"]].append((event["ts"], event["args"]))
+
+    def at(name: str, time: int) -> dict[str, int]:
+        return [args for ts, args in values[name] if ts <= time][-1]
+
+    for step in crowd.steps.iloc[::40].itertuples():
+        time = round(step.start_ms * 1000)
+        blocks = {"used": step.used_blocks, "cached": step.cached_blocks, "free": step.free_blocks}
+        assert at("KV blocks", time) == blocks
+        assert at("requests", time) == {"running": step.running, "waiting": step.waiting}
+        others = step.catchup_tokens + step.decode_tokens
+        assert at("tokens per step", time) == {"prefill": step.prefill_tokens, "decode": others}
+
+
+def test_a_gz_name_gives_the_same_packed_and_the_same_every_time(tmp_path: Path) -> None:
+    log = storytellers(), storytellers()
+    text = to_perfetto(log[0])
+    assert to_perfetto(log[0], tmp_path / "run.json") == tmp_path / "run.json"
+    assert (tmp_path / "run.json").read_text("utf-8") == text
+    files = [to_perfetto(one, tmp_path / f"{i}.json.gz") for i, one in enumerate(log)]
+    assert gzip.decompress(files[0].read_bytes()).decode() == text
+    assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_hostile_labels_stay_text() -> None:
+    workload = random_workload(4)
+    for arrival in workload.arrivals:
+        arrival.label = '"}]\u2028</script>\x00😀'
+    engine = make_engine(workload)
+    play(engine, workload)
+    events = parsed(to_perfetto(engine.log))
+    assert any(workload.arrivals[0].label in e["name"] for e in events if e["ph"] == "X")

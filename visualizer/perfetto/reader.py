@@ -1,0 +1,163 @@
+"""Reads a log from its beginning to its end and tells the tracks what happened, step by step."""
+
+from typing import Any
+
+from engine.events import EventLog, State
+from engine.events import vocabulary as v
+from engine.events.vocabulary import Event
+from visualizer.perfetto.engine_tracks import EngineTracks
+from visualizer.perfetto.lanes import A_LANE_EACH, Lanes
+from visualizer.perfetto.request_lanes import RequestLanes
+from visualizer.perfetto.step import Step
+from visualizer.perfetto.trace import Trace
+
+
+class Reader:
+    """A log, its folded state, and the step that is going on."""
+
+    def __init__(self, log: EventLog, trace: Trace) -> None:
+        self._log = log
+        self._trace = trace
+        self._state = State()
+        self._has_times = all(
+            "start" in event.t for event in log if isinstance(event, v.StepFinished)
+        )
+        self._steps_read = 0
+        self._now = _first_time(log) if self._has_times else 0  # the latest time that is known
+        self._last: Step | None = None  # the step that is over, while its commit goes on
+        self._open: Step | None = None
+        settings = _settings(log)
+        self._requests = RequestLanes(
+            trace, Lanes(_crowd(log) > A_LANE_EACH), settings.get("block_size", 0)
+        )
+        self._engine = EngineTracks(trace, self._requests.name, settings.get("token_budget", 0))
+
+    def read(self) -> None:
+        """Write everything."""
+        for event in self._log:
+            self._before(event)
+            self._state.apply(event)
+            self._after(event)
+        self._requests.close(self._now)
+        self._engine.close()
+        first = self._log[0] if len(self._log) else None
+        clock = first.clock if isinstance(first, v.RunStarted) else "not known in a window"
+        self._trace.close(
+            {
+                "made_by": "Underglass",
+                "times": f"microseconds, clock: {clock}"
+                if self._has_times
+                else "none in the log: every step takes one millisecond here",
+                "settings": _settings(self._log),
+            }
+        )
+
+    def _before(self, event: Event) -> None:
+        """What must be read off the state before the event changes it."""
+        state, step = self._state, self._open
+        match event:
+            case v.RadixEvicted():
+                blocks = state.nodes[event.node].blocks
+                self._requests.forget(blocks)
+                if step is None:
+                    self._engine.eviction(event, len(blocks), self._now)
+                else:
+                    step.evictions.append((event, len(blocks)))
+            case v.Preempted() if step is not None:
+                step.lost[event.request] = state.requests[event.request].computed
+            case v.Forked() if step is not None:
+                step.forks.append(event)
+            case v.StepStarted() if step is not None:  # a window began, but not inside a step
+                self._end_all(step.ended)
+            case v.StepFinished() if step is not None:
+                self._finish_step(step, event)
+            case v.RequestFinished() if step is not None:
+                step.ended.append((event.request, self._outcome(event)))
+            case v.RequestFinished():
+                self._requests.end(event.request, self._now, self._outcome(event))
+
+    def _after(self, event: Event) -> None:
+        state, step = self._state, self._open
+        match event:
+            case v.Keyframe():
+                self._rejoin()
+            case v.RequestArrived():
+                at = event.t.get("at", self._now) if self._has_times else self._now
+                self._now = max(self._now, at)
+                self._arrive(event.request, at)
+                self._requests.wait(event.request, "waiting", at, {})
+            case v.StepStarted():
+                self._open, self._last = Step(event.step), None
+            case v.Admitted() | v.Preempted() if step is not None:
+                step.moves.append(event)
+            case v.StepScheduled() if step is not None:
+                step.schedule(event, state)
+            case v.RadixInserted() | v.RadixExtended() if self._last is not None:
+                self._requests.produced(event.request, event.blocks, self._last)
+
+    def _finish_step(self, step: Step, event: v.StepFinished) -> None:
+        step.finish(event, self._steps_read, self._has_times)
+        self._steps_read += 1
+        self._now = max(self._now, step.end)
+        self._engine.step(step)
+        self._requests.step(step)
+        for fork in step.forks:
+            self._requests.fork(fork.request, fork.parent, step)
+        self._end_all(step.ended)
+        self._open, self._last = None, step
+
+    def _end_all(self, ended: list[tuple[int, dict[str, Any]]]) -> None:
+        for request, outcome in ended:
+            self._requests.end(request, self._now, outcome)
+
+    def _arrive(self, request: int, at: int) -> None:
+        known = self._state.requests[request]
+        args = {"prompt_tokens": known.prompt_length, "max_tokens": known.max_tokens}
+        self._requests.arrive(request, known.label, at, args | {"priority": known.priority})
+
+    def _rejoin(self) -> None:
+        """A window begins with who is there, perhaps in the middle of a step."""
+        state = self._state
+        for request in state.requests.values():
+            self._arrive(request.id, self._now)
+            if request.id in state.waiting:
+                name = "preempted" if request.preemptions else "waiting"
+                self._requests.wait(request.id, name, self._now, {})
+        self._open = Step(state.step)
+        if state.plan:
+            self._open.schedule(v.StepScheduled(list(state.plan), []), state)
+
+    def _outcome(self, event: v.RequestFinished) -> dict[str, Any]:
+        request = self._state.requests[event.request]
+        outcome: dict[str, Any] = {
+            "finished": event.reason,
+            "output_tokens": len(request.tokens) - request.prompt_length,
+            "preemptions": request.preemptions,
+        }
+        more = {"message": event.message, "stop_string": event.matched}
+        return outcome | {name: text for name, text in more.items() if text}
+
+
+def _settings(log: EventLog) -> dict[str, Any]:
+    """Of the run, from wherever the log begins."""
+    match log[0] if len(log) else None:
+        case v.RunStarted(settings=settings):
+            return settings
+        case v.Keyframe(state=state):
+            return dict(state["settings"])
+    return {}
+
+
+def _first_time(log: EventLog) -> int:
+    """The first time that the log tells."""
+    for event in log:
+        if isinstance(event, v.RequestArrived | v.StepFinished) and event.t:
+            return int(event.t["at"] if isinstance(event, v.RequestArrived) else event.t["start"])
+    return 0
+
+
+def _crowd(log: EventLog) -> int:
+    """How many requests the log tells of, samples included."""
+    first = log[0] if len(log) else None
+    known = len(first.state["requests"]) if isinstance(first, v.Keyframe) else 0
+    return known + sum(event.n for event in log if isinstance(event, v.RequestArrived))
