@@ -2,8 +2,7 @@
 
 Prefill chunks and decodes stand one behind the other, without padding: everything but attention
 treats tokens independently and does not care whose they are. For attention, rows that compute equally
-many tokens form a group and share a call: all decodes do, as long as their contexts are similar. A call
-pads contexts to its longest, and where that costs more than another call, there is another group.
+many tokens and have similar contexts form a group and share a call (`engine/attention_groups.py`).
 
 Everything that depends on requests is put into tensors here, once per step. From then on there is no
 Python per token.
@@ -15,11 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.attention_groups import attention_groups
 from engine.runner import Row
-
-# Keys that a group may read and hide. Another call takes as long as some hundred more of them; between
-# 128 and 2048 the differences are small (32 contexts of 64 to 448: 1.15 times as fast as in one call).
-_MOST_PADDING = 1024
 
 
 @dataclass(slots=True)
@@ -70,7 +66,7 @@ def make_batch(rows: Sequence[Row], block_size: int) -> Batch:
     slots: list[int] = []
     groups: list[Group] = []
     firsts = [0] * len(rows)  # each row's first token in the flat batch
-    for members in _grouped(rows):
+    for members in attention_groups(rows):
         first, count = len(token_ids), rows[members[0]].count
         contexts: list[int] = []
         tables: list[list[int]] = []
@@ -106,19 +102,3 @@ def make_batch(rows: Sequence[Row], block_size: int) -> Batch:
         logit_rows=torch.tensor(logit_rows, dtype=torch.int64),
         groups=groups,
     )
-
-
-def _grouped(rows: Sequence[Row]) -> list[list[int]]:
-    """Which rows share an attention call: those with equally many tokens and similar contexts."""
-    groups: list[list[int]] = []
-    padding = 0
-    for i in sorted(range(len(rows)), key=lambda i: (rows[i].count, rows[i].start)):
-        if groups:
-            group, row, last = groups[-1], rows[i], rows[groups[-1][-1]]
-            padding += len(group) * (row.start - last.start)
-            if row.count == last.count and padding <= _MOST_PADDING:
-                group.append(i)
-                continue
-        groups.append([i])
-        padding = 0
-    return groups

@@ -99,6 +99,21 @@ class Checkpoint:
         self.num_parameters += tensor.numel()
         return tensor
 
+    def take_lm_head(self, embedding: Tensor, *, tied: bool) -> Tensor:
+        """The output layer [vocab, hidden]: `lm_head.weight`, or the embedding where they are tied.
+
+        A file whose configuration says tied may bring an output layer all the same. It is the
+        embedding once more, or else it counts, as in transformers.
+        """
+        name = "lm_head.weight"
+        if tied and name not in self:
+            return embedding
+        output = self.take(name, *embedding.shape)
+        if tied and torch.equal(output, embedding):
+            self.num_parameters -= output.numel()
+            return embedding
+        return output
+
     def ignore(self, *names: str) -> None:
         """These tensors may be there and are not needed."""
         self._left -= set(names)

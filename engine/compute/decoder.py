@@ -125,11 +125,8 @@ class Decoder:
         self._embedding = weights.take("model.embed_tokens.weight", *size)
         self._layers = [Layer(config, weights, index) for index in range(config.num_layers)]
         self._norm = RMSNorm(weights.take("model.norm.weight", config.hidden_size), config.norm_eps)
-        if config.tied_embeddings:
-            weights.ignore("lm_head.weight")
-            self._lm_head = Linear(self._embedding)
-        else:
-            self._lm_head = Linear(weights.take("lm_head.weight", *size))
+        tied = config.tied_embeddings
+        self._lm_head = Linear(weights.take_lm_head(self._embedding, tied=tied))
         weights.check_all_taken()
         self.num_parameters = weights.num_parameters
         self._rotary = torch.empty(0)

@@ -93,7 +93,7 @@ class GGUFCheckpoint(Checkpoint):
         kind = self._fields.get("general.architecture")
         if kind not in ARCHITECTURES:
             raise CheckpointError(
-                f"GGUF architecture {kind} is not supported; supported are "
+                f"GGUF architecture {kind or '(none is named)'} is not supported; supported are "
                 + ", ".join(sorted(ARCHITECTURES))
             )
         entries = {

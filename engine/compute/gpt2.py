@@ -78,11 +78,8 @@ class GPT2:
             for index in range(config.num_layers)
         ]
         self._norm = _layer_norm(weights, f"{prefix}ln_f", config)
-        if config.tied_embeddings:
-            weights.ignore("lm_head.weight")
-            self._lm_head = Linear(self._embedding)
-        else:
-            self._lm_head = Linear(weights.take("lm_head.weight", *size))
+        tied = config.tied_embeddings
+        self._lm_head = Linear(weights.take_lm_head(self._embedding, tied=tied))
         weights.check_all_taken()
         self.num_parameters = weights.num_parameters
 

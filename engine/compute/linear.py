@@ -13,7 +13,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 _X86 = platform.machine() in ("x86_64", "AMD64")
-_PACK = _X86 and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+# The operations are those that torch.compile calls; they are not part of torch's public interface.
+_PACK = (
+    _X86
+    and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    and all(
+        hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise")
+    )
+)
 _FEWEST = 4  # tokens from which on packed weights are faster
 # Packed weights are a second copy. Those of larger models do not fit into any cache, so that there is
 # less to gain, and memory would be missed.

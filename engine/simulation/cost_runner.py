@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from engine.attention_groups import attention_groups
 from engine.clock import VirtualClock
 from engine.events.vocabulary import ScheduledRow
 from engine.runner import Row, Sampled
@@ -45,8 +46,8 @@ class Work(NamedTuple):
     first     how many of the tokens are among the first 16
     batched   1 if there is more than one token, else 0
 
-    Rows that compute equally many tokens share an attention call and are filled up to the longest
-    context among them, as in `engine.compute.batch`. What is filled up is computed and counts.
+    Rows that share an attention call are filled up to the longest context among them (see
+    `engine/attention_groups.py`). What is filled up is computed and counts.
     """
 
     tokens: int
@@ -57,22 +58,20 @@ class Work(NamedTuple):
     batched: int
 
     @classmethod
-    def of(cls, rows: Sequence[Row | ScheduledRow]) -> "Work":
+    def of(cls, rows: Sequence[Row] | Sequence[ScheduledRow]) -> "Work":
         """The work of a step's rows, whether live or from a log."""
-        members: dict[int, int] = {}  # tokens a row computes -> rows that do
-        longest: dict[int, int] = {}  # -> longest context of those
-        for row in rows:
-            count, end = row.count, row.start + row.count
-            members[count] = members.get(count, 0) + 1
-            if end > longest.get(count, 0):
-                longest[count] = end
-        contexts = {count: members[count] * end for count, end in longest.items()}
-        tokens = sum(count * n for count, n in members.items())
+        tokens = context = pairs = 0
+        for group in attention_groups(rows):
+            last = rows[group[-1]]  # the one with the longest context
+            gathered = len(group) * (last.start + last.count)
+            tokens += len(group) * last.count
+            context += gathered
+            pairs += last.count * gathered
         return cls(
             tokens=tokens,
             rows=len(rows),
-            context=sum(contexts.values()),
-            pairs=sum(count * context for count, context in contexts.items()),
+            context=context,
+            pairs=pairs,
             first=min(tokens, FIRST_TOKENS),
             batched=int(tokens > 1),
         )

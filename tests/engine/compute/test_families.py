@@ -61,8 +61,13 @@ FEATURES = {
 def test_switching_a_feature_off_is_noticed(a_model, name, feature, monkeypatch):
     directory, model = a_model(name)
     assert not departs(directory, model)
-    # Otherwise a bias that nobody takes is an error; see the next test.
+    # Otherwise a bias that nobody takes is an error, and an output layer in the file counts; see below.
     monkeypatch.setattr(Checkpoint, "check_all_taken", lambda self: None)
+    monkeypatch.setattr(
+        Checkpoint,
+        "__contains__",
+        lambda self, name: name in self._location and name != "lm_head.weight",
+    )
     assert departs(directory, model, **FEATURES[name][feature])
 
 
@@ -79,6 +84,23 @@ def test_a_tied_model_has_no_output_layer_of_its_own(any_model):
             Driver(directory, tied_embeddings=False)
     else:
         assert "lm_head.weight" in load_file(directory / "model.safetensors")
+
+
+@pytest.mark.parametrize("name", ["qwen3", "gpt2"])
+def test_an_output_layer_in_a_tied_model_s_file_counts(a_model, name, tmp_path):
+    """As in transformers; where it is the embedding once more, it takes no memory."""
+    directory, model = a_model(name)
+    shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
+    weights = load_file(directory / "model.safetensors")
+    embedding = weights["transformer.wte.weight" if name == "gpt2" else "model.embed_tokens.weight"]
+    sizes = []
+    for output in (embedding, embedding.flip(0)):
+        changed = weights | {"lm_head.weight": output.contiguous().clone()}
+        save_file(changed, tmp_path / "model.safetensors", metadata={"format": "pt"})
+        judge = type(model).from_pretrained(tmp_path)
+        assert not departs(tmp_path, judge)
+        sizes.append(Driver(tmp_path).runner.describe()["parameters"])
+    assert sizes[1] - sizes[0] == embedding.numel()
 
 
 def test_every_weight_matters(any_model, monkeypatch):
