@@ -10,12 +10,17 @@ from typing import Any
 import pytest
 
 from engine.config import EngineConfig
+from engine.engine import Engine
 from engine.events import EventLog
 from engine.events import vocabulary as v
+from engine.part_errors import DrafterError
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import Cost
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload, lognormal, poisson
-from tests.engine.workloads import make_engine, play, random_workload
+from tests.engine.workloads import make_engine, next_token, play, random_workload
 from tests.visualizer.storytellers import storytellers
 from visualizer import to_perfetto
 
@@ -186,7 +191,9 @@ def finished_steps(log: EventLog) -> tuple[list[int], list[Any], list[Any]]:
         match event:
             case v.Keyframe():
                 step, waiting = event.state["step"], set(event.state["waiting"])
-                planned, stalled = [(step, row[0]) for row in event.state["plan"]], []
+                alive = {entry["id"] for entry in event.state["requests"]}
+                planned = [(step, row[0]) for row in event.state["plan"] if row[0] in alive]
+                stalled = []
             case v.RequestArrived() | v.Preempted():
                 waiting.add(event.request)
             case v.Admitted() | v.RequestFinished():
@@ -265,6 +272,31 @@ def test_every_beginning_of_a_log_can_be_shown() -> None:
         for event in log[:length]:
             part.append(event)
         check_against(part, parsed(to_perfetto(part)))
+
+
+def test_a_step_whose_planning_failed_cuts_decodes_in_two() -> None:
+    class FailsOnce:
+        calls = 0
+
+        def propose(self, request: Request) -> list[int]:
+            self.calls += 1
+            if self.calls == 5:
+                raise ValueError("no idea")
+            return []
+
+    engine = Engine(CheckingRunner(next_token), drafter=FailsOnce())
+    engine.submit([97, 98], SamplingParams(max_tokens=9, ignore_eos=True))
+    with pytest.raises(DrafterError):
+        for _ in range(9):
+            engine.step()
+    while engine.has_work():
+        engine.step()
+    events = parsed(to_perfetto(engine.log))
+    check_against(engine.log, events)
+    decodes = [e["args"] for e in events if e["name"] == "decode"]
+    assert [(args["from_step"], args["to_step"]) for args in decodes] == [(2, 5), (7, 10)]
+    (said,) = [e["args"]["what"] for e in events if e["name"] == "step 6"]
+    assert said.startswith("nobody computes")
 
 
 def test_a_log_without_times_takes_a_millisecond_a_step() -> None:

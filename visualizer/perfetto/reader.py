@@ -124,8 +124,9 @@ class Reader:
                 name = "preempted" if request.preemptions else "waiting"
                 self._requests.wait(request.id, name, self._now, {})
         self._open = Step(state.step)
-        if state.plan:
-            self._open.schedule(v.StepScheduled(list(state.plan), []), state)
+        planned = [row for row in state.plan if row.request in state.requests]  # others failed
+        if planned:
+            self._open.schedule(v.StepScheduled(planned, []), state)
 
     def _outcome(self, event: v.RequestFinished) -> dict[str, Any]:
         request = self._state.requests[event.request]
