@@ -39,7 +39,9 @@ _PAGE = """\
   const text = (id) => document.getElementById(id).textContent;
   const url = URL.createObjectURL(new Blob([text("module")], {{ type: "text/javascript" }}));
   const {{ mount }} = await import(url);
-  const log = Uint8Array.from(atob(text("log")), (character) => character.charCodeAt(0));
+  const letters = atob(text("log"));
+  const log = new Uint8Array(letters.length);
+  for (let at = 0; at < log.length; at++) log[at] = letters.charCodeAt(at);
   await mount(document.getElementById("board"), {{ log{options} }});
 </script>
 </html>

@@ -111,7 +111,13 @@ export class Board {
     for (const panel of this.panels) panel.setModel(model);
     if (!this.panel && PANELS[opening.only]) this.only = opening.only;
     this.layout();
-    if (opening.window) this.time?.lookAt(opening.window);
+    if (opening.window) this.axis?.lookAt(opening.window);
+  }
+
+  /** The log has grown: more of it has been read, or the engine has gone on. */
+  grow() {
+    for (const panel of this.panels) panel.setModel(this.model);
+    this.layout();
   }
 
   build() {
@@ -151,6 +157,11 @@ export class Board {
     signal.addEventListener("abort", () => observer.disconnect());
   }
 
+  /** The timeline, while it is shown. */
+  get axis() {
+    return this.shown?.includes(this.time) ? this.time : null;
+  }
+
   // Verbs
 
   goTo(step) {
@@ -171,7 +182,7 @@ export class Board {
   }
 
   verbs() {
-    const { store, view, time } = this;
+    const { store, view } = this;
     return {
       step: (delta) => this.goTo(store.step + delta),
       first: () => this.goTo(this.model.firstStep),
@@ -179,9 +190,9 @@ export class Board {
       toggle: () => view.play(!store.playing),
       faster: (by) => view.faster(by),
       neighbour: (delta) => this.selectNeighbour(delta),
-      zoom: (factor) => time?.zoom(factor),
-      pan: (share) => time?.pan(share),
-      fit: () => time?.fit(),
+      zoom: (factor) => this.axis?.zoom(factor),
+      pan: (share) => this.axis?.pan(share),
+      fit: () => this.axis?.fit(),
       rangeFrom: () => this.brush(store.step, Math.max(store.step, store.range?.[1] ?? store.step)),
       rangeTo: () => this.brush(Math.min(store.step, store.range?.[0] ?? store.step), store.step),
       only: (digit) => this.showOnly(NAMES[digit - 1] ?? null),
@@ -238,7 +249,7 @@ export class Board {
   /** What the reader looks at: enough to come back. */
   state() {
     const { step, selected, range } = this.store;
-    const window = this.time?.long ? this.time.window : undefined;
+    const window = this.axis?.long ? this.axis.window : undefined;
     return { step, selected, range, window, only: this.panel ? null : this.only };
   }
 
@@ -251,19 +262,19 @@ export class Board {
     if (range !== undefined) values.range = range?.map((end) => this.view.clamp(end)) ?? null;
     this.store.set(values);
     if (only !== undefined && only !== this.only) this.showOnly(PANELS[only] ? only : null);
-    if (window) this.time?.lookAt(window);
+    if (window) this.axis?.lookAt(window);
   }
 
   // Drawing
 
   changed(names) {
     if (!this.laidOutFor) return;
-    if (names.has("step")) this.time?.revealCursor();
-    if (names.has("selected")) this.time?.revealSelected();
+    if (names.has("step")) this.axis?.revealCursor();
+    if (names.has("selected")) this.axis?.revealSelected();
     const moved = ["step", "selected", "block"].some((name) => names.has(name));
     if (moved) this.render();
-    else if (names.has("scrolled") || names.has("range")) this.time?.draw();
-    if (names.has("range")) this.time?.writeRange();
+    else if (names.has("scrolled") || names.has("range")) this.axis?.draw();
+    if (names.has("range")) this.axis?.writeRange();
     this.showControls();
     if (moved || names.has("range") || names.has("window")) this.onChange(this.state());
   }
@@ -288,7 +299,7 @@ export class Board {
     this.bar.hidden = this.shown.includes(this.time);
     (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);
     for (const panel of this.shown) panel.layout();
-    this.time?.revealSelected();
+    this.axis?.revealSelected();
     // Where the map is much lower than the timeline, the decisions move up beside it.
     const spare = only ? 0 : this.time.height - parts.blocks.height;
     root.toggleAttribute("data-stacked", !this.narrow && spare > SPARE);

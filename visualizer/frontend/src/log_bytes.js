@@ -1,6 +1,6 @@
-/** A log's bytes, plain or gzipped, as text; in slices, so that a long one can say how far it is. */
+/** A log's bytes, plain or gzipped, piece by piece: a long one is drawn before its end is unpacked. */
 
-const SLICE = 1 << 20;
+const SLICE = 1 << 16;
 
 /** Uint8Array of whatever view or buffer the host hands over. */
 export function asBytes(data) {
@@ -10,18 +10,26 @@ export function asBytes(data) {
   return new Uint8Array(data);
 }
 
-/** The text of a log. `progress` hears fractions from 0 to 1. */
-export async function textOf(data, progress = () => {}) {
+/** The unpacked bytes of a log as `{bytes, share}`: share is how much of it, from 0 to 1, was taken in. */
+export async function* piecesOf(data) {
   const bytes = asBytes(data);
-  const gzipped = bytes[0] === 0x1f && bytes[1] === 0x8b;
   let read = 0;
   const slices = new ReadableStream({
     pull(controller) {
       if (read >= bytes.length) return controller.close();
       controller.enqueue(bytes.subarray(read, (read += SLICE)));
-      return progress(Math.min(1, read / bytes.length));
     },
   });
+  const gzipped = bytes[0] === 0x1f && bytes[1] === 0x8b;
   const stream = gzipped ? slices.pipeThrough(new DecompressionStream("gzip")) : slices;
-  return new Response(stream).text();
+  const reader = stream.getReader();
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      yield { bytes: value, share: Math.min(1, read / bytes.length) };
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
 }

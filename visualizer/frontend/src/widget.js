@@ -8,11 +8,8 @@
 import { keepInAddress, readAddress, writeAddress } from "./address.js";
 import { Board } from "./board.js";
 import { h } from "./html.js";
-import { textOf } from "./log_bytes.js";
-import { LogError, Model, parseLog } from "./model/index.js";
 import { inNotebook } from "./notebook.js";
-
-const LONG = 1e6; // characters of log that take long enough to say what is going on
+import { Reading } from "./reading.js";
 
 let ownsAddress = false;
 
@@ -42,37 +39,54 @@ export async function mount(
   return board;
 }
 
-/** Reads the log, once for all boards of a view, and opens it, or says what is wrong with it. */
+/**
+ * Reads the log, once for all boards of a view, and opens it, or says what is wrong with it. Resolves when
+ * all of it is read; a long one is shown before.
+ */
 export async function load(board, log, opening) {
+  const { view, root } = board;
+  const mine = (view.reading ??= new Reading(log, () => view.reading === mine));
+  const isCurrent = () => view.reading === mine && !board.signal.aborted;
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Loading" });
-  const words = h("p", { class: "muted" }, "Unpacking the log");
-  board.say("loading", words, bar);
-  const now = (message) => {
-    words.textContent = message;
-    bar.removeAttribute("value");
-    return nextFrame();
-  };
-  const { view } = board;
-  try {
-    view.reading ??= read(log, now, (share) => {
-      bar.value = share;
-      return share < 1 ? nextFrame() : undefined;
-    });
-    const model = await view.reading;
-    if (model.stepCount === 0) sayEmpty(board);
-    else board.open(model, opening);
-  } catch (error) {
-    sayWrong(board, error);
+  board.say("loading", h("p", { class: "muted" }, "Reading the log"), bar);
+  const count = () => (root.dataset.loaded = Math.floor(mine.share * 100) / 100);
+  await mine.until(opening, () => (bar.value = count()));
+  if (!isCurrent()) return;
+  const { model } = mine;
+  if (model.stepCount === 0 || !model.settings.num_blocks) {
+    if (mine.error) sayWrong(board, mine.error);
+    else sayEmpty(board);
+    return;
   }
+  board.open(model, opening);
+  await showRest(board, mine, isCurrent, count);
 }
 
-async function read(log, now, progress) {
-  const text = await textOf(log, progress);
-  const long = text.length > LONG;
-  if (long) await now(`Reading ${Math.round(text.length / 1e6)} MB of events`);
-  const { events } = parseLog(text);
-  if (long) await now(`Following ${events.length.toLocaleString("en")} events`);
-  return new Model(events);
+/** Shows what comes after the first picture: more of the log, or what is wrong with it. */
+async function showRest(board, reading, isCurrent, count) {
+  const { model } = reading;
+  const note = h("p", { class: "note reading" });
+  if (!reading.done) board.root.append(note);
+  let drawn = model.events.length;
+  await reading.follow(() => {
+    if (!isCurrent()) return;
+    const percent = Math.round(reading.share * 100);
+    note.textContent = `${percent} % of the log is read, up to step ${model.lastStep}`;
+    // Each time twice as much: a new layout costs more the more there is.
+    if (reading.done || model.events.length >= 2 * drawn) {
+      drawn = model.events.length;
+      board.grow();
+    }
+    count();
+  });
+  count();
+  note.remove();
+  if (!isCurrent() || !reading.error) return;
+  const { where, why } = wrong(reading.error);
+  note.setAttribute("role", "alert");
+  note.textContent = `${where} cannot be used: ${why}. What came before it is shown.`;
+  board.grid.before(note);
+  board.root.dataset.error = reading.error.line ?? "";
 }
 
 function sayEmpty(board) {
@@ -93,22 +107,13 @@ function sayEmpty(board) {
 }
 
 function sayWrong(board, error) {
-  if (!(error instanceof LogError)) {
-    board.say("error", h("h2", {}, "The board cannot be drawn."), h("p", {}, String(error)));
-    throw error;
-  }
-  const { line, seq } = error;
-  const where = line != null ? `Line ${line} of the log` : `Event ${seq} of the log`;
-  board.say(
-    "error",
-    h("h2", {}, `${where} cannot be used.`),
-    h("p", {}, error.reason ?? error.message),
-  );
+  const { where, why } = wrong(error);
+  board.say("error", h("h2", {}, `${where} cannot be used.`), h("p", {}, why));
 }
 
-/** Lets the page be painted before work goes on. */
-function nextFrame() {
-  return new Promise((resolve) => requestAnimationFrame(() => setTimeout(resolve)));
+/** What is wrong, and in which line. */
+function wrong({ line, reason, message }) {
+  return { where: line ? `Line ${line} of the log` : "The log", why: reason ?? message };
 }
 
 export default { render: inNotebook(load) };
