@@ -219,6 +219,8 @@ export class Board {
 
   toggleTables() {
     this.showsTables = this.root.toggleAttribute("data-tables");
+    for (const table of this.root.querySelectorAll(".alternative"))
+      table.tabIndex = this.showsTables ? 0 : -1;
     this.tables.write();
   }
 

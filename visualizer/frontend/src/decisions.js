@@ -55,13 +55,7 @@ export class DecisionsPanel {
     const where = href
       ? h("a", { href, target: "_blank", rel: "noopener" }, path)
       : h("code", { tabindex: "0" }, path);
-    const who = line.requests?.[0] ?? line.request;
-    const why = who == null ? "" : `; engine.why(${who}, step=${frame.step}) tells the whole chain`;
-    this.source.replaceChildren(
-      h("span", { class: "muted" }, `${line.kind}: decided by `),
-      where,
-      h("span", { class: "muted" }, why),
-    );
+    this.source.replaceChildren(h("span", { class: "muted" }, `${line.kind}: `), where);
     return undefined;
   }
 }

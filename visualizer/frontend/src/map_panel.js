@@ -34,7 +34,7 @@ export class MapPanel {
     this.note = h("p", { class: "note changes" });
     this.table = h("div", {});
     this.told = h("p", { class: "note told", role: "status", hidden: true });
-    this.alternative = h("div", { class: "alternative" });
+    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
     this.element = h(
       "section",
       { class: "map", "aria-label": "KV blocks" },
@@ -145,6 +145,7 @@ export class MapPanel {
     on("click", (event) => {
       const id = blockAt(event);
       if (id < 0) return;
+      tip.hide(); // what it says stands below the map now
       board.lookAt(id);
       this.selectOwner(id);
     });

@@ -23,7 +23,7 @@ export class TimePanel {
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.spacer = h("div", {}, this.lanes);
     this.scroller = h("div", { class: "lanes" }, this.spacer);
-    this.alternative = h("div", { class: "alternative" });
+    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
     this.rangeMark = new RangeMark(this);
     this.rangeWords = h("p", { class: "note range-words", role: "status", hidden: true });
     this.element = h(

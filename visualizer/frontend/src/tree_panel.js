@@ -15,7 +15,7 @@ export class TreePanel {
     this.canvas = h("canvas", { role: "application", tabindex: "0" });
     this.told = h("p", { class: "note told", role: "status", hidden: true });
     this.count = h("span", { class: "count" });
-    this.alternative = h("div", { class: "alternative" });
+    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
     this.element = h(
       "section",
       { class: "tree", "aria-label": "Prefix tree" },

@@ -101,7 +101,7 @@ const clampStep = (model, step) =>
 /** The first frame: what was asked for, else the step where something happens and whom it happens to. */
 function openingView(model, step, selected) {
   const at = clampStep(model, step ?? openingStep(model));
-  if (selected !== undefined) return { step: at, selected };
+  if (selected !== undefined) return { step: at, selected: model.request(selected) ? selected : null };
   if (step == null) return { step: at, selected: openingRequest(model) };
   const moment = model.frame(at).decisions.find(({ hot, request }) => hot && request != null);
   return { step: at, selected: moment?.request ?? null };

@@ -1,0 +1,135 @@
+"""The board for everyone: axe-core finds nothing, tables say what canvases show, keys reach all."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.board import BoardOnPage, counts_at
+from tests.browser.conftest import REPOSITORY, NewPage
+from tests.browser.exported import open_board, opened, the_log
+from tests.visualizer.storytellers import crowd
+from visualizer import to_html
+
+AXE = REPOSITORY / "visualizer" / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+
+
+def expect_no_violation(page: Page) -> None:
+    """Asks axe-core about the page, all of its rules that are not experiments."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text("utf-8"))
+    found: list[dict[str, Any]] = page.evaluate(
+        """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
+             .map(({ id, help, nodes }) => ({ id, help, nodes: nodes.map(({ html, failureSummary }) =>
+               `${html.slice(0, 200)} ${failureSummary}`) }))"""
+    )
+    assert not found
+
+
+@pytest.mark.parametrize("width", [360, 1280, 1920])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(new_page: NewPage, tmp_path: Path, width: int, scheme: str) -> None:
+    board = open_board(new_page(width=width, color_scheme=scheme), tmp_path)
+    expect(board.root).to_have_attribute("data-theme", scheme)
+    expect(board.root.locator(".alternative table").first).to_be_attached()
+    expect_no_violation(board.page)
+    board.press("t", "[", "?")
+    expect_no_violation(board.page)
+    board.press("Escape", "/")
+    board.page.keyboard.type("dragon")
+    expect(board.root.get_by_role("option").first).to_be_visible()
+    expect_no_violation(board.page)
+    board.page.keyboard.press("Escape")
+    board.press("l")
+    expect_no_violation(board.page)
+    board.press("Escape", "2")
+    expect_no_violation(board.page)
+
+
+def test_t_shows_the_pictures_as_tables_of_this_step(new_page: NewPage, tmp_path: Path) -> None:
+    board = open_board(new_page(), tmp_path)
+    board.press("t", ".")
+    board.expect_step(31)
+    state = counts_at(the_log(), 31)
+    step = board.root.get_by_role("table", name="Step 31 of 53")
+    expect(step).to_be_visible()
+    used = state["unshared"] + state["shared"]
+    expect(step.get_by_role("row", name=f"blocks used {used}", exact=True)).to_be_visible()
+    expect(step.get_by_role("row", name=f"waiting {state['waiting']}", exact=True)).to_be_visible()
+    blocks = board.root.get_by_role("table", name="KV blocks in use at step 31")
+    inside = used + state["cached"]
+    expect(blocks.locator("tbody tr")).to_have_count(inside)
+    tree = board.root.get_by_role("table", name="Prefix tree at step 31")
+    expect(tree).to_contain_text("You are a kind storyteller")
+    board.press("t")
+    expect(step).not_to_be_in_viewport()
+
+
+def test_tables_of_a_large_log_are_short_and_say_how_much_more_there_is(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log = crowd(requests=200, max_kv_tokens=65536)
+    to_html(log, tmp_path / "large.html", step=790)
+    board = opened(new_page(), tmp_path / "large.html")
+    blocks = board.root.get_by_role("table", name="KV blocks in use")
+    rows = blocks.locator("tbody tr")
+    expect(rows).to_have_count(41)
+    expect(rows.last).to_contain_text("more")
+    assert board.root.locator("*").count() < 3000
+
+
+def test_tab_reaches_everything_and_the_focus_can_be_seen(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    board = open_board(new_page(), tmp_path)
+    page = board.page
+    board.root.focus()
+    seen: set[str] = set()
+    for _ in range(120):
+        page.keyboard.press("Tab")
+        place = page.evaluate(
+            """() => {
+              const { activeElement: active } = document;
+              if (!active.closest(".underglass")) return null;
+              const style = getComputedStyle(active);
+              const visible = style.outlineStyle !== "none" || style.boxShadow !== "none";
+              const where = active.closest("section, .foot, .sentence, .bar")?.className ?? "root";
+              return `${where.split(" ")[0]} ${active.localName} ${visible}`;
+            }"""
+        )
+        if place is None:
+            break
+        seen.add(place)
+    else:
+        pytest.fail("Tab does not leave the board")
+    for place in [
+        "sentence button", "time button", "map canvas", "tree canvas", "decisions button",
+        "decisions code", "tokens div", "foot button",
+    ]:  # fmt: skip
+        assert f"{place} true" in seen
+    assert not [place for place in seen if place.endswith("false")]
+
+
+def test_the_sentence_is_read_aloud_but_not_while_it_plays(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    board = open_board(new_page(), tmp_path)
+    sentence = board.root.locator(".sentence")
+    expect(sentence).to_have_attribute("aria-live", "polite")
+    board.press("Home", "-", "-", " ")
+    expect(sentence).to_have_attribute("aria-live", "off")
+    board.press(" ")
+    expect(sentence).to_have_attribute("aria-live", "polite")
+
+
+def test_escape_closes_and_gives_the_focus_back(new_page: NewPage, tmp_path: Path) -> None:
+    board: BoardOnPage = open_board(new_page(), tmp_path)
+    for key in ("?", "/", "l"):
+        board.press(key)
+        box = board.root.locator(":is(.help, .search, .link):visible")
+        expect(box).to_have_count(1)
+        board.page.keyboard.press("Escape")
+        expect(box).to_have_count(0)
+        expect(board.root).to_be_focused()
+    board.expect_selected(8)
