@@ -1,0 +1,195 @@
+"""`python -m visualizer`: opens, exports and sums up a log, and says in one line what is wrong."""
+
+import gzip
+import json
+import subprocess
+import sys
+import webbrowser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from engine.events import EventLog
+from tests.engine.workloads import make_engine, play, random_workload
+from tests.visualizer.storytellers import storytellers
+from visualizer.__main__ import app
+from visualizer.html import to_html
+
+
+@pytest.fixture(scope="module")
+def log() -> EventLog:
+    return storytellers()
+
+
+@pytest.fixture
+def trace(log: EventLog, tmp_path: Path) -> Path:
+    log.save(tmp_path / "trace.jsonl")
+    return tmp_path / "trace.jsonl"
+
+
+def run(*arguments: object, stdin: bytes = b"") -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments], input=stdin)
+
+
+def test_alone_it_writes_a_page_and_prints_where_it_is(trace: Path, log: EventLog) -> None:
+    done = run(trace)
+    assert done.exit_code == 0, done.output
+    page = Path(done.stdout.strip())
+    assert page.read_text("utf-8") == to_html(log, title="trace.jsonl")
+
+
+def test_the_page_opens_as_asked_for(trace: Path, log: EventLog, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    done = run(trace, "--html", page, "--step", 7, "--select", 3, "--theme", "dark")
+    assert done.stdout.strip() == str(page)
+    expect = to_html(log, step=7, select=3, theme="dark", title="trace.jsonl")
+    assert page.read_text("utf-8") == expect
+
+
+def test_open_shows_the_page_in_the_browser(
+    trace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(webbrowser, "open", shown.append)
+    assert run(trace, "--html", tmp_path / "a b.html").exit_code == 0
+    assert shown == []
+    assert run(trace, "--html", tmp_path / "a b.html", "--open", "--summary").exit_code == 0
+    assert shown == [(tmp_path / "a b.html").as_uri()]
+
+
+def test_exports_write_what_was_named_and_no_page(
+    trace: Path, log: EventLog, tmp_path: Path
+) -> None:
+    done = run(trace, "--perfetto", tmp_path / "p.json.gz", "--csv", tmp_path / "tables" / "new")
+    names = ["p.json.gz", *(f"tables/new/{name}.csv" for name in ("requests", "steps", "tokens"))]
+    assert done.stdout.splitlines() == [str(tmp_path / name) for name in names]
+    with gzip.open(tmp_path / names[0]) as file:
+        assert json.load(file)["traceEvents"]
+    for name in ("requests", "steps", "tokens"):
+        read = pd.read_csv(tmp_path / "tables" / "new" / f"{name}.csv", keep_default_na=False)
+        frame = getattr(log, name)
+        assert len(read) == len(frame)
+        assert set(frame.columns) <= set(read.columns)
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_standard_input_and_packed_logs_are_read(pack: type, log: EventLog, tmp_path: Path) -> None:
+    packed = pack(log.to_bytes())
+    (tmp_path / "trace.jsonl.gz").write_bytes(packed)
+    piped, read = run("-", "--summary", stdin=packed), run(tmp_path / "trace.jsonl.gz", "--summary")
+    assert piped.exit_code == 0
+    assert piped.stdout == read.stdout
+
+
+def test_the_summary_says_what_happened(trace: Path, log: EventLog) -> None:
+    lines = run(trace, "--summary").stdout.splitlines()
+    said = {line[:13].strip(): line[13:] for line in lines}
+    ttft, gaps = log.requests.ttft_ms, log.tokens.gap_ms
+    assert said["requests"] == "12 (9 length, 3 stop)"
+    assert said["steps"].startswith(f"{len(log.steps)} in 0.463 s: ")
+    assert said["tokens"] == f"{log.steps.tokens.sum()} computed, {len(log.tokens)} output"
+    assert said["TTFT"] == f"median {ttft.median():.3g} ms, max {ttft.max():.3g} ms"  # 12: no p95
+    assert said["ITL"].startswith(
+        f"median {gaps.median():.3g} ms, p95 {gaps.quantile(0.95):.3g} ms"
+    )
+    assert said["prefix cache"] == "136 of 437 prompt tokens found (31.1%)"
+    assert said["preemptions"] == "1"
+    assert said["KV blocks"] == "at most 40 of 40 held by requests, 28 evicted"
+
+
+def test_every_log_can_be_summed_up(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 40):
+        workload = random_workload(seed)
+        log = EventLog(window=None if seed % 2 else 30)
+        play(make_engine(workload, log), workload)
+        done = run("-", "--summary", stdin=log.to_bytes())
+        assert done.exit_code == 0, (seed, done.output)
+        assert "nan" not in done.stdout
+
+
+def test_a_log_without_a_step_is_summed_up(log: EventLog) -> None:
+    done = run("-", "--summary", stdin=log.to_bytes().split(b"\n")[0] + b"\n")
+    assert done.stdout.splitlines()[:2] == ["requests     0", "steps        0"]
+
+
+def test_a_scenario_is_shown_by_its_name(tmp_path: Path) -> None:
+    done = run("preemption", "--html", tmp_path / "page.html")
+    assert done.exit_code == 0
+    assert (tmp_path / "page.html").read_text("utf-8") == to_html("preemption")
+
+
+WRONG = [
+    (["no/such.jsonl"], "no/such.jsonl: cannot be read: No such file or directory"),
+    (["preemptoin"], "Did you mean 'preemption'?"),
+    (["."], ".: cannot be read: Is a directory"),
+    (["{bad}"], "line 1: JSON is malformed"),
+    (["{other}"], "line 1: this log has schema version 7, this program reads 1"),
+    (["{empty}"], "the log has no whole line"),
+    (["{torn_gz}"], "torn.gz: Compressed file ended"),
+    (["{trace}", "--step", "99"], "--step must lie in 1 to 53, got 99"),
+    (["{trace}", "--select", "99"], "--select: the log has no request 99"),
+    (["{trace}", "--theme", "pink"], "--theme is light or dark, not pink"),
+    (["{trace}", "--html", "/no/such/folder/x.html"], "/no/such/folder/x.html: cannot be written"),
+    (["{trace}", "--csv", "{trace}"], "cannot be written: File exists"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=lambda value: str(value)[:40])
+def test_what_is_wrong_is_said_in_a_line_with_exit_code_2(
+    arguments: list[str], message: str, trace: Path, tmp_path: Path
+) -> None:
+    whole = trace.read_bytes()
+    files = {
+        "trace": whole,
+        "bad": b"# hello\n",
+        "other": whole.replace(b'"schema":1', b'"schema":7', 1),
+        "empty": b"",
+        "torn.gz": gzip.compress(whole)[:200],
+    }
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    paths = {name.replace(".", "_"): tmp_path / name for name in files}
+    done = run(*(argument.format(**paths) for argument in arguments))
+    assert done.exit_code == 2
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert done.stderr.startswith("visualizer: ") and done.stderr.count("\n") == 1
+
+
+def test_from_a_real_shell_it_needs_no_torch_and_no_plotly(trace: Path, tmp_path: Path) -> None:
+    code = (
+        "import runpy, sys; sys.argv[1:] = sys.argv[1:]\n"
+        "try: runpy.run_module('visualizer', run_name='__main__', alter_sys=True)\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "heavy = ('torch', 'plotly', 'anywidget', 'ipywidgets', 'transformers', 'fastapi')\n"
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    everything = ["--html", "b.html", "--perfetto", "p.json", "--csv", "t", "--summary"]
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(trace), *everything],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(Path(__file__).parents[2]), "PATH": ""},
+    )
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert (tmp_path / "b.html").exists()
+
+
+def test_help_names_every_option() -> None:
+    text = run("--help").stdout
+    options = ("--html", "--perfetto", "--csv", "--summary", "--open", "--step", "--select")
+    assert all(option in text for option in (*options, "--theme"))
+    assert (
+        "python -m visualizer"
+        in subprocess.run(
+            [sys.executable, "-m", "visualizer", "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+    )
