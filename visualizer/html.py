@@ -63,8 +63,6 @@ def to_html(
     scenario, given by its name, brings its caption.
     `theme` is "light" or "dark"; left out, the reader's system decides.
     """
-    if theme not in (None, "light", "dark"):
-        raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
     packed = gzip.compress(read_log(log).to_bytes(), mtime=0)
     settings: dict[str, Any] = {"step": step, "selected": select}
     if (scenario := find(log)) is not None:
@@ -73,19 +71,26 @@ def to_html(
             "selected": scenario.select if select is None else select,
             "about": scenario.about,
         }
-    options = "".join(
-        f", {name}: {json.dumps(value)}".replace("</", "<\\/")
-        for name, value in settings.items()
-        if value is not None
-    )
-    page = _PAGE.format(
+    page = page_of(packed, settings, theme=theme, title=title)
+    if path is not None:
+        Path(path).write_text(page, "utf-8")
+    return page
+
+
+def page_of(packed: bytes, options: dict[str, Any], *, theme: str | None, title: str) -> str:
+    """A page that mounts a packed log with `options` of the module's `mount`; None is left out."""
+    if theme not in (None, "light", "dark"):
+        raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
+    return _PAGE.format(
         theme=f' data-theme="{theme}"' if theme else "",
         title=html.escape(title),
         log=base64.b64encode(packed).decode(),
         # An HTML parser ends a script at the first "</script", in a string of the module as well.
         module=MODULE.read_text("utf-8").replace("</script", "<\\/script"),
-        options=options,
+        # No "<" at all: neither the end of a script nor the beginning of a comment.
+        options="".join(
+            f", {name}: {json.dumps(value)}".replace("<", "\\u003c")
+            for name, value in options.items()
+            if value is not None
+        ),
     )
-    if path is not None:
-        Path(path).write_text(page, "utf-8")
-    return page

@@ -1,0 +1,201 @@
+"""predict: answers are those of the log, and before the reveal the page has nothing of them."""
+
+import gzip
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from engine.events import EventLog
+from engine.events import vocabulary as v
+from tests.engine.workloads import make_engine, play, random_workload
+from tests.visualizer.storytellers import storytellers
+from visualizer import predict
+from visualizer.asking import KINDS
+from visualizer.prediction import Prediction
+from visualizer.questions import questions
+
+
+def random_log(seed: int) -> EventLog:
+    workload = random_workload(seed)
+    engine = make_engine(workload)
+    play(engine, workload)
+    return engine.log
+
+
+@pytest.fixture(scope="module")
+def log() -> EventLog:
+    return storytellers()
+
+
+def step_events(log: EventLog, index: int) -> Iterator[v.Event]:
+    """The events of the step that starts at `index`."""
+    for event in log[index + 1 :]:
+        if isinstance(event, v.StepStarted):
+            return
+        yield event
+
+
+def expected(log: EventLog, index: int, kind: str, about: int | None) -> tuple[int, ...]:
+    """The answer, counted from the raw events."""
+    events = list(step_events(log, index))
+    rows = [row for e in events if isinstance(e, v.StepScheduled) for row in e.rows]
+    admitted = [e for e in events if isinstance(e, v.Admitted)]
+    size = next(e.settings["block_size"] for e in log if isinstance(e, v.RunStarted))
+    match kind:
+        case "preempted":
+            return tuple(sorted({e.request for e in events if isinstance(e, v.Preempted)}))
+        case "admitted":
+            return tuple(sorted({e.request for e in admitted}))
+        case "blocked":
+            return (int(any(e.request == about for e in admitted)),)
+        case "hit":
+            return (next(size * len(e.blocks) for e in admitted if e.request == about),)
+        case "tokens":
+            return (next(row.count for row in rows if row.request == about),)
+        case "scheduled":
+            return tuple(sorted(row.request for row in rows))
+    gone = {e.node for e in events if isinstance(e, v.RadixEvicted) and e.reason == "room"}
+    return tuple(sorted(gone))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_answer_is_what_the_log_says(kind: str) -> None:
+    asked = 0
+    for seed in range(40):
+        log = random_log(seed)
+        for question in questions(log, most=4, seed=seed, kinds=[kind]):
+            assert question.kind == kind
+            answer = expected(log, question.index, kind, question.about)
+            assert question.answer == answer, (seed, question)
+            assert question.explanation(log), (seed, question)
+            if question.choices:
+                assert set(answer) <= set(question.choices)
+                assert len(set(question.choices)) == len(question.choices)
+            asked += 1
+    assert asked >= 10
+
+
+def test_questions_are_spread_over_the_log_and_over_the_kinds(log: EventLog) -> None:
+    asked = questions(log, most=5)
+    steps = [question.step for question in asked]
+    assert len(asked) == 5
+    assert steps == sorted(set(steps))
+    assert steps[0] < 20 < 30 < steps[-1]
+    assert len({question.kind for question in asked}) >= 4
+
+
+def test_equal_seeds_ask_the_same_and_others_do_not(log: EventLog) -> None:
+    assert questions(log, seed=3) == questions(log, seed=3)
+    assert any(questions(log, seed=seed) != questions(log, seed=0) for seed in range(1, 6))
+
+
+def page_of(game: Prediction) -> tuple[bytes, str]:
+    """All that a page is told: the log, unpacked, and the rest of the state as text."""
+    state: dict[str, Any] = game.get_state()
+    logs = gzip.decompress(state.pop("log"))
+    for name in ("_esm", "layout"):
+        state.pop(name)
+    return logs, json.dumps(state)
+
+
+def lines_from(log: EventLog, index: int) -> list[str]:
+    return log.to_bytes().decode().splitlines()[index:]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_before_the_reveal_no_later_event_and_no_answer_is_in_the_state(
+    log: EventLog, seed: int
+) -> None:
+    game = predict(log, questions=6, seed=seed)
+    for number, question in enumerate(game._questions):
+        so_far, rest = page_of(game)
+        assert so_far == b"".join(log.to_bytes().splitlines(keepends=True)[: question.index])
+        told = json.loads(rest)
+        assert set(told["question"]) == {
+            "number", "of", "kind", "step", "words", "form", "choices", "texts", "unit", "about",
+        }  # fmt: skip
+        assert told["verdict"] == {}
+        assert told["question"]["choices"] == sorted(told["question"]["choices"])
+        assert not any(line in rest for line in lines_from(log, question.index))
+        if question.form == "number":
+            assert str(question.answer[0]) not in "".join(map(str, question.words[1:]))
+        game.answer(question.answer)
+        so_far, rest = page_of(game)
+        assert f'"step":{question.step}}}' in so_far.decode()
+        assert json.loads(rest)["verdict"]["right"] is True
+        game.next()
+        assert game.turn == number + 1
+    assert gzip.decompress(game.log) == log.to_bytes()
+    assert game.score == len(game._questions)
+
+
+def test_a_wrong_answer_gets_the_reason_from_the_log(log: EventLog) -> None:
+    game = predict(log, questions=1, kinds=["preempted"])
+    assert repr(game) == "Prediction(1 question, 0 answered, 0 right)"
+    why = game.answer([1])
+    assert why == (
+        "r8 is preempted: r6 needs more KV blocks (0 free, 0 to evict); the victim is the choice of "
+        "the policy Fcfs."
+    )
+    assert game.score == 0
+    assert game.answers == [
+        {
+            "question": "Step 30 comes next. There are too few KV blocks for all who run. Who is "
+            "preempted?",
+            "answer": ["r8"],
+            "given": ["r1"],
+            "right": False,
+            "why": why,
+        }
+    ]
+    assert repr(game) == "Prediction(1 question, 1 answered, 0 right)"
+
+
+def test_a_question_counts_once_whatever_a_page_sends(log: EventLog) -> None:
+    game = predict(log, questions=3)
+    game.given = {"number": 1, "value": [0]}
+    game.given = {"number": 0, "value": "nonsense"}
+    game.given = {"nonsense": True}
+    game.turn = 2
+    assert (game.turn, game.score, game.answers) == (0, 0, [])
+    right = list(game._questions[0].answer)
+    game.given = {"number": 0, "value": [*right, 999]}
+    game.given = {"number": 0, "value": right}
+    assert (game.score, len(game.answers)) == (0, 1)
+    with pytest.raises(ValueError, match="nothing is being asked"):
+        game.answer(right)
+
+
+def test_yes_and_numbers_are_taken_plainly(log: EventLog) -> None:
+    game = predict(log, questions=1, kinds=["blocked"])
+    game.answer(bool(game._questions[0].answer[0]))
+    assert game.answers[0]["right"] is True
+    game = predict(log, questions=1, kinds=["hit"])
+    game.answer(game._questions[0].answer[0] + 1)
+    assert game.answers[0]["right"] is False
+    assert "whole blocks of 8" in game.answers[0]["why"]
+
+
+def test_a_log_without_decisions_says_so_and_unknown_kinds_are_refused(log: EventLog) -> None:
+    header = log.to_bytes().splitlines(keepends=True)[0]
+    game = predict(header)
+    assert repr(game) == "Prediction(nothing to ask: no decision of this log can be foreseen)"
+    assert game.question == {"number": 0, "of": 0}
+    with pytest.raises(ValueError, match="no 'guess'; there are preempted"):
+        predict(log, kinds=["guess"])
+    with pytest.raises(ValueError, match="at least 1"):
+        predict(log, questions=0)
+
+
+def test_a_window_can_be_asked_about(log: EventLog) -> None:
+    start = next(
+        i for i, event in enumerate(log) if isinstance(event, v.StepStarted) and event.step == 20
+    )
+    window = EventLog()
+    window.append(log.state(start - 1).keyframe())
+    for event in log[start:]:
+        window.append(event)
+    asked = questions(window, most=3, kinds=["preempted"])
+    assert [question.answer for question in asked] == [(8,)]

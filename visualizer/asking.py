@@ -1,0 +1,183 @@
+"""The questions: what is asked before a step, how it is answered, and why it came so.
+
+Only what was known before the step is asked about and offered to choose from.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.events import EventLog
+from engine.events import vocabulary as v
+from engine.events.fold import ROOT
+from visualizer.moments import Moment, Words, count, folded, prefix_text
+
+MOST_PREFIXES = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked before `step`.
+
+    index    of its step_started in what the log keeps: events before it may be known
+    words    the question
+    form     how it is answered: "requests", "prefixes" (choose any number), "number" or "yes"
+    answer   chosen ids in ascending order, the number, or 1 for yes and 0 for no
+    choices  ids to choose from: requests, or nodes of the tree
+    texts    what each prefix to choose from spells
+    about    the request that it is about, or None
+    """
+
+    kind: str
+    step: int
+    index: int
+    words: Words
+    form: str
+    answer: tuple[int, ...]
+    choices: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
+    unit: str = ""
+    about: int | None = None
+
+    def explanation(self, log: EventLog) -> list[Words]:
+        """Why it came so, from the log; a line per fact."""
+        moment = Moment(log, self.step)
+        if self.kind == "evicted":
+            return [
+                [*moment.evicted(event, folded(log, moment.index + offset)), "."]
+                for offset, event in enumerate(moment.events)
+                if isinstance(event, v.RadixEvicted)
+            ]
+        whom = [self.about] if self.about is not None else list(self.answer)
+        if self.kind in ("admitted", "scheduled"):
+            # One of those who get nothing says why.
+            whom += [id_ for id_ in self.choices if id_ not in self.answer][:1]
+        lines: list[Words] = [[id_, " ", *moment.fate(id_), "."] for id_ in whom]
+        if self.kind == "hit":
+            size = moment.after.block_size
+            whole = f"Hits come in whole blocks of {size}, and one token at least is computed."
+            lines.append([whole])
+        if self.kind == "tokens" and moment.scheduled:
+            budget = moment.after.settings["token_budget"]
+            place = [row.request for row in moment.scheduled.rows].index(whom[0])
+            before = sum(row.count for row in moment.scheduled.rows[:place])
+            lines.append([f"Those before it took {before} of the {count(budget, 'token')}."])
+        return lines
+
+
+def ask(log: EventLog, step: int, kind: str) -> Question | None:
+    """The question of a kind before a step that has been scheduled; None where it would be unfair."""
+    return _ASK[kind](Moment(log, step))
+
+
+def _preempted(moment: Moment) -> Question | None:
+    victims = {event.request for event in moment.events if isinstance(event, v.Preempted)}
+    choices = sorted(moment.before.running)
+    words = "There are too few KV blocks for all who run. Who is preempted?"
+    if not victims <= set(choices):
+        return None
+    return _who(moment, "preempted", words, victims, choices)
+
+
+def _admitted(moment: Moment) -> Question | None:
+    came = {event.request for event in _admissions(moment)}
+    choices = sorted(moment.before.waiting)
+    if not came <= set(choices):
+        return None
+    return _who(moment, "admitted", "Who of those who wait is admitted?", came, choices)
+
+
+def _scheduled(moment: Moment) -> Question:
+    choices = sorted([*moment.before.running, *moment.before.waiting])
+    return _who(moment, "scheduled", "Who gets tokens of the budget?", set(moment.rows), choices)
+
+
+def _who(moment: Moment, kind: str, words: str, answer: set[int], choices: list[int]) -> Question:
+    said: Words = [f"{_lead(moment)}{words}"]
+    chosen = tuple(sorted(answer))
+    return Question(kind, moment.step, moment.index, said, "requests", chosen, tuple(choices))
+
+
+def _blocked(moment: Moment) -> Question | None:
+    assert moment.scheduled is not None
+    blocked, came = moment.scheduled.blocked, _admissions(moment)
+    who = blocked.request if blocked else came[0].request
+    if who not in moment.before.waiting:
+        return None
+    answer = int(any(event.request == who for event in came))
+    words: Words = [_lead(moment), who, " waits. Is it admitted?"]
+    return Question("blocked", moment.step, moment.index, words, "yes", (answer,), about=who)
+
+
+def _hit(moment: Moment) -> Question:
+    event = next(event for event in _admissions(moment) if event.blocks)
+    length = len(moment.after.requests[event.request].tokens)
+    verb = "resumes" if event.resumed else "is admitted"
+    tail = f" {verb} with {count(length, 'token')}. How many of them are found in the cache?"
+    found = len(event.blocks) * moment.before.block_size
+    return _how_many(moment, "hit", [_lead(moment), event.request, tail], found, event.request)
+
+
+def _tokens(moment: Moment) -> Question | None:
+    live = {*moment.before.running, *moment.before.waiting}
+    rows = [row for row in moment.rows.values() if row.count > 1 and row.request in live]
+    if not rows:
+        return None
+    row = next((row for row in rows if _is_cut(moment, row)), rows[0])
+    budget = count(moment.before.settings["token_budget"], "token")
+    lead = f"{_lead(moment)}The step has a budget of {budget}. How many are given to "
+    return _how_many(moment, "tokens", [lead, row.request, "?"], row.count, row.request)
+
+
+def _how_many(moment: Moment, kind: str, words: Words, answer: int, about: int) -> Question:
+    at = kind, moment.step, moment.index
+    return Question(*at, words, "number", (answer,), unit="tokens", about=about)
+
+
+def _is_cut(moment: Moment, row: v.ScheduledRow) -> bool:
+    return row.start + row.count < len(moment.after.requests[row.request].tokens)
+
+
+def _evicted(moment: Moment) -> Question | None:
+    """Which leaf of the tree is evicted: those that were not used for longest are offered."""
+    before = moment.before
+    gone = {
+        event.node
+        for event in moment.events
+        if isinstance(event, v.RadixEvicted) and event.reason == "room"
+    }
+    leaves = [
+        node
+        for node in before.nodes.values()
+        if node.id != ROOT and not node.lock and not node.children
+    ]
+    leaves.sort(key=lambda node: (node.id not in gone, node.last))
+    offered = sorted(node.id for node in leaves[:MOST_PREFIXES])
+    if not gone < set(offered):
+        return None  # it fell idle within the step, or there is no choice
+    texts = tuple(
+        f"“{prefix_text(before, id_, 60)}”, {count(len(before.nodes[id_].blocks), 'block')}"
+        for id_ in offered
+    )
+    words: Words = [f"{_lead(moment)}It needs room. Which cached prefix is evicted?"]
+    at = "evicted", moment.step, moment.index
+    return Question(*at, words, "prefixes", tuple(sorted(gone)), tuple(offered), texts)
+
+
+def _lead(moment: Moment) -> str:
+    return f"Step {moment.step} comes next. "
+
+
+def _admissions(moment: Moment) -> list[v.Admitted]:
+    return [event for event in moment.events if isinstance(event, v.Admitted)]
+
+
+_ASK: dict[str, Callable[[Moment], Question | None]] = {
+    "preempted": _preempted,
+    "admitted": _admitted,
+    "scheduled": _scheduled,
+    "blocked": _blocked,
+    "hit": _hit,
+    "tokens": _tokens,
+    "evicted": _evicted,
+}
+KINDS = tuple(_ASK)

@@ -1,0 +1,195 @@
+"""Predict, then see: the log is shown up to a decision, and somebody says what will come.
+
+    from visualizer import predict
+    game = predict(log)
+    game.score, game.answers
+
+Before an answer is given, it is nowhere in the page: the browser has the log up to the question and no
+more, and the kernel, which has all of it, checks what is answered and then sends the step. Hence there
+is no exported file of it: without a kernel nobody could know.
+"""
+
+import gzip
+from collections.abc import Sequence
+from typing import Any
+
+import anywidget
+import traitlets
+
+from engine.events import EventLog, State
+from engine.events import vocabulary as v
+from visualizer.asking import KINDS, Question
+from visualizer.html import MODULE
+from visualizer.logs import LogLike, read_log
+from visualizer.moments import Words, count, names_of, plain
+from visualizer.questions import questions
+
+MOST_EVENTS = 20_000  # that the page is given; older ones are folded into a keyframe
+
+
+class Prediction(anywidget.AnyWidget):
+    """Questions about a log, one after another.
+
+    score    right answers so far
+    answers  what was asked and answered: question, answer, given, right
+    """
+
+    _esm = MODULE
+    kind = traitlets.Unicode("predict").tag(sync=True)
+    log = traitlets.Bytes().tag(sync=True)
+    question = traitlets.Dict().tag(sync=True)
+    verdict = traitlets.Dict().tag(sync=True)
+    score = traitlets.Int(0).tag(sync=True)
+    # From the browser: {"number": of the question, "value": [...]}, and the question to go on to.
+    given = traitlets.Dict().tag(sync=True)
+    turn = traitlets.Int(0).tag(sync=True)
+
+    def __init__(
+        self, log: LogLike, count: int = 5, seed: int = 0, kinds: Sequence[str] = KINDS
+    ) -> None:
+        self._events = read_log(log)
+        self._names = names_of(self._events)
+        self._questions = questions(self._events, count, seed, kinds)
+        self.answers: list[dict[str, Any]] = []
+        super().__init__(**self._asked(0))
+
+    def answer(self, value: int | bool | Sequence[int]) -> str:
+        """Answer the question from Python: requests' ids, a number, or True or False.
+
+        Returns what the log says. Raises ValueError if nothing is being asked.
+        """
+        if len(self.answers) > self.turn or self.turn >= len(self._questions):
+            raise ValueError("nothing is being asked now: go on, or begin again")
+        chosen = [int(value)] if isinstance(value, int) else [int(one) for one in value]
+        self.given = {"number": self.turn, "value": chosen}
+        return str(self.answers[-1]["why"])
+
+    def next(self) -> None:
+        """Go on to the next question."""
+        self.turn += 1
+
+    @traitlets.observe("given")
+    def _check(self, change: Any) -> None:
+        """Somebody answered: say whether it is right, and show the step."""
+        number, value = change.new.get("number"), change.new.get("value")
+        # Each question is answered once, whatever a page sends.
+        if number != self.turn or number != len(self.answers) or number >= len(self._questions):
+            return
+        if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
+            return
+        question = self._questions[number]
+        right = tuple(sorted(set(value))) == question.answer
+        why = question.explanation(self._events)
+        self.answers.append(
+            {
+                "question": plain(question.words, self._names),
+                "answer": self._value(question, question.answer),
+                "given": self._value(question, tuple(value)),
+                "right": right,
+                "why": " ".join(plain(line, self._names) for line in why),
+            }
+        )
+        with self.hold_sync():
+            self.score += right
+            self.log = self._until(_end_of_step(self._events, question.index))
+            self.verdict = {
+                "number": number,
+                "right": right,
+                "answer": list(question.answer),
+                "words": self._said(question),
+                "why": why,
+            }
+
+    @traitlets.observe("turn")
+    def _go_on(self, change: Any) -> None:
+        """The next question, once this one is answered."""
+        if change.new != len(self.answers):
+            self.turn = change.old
+            return
+        with self.hold_sync():
+            for name, value in self._asked(change.new).items():
+                setattr(self, name, value)
+
+    def _asked(self, number: int) -> dict[str, Any]:
+        """What the page may know when a question is asked; behind the last one, the whole log."""
+        whole = len(self._questions)
+        told: dict[str, Any] = {"number": number, "of": whole}
+        if number >= whole:
+            return {"log": self._until(len(self._events)), "question": told, "verdict": {}}
+        question = self._questions[number]
+        told |= {
+            "kind": question.kind,
+            "step": question.step,
+            "words": question.words,
+            "form": question.form,
+            "choices": list(question.choices),
+            "texts": list(question.texts),
+            "unit": question.unit,
+            "about": question.about,
+        }
+        return {"log": self._until(question.index), "question": told, "verdict": {}}
+
+    def _until(self, end: int) -> bytes:
+        """The log's events before index `end`, packed; of a long log the last ones."""
+        part, begin = EventLog(), 0
+        state = State()
+        for index, event in enumerate(self._events[:end]):
+            if isinstance(event, v.StepStarted) and index and end - index >= MOST_EVENTS:
+                begin = index
+        if begin:
+            for event in self._events[:begin]:
+                state.apply(event)
+            part.append(state.keyframe())
+        for event in self._events[begin:end]:
+            part.append(event)
+        return gzip.compress(part.to_bytes(), mtime=0)
+
+    def _said(self, question: Question) -> Words:
+        """The right answer in words."""
+        if question.form == "requests":
+            words: Words = []
+            for place, request in enumerate(question.answer):
+                words += [", " if place else "", request]
+            return words or ["nobody"]
+        if question.form == "prefixes":
+            chosen = zip(question.choices, question.texts, strict=True)
+            return [", ".join(text for id_, text in chosen if id_ in question.answer)]
+        if question.form == "yes":
+            return ["yes" if question.answer[0] else "no"]
+        return [f"{question.answer[0]} {question.unit}"]
+
+    def _value(self, question: Question, value: tuple[int, ...]) -> Any:
+        if question.form == "requests":
+            return [self._names.get(id_, f"r{id_}") for id_ in sorted(value)]
+        if question.form == "prefixes":
+            return sorted(value)
+        if question.form == "yes":
+            return bool(value and value[0])
+        return value[0] if value else None
+
+    def __repr__(self) -> str:
+        if not self._questions:
+            return "Prediction(nothing to ask: no decision of this log can be foreseen)"
+        asked = count(len(self._questions), "question")
+        return f"Prediction({asked}, {len(self.answers)} answered, {self.score} right)"
+
+
+def predict(
+    log: LogLike, questions: int = 5, seed: int = 0, kinds: Sequence[str] = KINDS
+) -> Prediction:
+    """Ask at most so many questions about a log, before it shows what came.
+
+    kinds  of "preempted", "admitted", "blocked", "hit", "tokens", "scheduled" and "evicted"
+    seed   another seed, other questions
+
+    Raises ValueError for an unknown kind.
+    """
+    return Prediction(log, questions, seed, kinds)
+
+
+def _end_of_step(log: EventLog, index: int) -> int:
+    """Behind the last event of the step that begins at `index`."""
+    for end in range(index + 1, len(log)):
+        if isinstance(log[end], v.StepStarted):
+            return end
+    return len(log)
