@@ -87,6 +87,7 @@ class Bridge:
         A held engine is let go: what was accepted is served.
         """
         self.draining = True
+        self.window.wake()
         if not self.failure:
             self._thread.post(self._engine.resume)
         try:
@@ -248,6 +249,7 @@ class Bridge:
     def _fail(self, error: Exception) -> None:
         """The loop itself is broken: say so to everybody who waits, and to whoever asks later."""
         self.failure = f"{type(error).__name__}: {error}"
+        self.window.wake()
         failed = unavailable(f"the engine has failed: {self.failure}", "engine_failed")
         for reply in self._asked:
             if not reply.done():

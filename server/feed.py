@@ -1,23 +1,29 @@
 """The event log over HTTP: live as server-sent events, and as a file.
 
-A live viewer joins with a keyframe, the whole folded state, and then gets every event with its number
-as the SSE id. Reconnecting browsers send the last one back (`Last-Event-ID`) and go on from there.
-Viewers have no queue of their own: each has a place in the window that all share. One that falls
-behind the window is told how many events it missed and starts over with a keyframe.
+A live viewer joins with a keyframe, the whole folded state, and then gets every event; the SSE id is
+the name of the run and the event's number, `5f0c9a1e:412`. Reconnecting viewers send the last one
+back (`Last-Event-ID`) and go on from there; one of a run that is over, because the server was started
+again, begins anew. Viewers have no queue of their own: each has a place in the window that all
+share. One that falls behind the window is told how many events it missed and starts over with a
+keyframe.
+
+What is not in the log goes as an event named "status", first after the keyframe and again whenever it
+changes: whether somebody holds the engine, and whether the server takes requests.
 """
 
 import asyncio
 from collections.abc import Iterable
 from typing import Annotated
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from engine.events.vocabulary import Event
 from server.bridge import Bridge
 from server.errors import ClientLeft
-from server.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection
+from server.operation import may_control
+from server.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
 from server.window import Window, encode_event
 
 
@@ -33,25 +39,28 @@ def routes(bridge: Bridge) -> APIRouter:
 
     @router.get("/events")
     async def events(
+        request: Request,
         last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
     ) -> Response:
         """The event log as it happens (server-sent events); the first event is a keyframe."""
-        try:
-            last_seen = None if last_event_id is None else int(last_event_id)
-        except ValueError:  # not one of our numbers: start from the beginning
-            last_seen = None
-        return Feed(bridge, last_seen)
+        last_seen = _number_in(last_event_id, bridge.window.run)
+        return Feed(bridge, last_seen, controls=may_control(request, bridge.settings.api_key))
 
     return router
 
 
 class Feed(Response):
-    """Live events. `last_seen` is the number of the last event the viewer has, if it has any."""
+    """Live events.
 
-    def __init__(self, bridge: Bridge, last_seen: int | None) -> None:
+    last_seen   number of the last event the viewer has, if it has any of this run
+    controls    whether the viewer may hold the engine; it is told
+    """
+
+    def __init__(self, bridge: Bridge, last_seen: int | None, *, controls: bool) -> None:
         super().__init__()
         self._bridge = bridge
         self._last_seen = last_seen
+        self._controls = controls
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the viewer leaves or the server stops."""
@@ -73,14 +82,16 @@ class Feed(Response):
         window, patience = self._bridge.window, self._bridge.settings.keep_alive
         await connection.start(200, EVENT_STREAM_HEADERS)
         next_seq = -1 if self._last_seen is None else self._last_seen + 1
-        data = b""
+        data = status = b""
         try:
             while True:
                 if not window.first_seq <= next_seq <= window.next_seq:
                     data, next_seq = _join(window, next_seq), window.next_seq
                 new = window.since(next_seq)
-                data += _numbered(new, next_seq)
+                data += _numbered(window.run, new, next_seq)
                 next_seq += len(new)
+                if (now := self._status()) != status:
+                    data, status = data + now, now
                 if data:
                     await connection.body(data)
                 elif not await window.changed(patience):
@@ -88,6 +99,24 @@ class Feed(Response):
                 data = b""
         except ClientLeft:
             return
+
+    def _status(self) -> bytes:
+        bridge = self._bridge
+        return b"event: status\n" + sse(
+            {
+                "run": bridge.window.run,
+                "model": bridge.settings.model_name,
+                "paused": bridge.paused,
+                "not_ready": bridge.not_ready,
+                "controls": self._controls,
+            }
+        )
+
+
+def _number_in(last_event_id: str | None, run: str) -> int | None:
+    """The number in the id of an event of this run; None for anything else."""
+    name, _, number = (last_event_id or "").partition(":")
+    return int(number) if name == run and number.isdecimal() and len(number) < 16 else None
 
 
 def _json_lines(events: Iterable[Event]) -> bytes:
@@ -101,12 +130,12 @@ def _join(window: Window, next_seq: int) -> bytes:
     if 0 <= next_seq < window.first_seq:
         missed = window.next_seq - next_seq
         data = b'event: dropped\ndata: {"dropped": %d}\n\n' % missed
-    return data + _numbered([window.state.keyframe()], window.next_seq - 1)
+    return data + _numbered(window.run, [window.state.keyframe()], window.next_seq - 1)
 
 
-def _numbered(events: list[Event], first: int) -> bytes:
+def _numbered(run: str, events: list[Event], first: int) -> bytes:
     return b"".join(
-        b"id: %d\ndata: %b\n\n" % (seq, encode_event(event))
+        b"id: %b:%d\ndata: %b\n\n" % (run.encode(), seq, encode_event(event))
         for seq, event in enumerate(events, start=first)
     )
 

@@ -2,6 +2,7 @@
 
 import ipaddress
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -77,9 +78,26 @@ def _health(bridge: Bridge) -> dict[str, Any]:
     }
 
 
-def _only_here(request: Request, key: str | None) -> None:
+def may_control(request: Request, key: str | None) -> bool:
     """Without a key, only this machine may hold the engine."""
-    if key is None and not _is_loopback(request.client.host if request.client else ""):
+    return key is not None or _is_loopback(request.client.host if request.client else "")
+
+
+def _only_here(request: Request, key: str | None) -> None:
+    """Refuse whoever may not hold the engine, and pages of other sites.
+
+    A browser lets any page send a POST without a body anywhere, this machine included; it says in
+    `Origin` which site the page is of.
+    """
+    origin = request.headers.get("origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
+        raise ApiError(
+            403,
+            f"a page of {origin} may not hold this engine: use the server's own page",
+            type="permission_error",
+            code="cross_site",
+        )
+    if not may_control(request, key):
         raise ApiError(
             403,
             "without a key the engine can be held from this machine only: start the server with "

@@ -10,6 +10,7 @@ server would feel as a pause.
 """
 
 import asyncio
+import secrets
 from collections import deque
 from collections.abc import Iterable
 from itertools import islice
@@ -50,6 +51,7 @@ class Outbox(EventLog):
 class Window:
     """The last `size` events. Lives on the event loop.
 
+    run         names this log: numbers of another run's events mean nothing here
     first_seq   number of the oldest event kept
     next_seq    number that the next event will get
     state       everything folded, up to the last event
@@ -60,6 +62,7 @@ class Window:
         self._first = State()  # everything before the oldest event kept
         self._events: deque[Event] = deque()
         self._changed: asyncio.Future[None] | None = None
+        self.run = secrets.token_hex(4)
         self.state = State()
 
     @property
@@ -79,6 +82,10 @@ class Window:
             self._events.append(event)
         while len(self._events) > self._size:
             self._first.apply(self._events.popleft())
+        self.wake()
+
+    def wake(self) -> None:
+        """Let whoever waits look again, also where nothing new was logged."""
         if self._changed is not None:
             self._changed.set_result(None)
             self._changed = None
@@ -95,7 +102,7 @@ class Window:
         return [self._first.keyframe(), *self._events]
 
     async def changed(self, patience: float) -> bool:
-        """Wait for new events; False when `patience` seconds have passed without any."""
+        """Wait to be woken; False when `patience` seconds have passed without that."""
         if self._changed is None:
             self._changed = asyncio.get_running_loop().create_future()
         try:

@@ -92,7 +92,7 @@ def main() -> None:
     if options.get("paused"):
         engine.pause()
     settings = ServerSettings(model_name="alphabet", **options.get("server", {}))
-    listener = listen("127.0.0.1", 0)
+    listener = listen("127.0.0.1", options.get("port", 0))
     trace = options.get("trace_file")
     run_server(
         engine,

@@ -57,14 +57,16 @@ class Feed:
 
     _decoder = msgspec.json.Decoder(AnyEvent)
 
-    def __init__(self, url: str, last_event_id: object = None) -> None:
+    def __init__(self, url: str, last_event_id: str | bytes | None = None) -> None:
         self._client = http(url)
-        headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
+        headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
         self._stream = self._client.stream("GET", "/events", headers=headers)
         self.state = State()
+        self.run = ""
         self.seq = -1
         self.events: list[Event] = []
         self.dropped: list[int] = []
+        self.status: dict[str, Any] = {}
 
     def __enter__(self) -> "Feed":
         self._lines = self._stream.__enter__().iter_lines()
@@ -80,16 +82,30 @@ class Feed:
         self._client.close()
 
     def __iter__(self) -> Iterator[Event]:
+        return (event for event in self._read() if event is not None)
+
+    def until_status(self, **wanted: object) -> None:
+        """Read on until the server says this about itself."""
+        while not wanted.items() <= self.status.items():
+            next(self._read())
+
+    def _read(self) -> Iterator[Event | None]:
+        """The log's events, and None for each new status."""
         name = ""
         for line in self._lines:
             field, _, value = line.partition(": ")
             if field == "event":
                 name = value
             elif field == "id":
-                self.seq = int(value)
+                self.run, _, number = value.partition(":")
+                self.seq = int(number)
             elif field == "data" and name == "dropped":
                 self.dropped.append(json.loads(value)["dropped"])
                 name = ""
+            elif field == "data" and name == "status":
+                self.status = json.loads(value)
+                name = ""
+                yield None
             elif field == "data":
                 event = self._decoder.decode(value)
                 self.state.apply(event)

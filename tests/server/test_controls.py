@@ -66,6 +66,16 @@ def test_stepping_an_engine_that_runs_by_itself_is_refused(url: str) -> None:
     assert answer.json()["error"]["code"] == "not_paused"
 
 
+def test_a_page_of_another_site_cannot_hold_the_engine(url: str) -> None:
+    for path in ("/engine/pause", "/engine/resume", "/engine/step"):
+        for origin in ("https://example.com", "http://localhost:1", "null"):
+            refused = post(url, path, None, Origin=origin)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (403, "cross_site")
+    assert get(url, "/health")["paused"] is False
+    assert post(url, "/engine/pause", None, Origin=url).status_code == 200
+    assert post(url, "/engine/resume", None, Origin=url).status_code == 200
+
+
 def test_health_and_readiness(url: str) -> None:
     health = get(url, "/health")
     assert health["status"] == "ok"
@@ -94,7 +104,7 @@ def test_the_page_and_the_docs_answer(url: str) -> None:
     from tests.server.harness import http
 
     with http(url) as client:
-        assert "/trace" in client.get("/").text
+        assert "/page/live.js" in client.get("/").text
         assert client.get("/docs").status_code == 200
         document = client.get("/openapi.json").json()
     paths = document["paths"]

@@ -1,17 +1,19 @@
 """The event log over HTTP: what a viewer folds is what the engine did."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from engine.engine import Engine
 from engine.events.fold import State
 from engine.events.log import EventLog
-from engine.events.vocabulary import Keyframe, RequestFinished, RunStarted
+from engine.events.vocabulary import Keyframe, RequestArrived, RequestFinished, RunStarted
 from server.process import BackgroundServer
 from server.window import Outbox, Window
 from tests.engine.workloads import make_engine, play, random_workload
-from tests.server.harness import Feed, get, post, trace
+from tests.server.harness import Caller, Feed, get, post, sse_data, trace
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 
@@ -47,7 +49,7 @@ def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url: str) 
     with Feed(url) as feed:
         last = feed.keyframe().seq
     post(url, "/v1/completions", BODY)
-    with Feed(url, last_event_id=last) as again:
+    with Feed(url, last_event_id=f"{feed.run}:{last}") as again:
         again.state = feed.state
         again.until_kind(RequestFinished)
     assert not any(isinstance(event, Keyframe) for event in again.events)
@@ -62,7 +64,9 @@ def test_a_viewer_that_missed_too_much_is_told_and_starts_over(
     url = serve(server={"log_window": 20}).url
     for _ in range(5):
         post(url, "/v1/completions", BODY)
-    with Feed(url, last_event_id=last) as feed:
+    with Feed(url) as feed:
+        feed.keyframe()
+    with Feed(url, last_event_id=f"{feed.run}:{last}") as feed:
         keyframe = feed.keyframe()
     assert feed.dropped == [keyframe.seq - last]
     log = trace(url)
@@ -71,11 +75,66 @@ def test_a_viewer_that_missed_too_much_is_told_and_starts_over(
     assert feed.state.core() == log.state().core()
 
 
-@pytest.mark.parametrize("last", [10**9, -7, "x", "9" * 5000])
-def test_a_number_that_is_none_of_this_runs_starts_over(url: str, last: object) -> None:
-    with Feed(url, last_event_id=last) as feed:
+@pytest.mark.parametrize("number", [10**9, -7, "x", "9" * 5000, "²", ""])
+def test_a_number_that_is_none_of_this_runs_starts_over(url: str, number: object) -> None:
+    with Feed(url) as feed:
         feed.keyframe()
-    assert feed.dropped == []
+    for last in (f"{feed.run}:{number}", number):
+        with Feed(url, last_event_id=str(last).encode()) as again:
+            again.keyframe()
+        assert again.dropped == []
+
+
+def test_a_viewer_of_a_run_that_is_over_begins_anew(serve: Callable[..., BackgroundServer]) -> None:
+    """Its number may well exist in the new run, where it is that of another event."""
+    old, new = serve(), serve()
+    for url in (old.url, new.url):
+        post(url, "/v1/completions", BODY)
+    with Feed(old.url) as feed:
+        feed.keyframe()
+    with Feed(new.url, last_event_id=f"{feed.run}:3") as again:
+        again.keyframe()
+    assert again.run != feed.run
+    assert again.dropped == []
+    assert again.state.core() == trace(new.url).state().core()
+
+
+def test_viewers_hear_who_holds_the_engine_on_the_same_connection(url: str) -> None:
+    with Feed(url) as feed:
+        feed.keyframe()
+        feed.until_status(paused=False, not_ready="", model="alphabet", controls=True)
+        assert feed.status["run"] == feed.run
+        post(url, "/engine/pause")
+        feed.until_status(paused=True)
+        post(url, "/engine/resume")
+        feed.until_status(paused=False)
+
+
+def test_viewers_hear_that_the_server_is_about_to_stop(
+    serve: Callable[..., BackgroundServer], tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    server = serve(gate=str(gate))
+    caller = Caller(server.url, "/v1/completions", BODY, X_Client="gate")
+    with Feed(server.url) as feed:
+        feed.keyframe()
+        server.process.terminate()
+        feed.until_status(not_ready="the server is shutting down")
+        gate.write_text("open")
+    assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"
+
+
+def test_viewers_hear_that_the_engine_has_failed(serve: Callable[..., BackgroundServer]) -> None:
+    url = serve(paused=True).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        callers = [Caller(url, "/v1/completions", BODY, X_Client=name) for name in ("x", "break")]
+        feed.until_kind(RequestArrived, 2)
+        Caller(url, "/engine/resume", None).read_all()
+        for caller in callers:
+            caller.read_all()
+        feed.until_status(not_ready=get(url, "/ready")["error"]["message"])
 
 
 def test_the_trace_on_disk_is_the_log(serve: Callable[..., BackgroundServer], tmp_path) -> None:
