@@ -1,20 +1,12 @@
 """The app: every room's routes, and what surrounds each request."""
 
 from fastapi import FastAPI
-from fastapi.responses import HTMLResponse, Response
 
-from server import errors, feed, operation
+from server import errors, feed, live_page, operation
 from server.bridge import Bridge
 from server.errors import ErrorResponse
 from server.middleware import ApiKey, BodyLimit, RequestId
 from server.openai import routes as openai_routes
-
-PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Underglass</title>
-<h1>Underglass</h1><p>LLM inference, under glass. This server is running.</p><ul>
-<li><a href="/docs">/docs</a>: every route, and what it takes
-<li><a href="/health">/health</a>: what the engine is doing
-<li><a href="/trace">/trace</a>: its event log</ul></html>
-"""
 
 
 def create_app(bridge: Bridge) -> FastAPI:
@@ -34,9 +26,5 @@ def create_app(bridge: Bridge) -> FastAPI:
     app.add_middleware(RequestId)
     for room in (openai_routes, operation, feed):
         app.include_router(room.routes(bridge))
-
-    @app.get("/", include_in_schema=False)
-    async def page() -> Response:
-        return HTMLResponse(PAGE)
-
+    live_page.install(app)
     return app

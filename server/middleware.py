@@ -12,8 +12,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.errors import ApiError
 
-# Whoever watches over the server must see its health without the key.
-_OPEN = frozenset({"/health", "/ready"})
+# Whoever watches over the server must see its health without the key; and a browser has none when it
+# opens the page, which asks for it.
+_OPEN = frozenset({"/health", "/ready", "/"})
+_OPEN_FOLDERS = ("/page/", "/board/")
 
 
 class RequestId:
@@ -79,7 +81,9 @@ class ApiKey:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or answer 401."""
-        if scope["type"] == "http" and scope["path"] not in _OPEN:
+        path = scope.get("path", "")
+        is_open = path in _OPEN or path.startswith(_OPEN_FOLDERS)
+        if scope["type"] == "http" and not is_open:
             given = dict(scope["headers"]).get(b"authorization", b"")
             if not secrets.compare_digest(given, self._expected):
                 refused = ApiError(

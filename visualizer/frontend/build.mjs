@@ -1,5 +1,5 @@
 /**
- * Bundles `src/widget.js` into `../static/board.js`, one self-contained ES module.
+ * Bundles `src/entry.js` into `../static/board.js`, one self-contained ES module.
  *
  *   node build.mjs           writes the bundle
  *   node build.mjs --check   fails if the committed bundle is not what the sources give
@@ -19,7 +19,7 @@ const here = new URL(".", import.meta.url);
 const target = new URL("../static/board.js", here);
 
 const { outputFiles } = await build({
-  entryPoints: [fileURLToPath(new URL("src/widget.js", here))],
+  entryPoints: [fileURLToPath(new URL("src/entry.js", here))],
   bundle: true,
   format: "esm",
   target: "es2022",
@@ -57,6 +57,7 @@ const url = URL.createObjectURL(code);
 const module = await import(url);
 URL.revokeObjectURL(url);
 export const mount = module.mount;
+export const watch = module.watch;
 export default module.default;
 `;
 }

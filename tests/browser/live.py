@@ -1,0 +1,63 @@
+"""Servers and pages for tests of what is drawn of a running engine."""
+
+from playwright.sync_api import Locator, Page, expect
+
+from engine.events.vocabulary import RequestArrived
+from server.process import BackgroundServer
+from tests.browser.board import BoardOnPage, counts_at, words_for
+from tests.server.harness import Caller, Feed, post, start, trace
+
+ENGINE = {"max_batch_size": 4, "max_kv_tokens": 256, "block_size": 8, "token_budget": 32}
+
+
+def held_server(port: int = 0) -> BackgroundServer:
+    """A server whose engine is held, so that a test says when a step happens."""
+    return start(paused=True, engine=ENGINE, port=port)
+
+
+def ask(url: str, *names: str, max_tokens: int = 6) -> list[Caller]:
+    """Queue one request after the other."""
+    callers = []
+    with Feed(url) as feed:
+        feed.keyframe()
+        for name in names:
+            body = {"prompt": f"Once upon a time {name}", "max_tokens": max_tokens}
+            callers.append(Caller(url, "/v1/completions", body, X_Client=name))
+            feed.until_kind(RequestArrived)
+    return callers
+
+
+def steps(url: str, count: int) -> int:
+    """Let a held engine go on; returns the number of its last step."""
+    return int(post(url, "/engine/step", {"steps": count}).json()["step"])
+
+
+def open_live(page: Page, url: str) -> BoardOnPage:
+    page.goto(url)
+    board = BoardOnPage(page)
+    expect(board.root).to_have_attribute("data-live", "live")
+    return board
+
+
+def expect_same_as_trace(board: BoardOnPage, url: str, step: int) -> None:
+    """The board comes to show at this step what the Python fold of /trace has."""
+    board.expect_step(step)
+    expected = counts_at(trace(url), step)
+    for name, count in expected.items():
+        expect(board.root).to_have_attribute(f"data-{name}", str(count))
+    expect(board.root.locator(".swatches").first).to_contain_text(
+        words_for(expected), use_inner_text=True
+    )
+
+
+def engine_button(page: Page, name: str) -> Locator:
+    return page.get_by_role("toolbar", name="Engine").get_by_role("button", name=name)
+
+
+def send(page: Page, prompt: str, **fields: str) -> None:
+    """Send a prompt from the page's box."""
+    for field, value in fields.items():
+        label = field.replace("_", " ").capitalize()
+        page.get_by_label(label, exact=True).fill(value)
+    page.get_by_role("textbox", name="Prompt").fill(prompt)
+    page.get_by_role("button", name="Send").click()

@@ -1,0 +1,235 @@
+"""The live page against a server that really runs: what is drawn is what the engine does."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import expect
+
+from server.process import BackgroundServer
+from tests.browser.conftest import NewPage
+from tests.browser.live import (
+    ask,
+    engine_button,
+    expect_same_as_trace,
+    held_server,
+    open_live,
+    send,
+    steps,
+)
+from tests.server.harness import Feed, get, start
+
+
+@pytest.fixture
+def server() -> Iterator[BackgroundServer]:
+    with held_server() as server:
+        yield server
+
+
+def test_it_joins_in_the_middle_and_every_step_equals_the_fold_of_the_trace(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    url = server.url
+    callers = ask(url, *"ABCDEFG", max_tokens=12)
+    assert steps(url, 5) == 5
+    board = open_live(new_page(), url).wait()
+    for step in range(5, 18):
+        expect_same_as_trace(board, url, step)
+        steps(url, 1)
+    expect_same_as_trace(board, url, 18)
+    board.press("Home")
+    expect_same_as_trace(board, url, 5)
+    for caller in callers:
+        caller.close()
+
+
+def test_an_engine_that_was_never_asked_says_so_and_is_drawn_from_its_first_request(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page = new_page()
+    board = open_live(page, server.url)
+    expect(board.root).to_have_attribute("data-ready", "waiting")
+    expect(page.get_by_text("Nothing has been asked yet.")).to_be_visible()
+    [caller] = ask(server.url, "Ada")
+    board.wait()
+    steps(server.url, 1)
+    expect_same_as_trace(board, server.url, 1)
+    caller.close()
+
+
+def test_the_teachers_buttons_hold_the_engine_step_it_and_let_it_go(new_page: NewPage) -> None:
+    with start(engine={"max_kv_tokens": 65536}) as server:
+        page = new_page()
+        board = open_live(page, server.url)
+        pause, step, resume = (engine_button(page, name) for name in ("Pause", "Step", "Resume"))
+        expect(step).to_be_disabled()
+        expect(resume).to_be_disabled()
+        pause.click()
+        expect(board.root).to_have_attribute("data-held", "true")
+        expect(pause).to_be_disabled()
+        callers = ask(server.url, "Ada", "Bo")
+        board.wait()
+        for number in (1, 2, 3):
+            step.click()
+            expect_same_as_trace(board, server.url, number)
+        assert get(server.url, "/health")["step"] == 3
+        resume.click()
+        expect(board.root).to_have_attribute("data-held", "false")
+        for caller in callers:
+            assert '"full_text":"abcdef"' in caller.read_all()
+        expect_same_as_trace(board, server.url, 6)
+
+
+def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page = new_page()
+    board = open_live(page, server.url)
+    page.get_by_label("Name", exact=True).fill("Zoë Ωmega")
+    page.get_by_role("textbox", name="Prompt").fill("Once")
+    page.get_by_label("Max tokens").fill("4")
+    page.get_by_role("textbox", name="Prompt").press("Enter")
+    stream = page.locator(".stream")
+    expect(stream).to_have_attribute("data-state", "waits")
+    board.wait()
+    board.expect_selected(1)
+    step = engine_button(page, "Step")
+    for text in ("a", "ab", "abc"):
+        step.click()
+        expect(stream.locator(".text")).to_have_text(text)
+    step.click()
+    expect(stream).to_have_attribute("data-state", "length")
+    expect(stream.locator(".words")).to_contain_text("its tokens are used up, first token after")
+    assert "Zoë Ωmega" in board.text(".sentence")
+
+    send(page, "Why?", max_tokens="9")
+    expect(stream.first).to_have_attribute("data-state", "waits")
+    engine_button(page, "Resume").click()
+    expect(stream.first).to_have_attribute("data-state", "stop")
+    expect(stream.first.locator(".text")).to_have_text("abcde")
+
+
+def test_a_stream_is_stopped_and_an_error_is_said_in_words(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page = new_page()
+    board = open_live(page, server.url)
+    stream = page.locator(".stream").first
+    send(page, "Once")
+    board.wait()
+    page.get_by_role("button", name="Stop").click()
+    expect(stream.locator(".words")).to_contain_text("stopped")
+    expect(board.root).to_have_attribute("data-waiting", "0")
+    assert get(server.url, "/health")["waiting"] == 0
+
+    send(page, "x" * 300)
+    expect(stream).to_have_attribute("data-state", "error")
+    expect(stream.locator(".words")).to_contain_text("failed: prompt")
+
+    send(page, "Once", name="fail-after-2")
+    engine_button(page, "Resume").click()
+    expect(stream).to_have_attribute("data-state", "error")
+    expect(stream.locator(".words")).to_contain_text("told to fail")
+    expect(stream.locator(".text")).to_have_text("ab")
+
+
+def test_a_hostile_prompt_stays_text(new_page: NewPage, server: BackgroundServer) -> None:
+    hostile = "<img src=x onerror='throw 1'><script>throw 2</script>&amp;"
+    page = new_page()
+    board = open_live(page, server.url)
+    send(page, hostile, name="<b>Mallory")
+    board.wait()
+    steps(server.url, 3)
+    expect_same_as_trace(board, server.url, 3)
+    expect(page.locator(".stream .prompt")).to_have_text(hostile)
+    assert page.locator("img, .stream b, .underglass script").count() == 0
+    assert "<b>Mallory" in board.text(".sentence")
+
+
+def test_a_lost_server_leaves_the_picture_and_a_new_one_begins_a_new_run(new_page: NewPage) -> None:
+    with held_server() as first:
+        callers = ask(first.url, "Ada", "Bo")
+        page = new_page()
+        board = open_live(page, first.url).wait()
+        steps(first.url, 2)
+        expect_same_as_trace(board, first.url, 2)
+        run = board.data("run")
+        shown = {name: board.data(name) for name in ("step", "unshared", "running")}
+        first.process.kill()
+        expect(board.root).to_have_attribute("data-live", "lost")
+        expect(page.get_by_text("The connection is lost: reconnecting in")).to_be_visible()
+        expect(board.root.locator(".grid")).to_have_css("opacity", "0.42")
+        assert shown == {name: board.data(name) for name in shown}
+        expect(engine_button(page, "Step")).to_be_disabled()
+        for caller in callers:
+            caller.close()
+    with held_server(port=urlsplit(first.url).port) as second:
+        expect(page.get_by_text("The server was started again: this is a new run.")).to_be_visible()
+        [caller] = ask(second.url, "Cy")
+        expect(board.root).to_have_attribute("data-live", "live")
+        assert board.data("run") != run
+        steps(second.url, 3)
+        expect_same_as_trace(board, second.url, 3)
+        assert board.data("requests") == "1"
+        caller.close()
+
+
+def test_looking_back_stays_there_while_the_engine_goes_on(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    callers = ask(server.url, "Ada", "Bo", max_tokens=20)
+    page = new_page()
+    steps(server.url, 4)
+    board = open_live(page, server.url).wait()
+    expect(board.root).to_have_attribute("data-following", "true")
+    steps(server.url, 2)
+    board.expect_step(6)
+    board.press(",")
+    expect(board.root).to_have_attribute("data-following", "false")
+    steps(server.url, 3)
+    expect(board.root).to_have_attribute("data-steps", "9")
+    expect_same_as_trace(board, server.url, 5)
+    page.get_by_role("button", name="Jump to now, step 9").click()
+    expect_same_as_trace(board, server.url, 9)
+    for back, key in (("Home", "n"), (",", "End"), (",", ".")):
+        board.press(back)
+        expect(board.root).to_have_attribute("data-following", "false")
+        board.press(key)
+        expect(board.root).to_have_attribute("data-following", "true")
+    board.expect_step(9)
+    page.get_by_role("button", name="Following").click()
+    steps(server.url, 1)
+    expect(board.root).to_have_attribute("data-steps", "10")
+    board.expect_step(9)
+    for caller in callers:
+        caller.close()
+
+
+def test_one_that_fell_behind_is_told_what_it_missed(new_page: NewPage) -> None:
+    with start(paused=True, server={"log_window": 20}) as server:
+        callers = ask(server.url, "Ada", max_tokens=50)
+        steps(server.url, 30)
+        with Feed(server.url) as feed:
+            last = feed.keyframe().seq
+        page = new_page()
+        seen = {"Last-Event-ID": f"{feed.run}:1"}  # as if this page had gone to sleep at event 1
+        page.route("**/events", lambda route: route.continue_(headers=route.request.headers | seen))
+        board = open_live(page, server.url).wait()
+        expect(page.get_by_text(f"Dropped {last - 1} events: joined anew.")).to_be_visible()
+        expect_same_as_trace(board, server.url, 30)
+        for caller in callers:
+            caller.close()
+
+
+def test_a_server_with_a_key_is_opened_with_it(new_page: NewPage) -> None:
+    with start(paused=True, server={"api_key": "sesame"}) as server:
+        page = new_page()
+        page.goto(server.url)
+        for key in ("wrong", "sesame"):
+            page.get_by_label("Key", exact=True).fill(key)
+            page.get_by_role("button", name="Open").click()
+        expect(page.locator(".underglass")).to_have_attribute("data-live", "live")
+        expect(page.get_by_label("Key", exact=True)).to_be_hidden()
+        send(page, "Once")
+        engine_button(page, "Resume").click()
+        expect(page.locator(".stream")).to_have_attribute("data-state", "length")

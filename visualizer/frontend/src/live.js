@@ -1,0 +1,252 @@
+/**
+ * A board that follows a running engine. Messages come from a feed (`live_feed.js`, or a notebook's kernel);
+ * what they bring is folded and drawn at most once a frame, and takes at most half of the time.
+ *
+ * While it follows, the cursor stays on the newest step. Whoever moves it looks back, and the log goes on
+ * growing meanwhile; moving to the newest step, or N, follows again. A lost connection leaves the picture,
+ * greyed. Memory is bounded: see `live_window.js`.
+ */
+
+import { h } from "./html.js";
+import css from "./live.css";
+import { Successor } from "./live_window.js";
+import { LogError, Model } from "./model/index.js";
+
+const LIMIT = 200_000; // events
+const PIECE = 1 << 18; // characters folded between two frames
+const BEHIND = 1 << 23; // characters waiting to be folded, beyond which it is better to join anew
+const SPARE = 4; // ms a frame for the window that is to come
+
+const encoder = new TextEncoder();
+const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+
+export class Live {
+  following = true;
+  run = "";
+  model = null;
+  status = {};
+  #next = -1; // number of the next event
+  #pending = []; // text that was not folded yet
+  #waiting = 0; // characters of it
+  #missed = 0; // events thrown away, because the page did not get to fold them
+  #scheduled = false;
+  #cost = 0;
+  #idleSince = 0;
+  #successor = null;
+
+  /** `rejoin()` asks the feed for a keyframe; `told(live)` hears of every change of what is known. */
+  constructor(board, { rejoin, told = () => {}, limit = LIMIT }) {
+    Object.assign(this, { board, rejoin, told, limit });
+    this.words = h("span", { role: "status" });
+    this.note = h("span", { class: "muted", role: "status" });
+    this.button = h("button", { type: "button" });
+    this.button.addEventListener("click", () => this.follow(!this.following));
+    board.root.append(h("style", {}, css));
+    const mark = h("i", { "aria-hidden": "true" });
+    board.root.append(h("div", { class: "live" }, mark, this.words, this.note, this.button));
+    const { signal, root, store } = board;
+    const key = (event) => {
+      if (event.target.closest("input, textarea") || event.ctrlKey || event.metaKey) return;
+      if (this.shows && (event.key === "n" || event.key === "End")) this.follow(true);
+    };
+    root.addEventListener("keydown", key, { signal });
+    const moved = (names) => {
+      if (names.has("step") && this.shows) this.follow(store.step === this.model.lastStep);
+    };
+    store.listen(moved, signal);
+    this.#say("connecting", "Connecting");
+  }
+
+  /** Does the board show what this feed brings? */
+  get shows() {
+    return !!this.model && this.board.model === this.model;
+  }
+
+  /** Stays on the newest step from now on, or stays where it is. */
+  follow(on) {
+    this.following = on;
+    if (on && this.shows) this.board.goTo(this.model.lastStep);
+    this.#tell();
+  }
+
+  hear(message) {
+    if (message.type === "events") this.#take(message);
+    else if (message.type === "status") {
+      this.status = message.status;
+      this.#live();
+    } else if (message.type === "lost") {
+      const what = this.run ? "The connection is lost: reconnecting" : "No server answers: trying again";
+      this.#say("lost", `${what} in ${message.seconds} s`);
+    } else if (message.type === "refused") {
+      this.#say("refused", "This server asks for a key");
+    }
+  }
+
+  #take({ run, first, count: events, text, joins, dropped }) {
+    if (joins) this.#begin(run, dropped);
+    else if (run !== this.run) return;
+    else if (first !== this.#next) {
+      this.rejoin();
+      return;
+    }
+    this.#next = first + events;
+    if (this.#waiting + text.length > BEHIND) {
+      this.#missed += events + this.#pending.length;
+      this.#pending = [];
+    } else if (this.#missed) this.#missed += events;
+    else {
+      this.#pending.push(text);
+      this.#waiting += text.length;
+    }
+    this.#live();
+    this.#schedule();
+  }
+
+  /** A keyframe: the first, or the first after something was lost. */
+  #begin(run, dropped) {
+    if (this.run && run !== this.run) {
+      this.#remark("The server was started again: this is a new run.");
+    } else if (dropped) {
+      this.#remark(`Dropped ${count(dropped, "event")}: joined anew.`);
+    }
+    this.run = run;
+    this.model = new Model();
+    this.#successor = null;
+    this.#pending = [];
+    this.#waiting = this.#missed = 0;
+  }
+
+  #schedule() {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    requestAnimationFrame((now) => this.#frame(now));
+  }
+
+  #frame(now) {
+    this.#scheduled = false;
+    if (this.board.signal.aborted) return;
+    // As long as drawing took, the page is left to whatever else it has to do.
+    if (now - this.#idleSince < this.#cost) {
+      this.#schedule();
+      return;
+    }
+    const began = performance.now();
+    if (this.#missed) {
+      this.#remark(`Dropped ${count(this.#missed, "event")}: joined anew.`);
+      this.#missed = this.#waiting = 0;
+      this.#next = -1;
+      this.rejoin();
+      return;
+    }
+    this.#fold();
+    this.#renew();
+    this.#idleSince = performance.now();
+    this.#cost = this.#idleSince - began;
+    if (this.#pending.length || this.#successor) this.#schedule();
+  }
+
+  #fold() {
+    let text = "";
+    while (this.#pending.length && text.length < PIECE) text += this.#pending.shift();
+    this.#waiting -= text.length;
+    if (!text) return;
+    try {
+      this.model.read(encoder.encode(text));
+    } catch (error) {
+      if (!(error instanceof LogError)) throw error;
+      this.#say("refused", `What the server sent cannot be drawn: ${error.reason}`);
+      return;
+    }
+    if (this.model.stepCount === 0) this.#sayNothingYet();
+    else if (this.shows) this.#grow();
+    else this.#open();
+  }
+
+  #open() {
+    const { board, model } = this;
+    const selected = model.request(board.store.selected) ? board.store.selected : null;
+    this.following = true;
+    board.open(model, { step: model.lastStep, selected });
+    this.#live();
+  }
+
+  #grow() {
+    const { board, model } = this;
+    if (this.following) {
+      board.store.step = model.lastStep; // not `goTo`: what is drawn below is drawn once
+      this.#pin();
+    }
+    board.grow();
+    if (this.following) board.onChange(board.state());
+    this.#tell();
+  }
+
+  /** Keeps the newest step at the right end of the time axis. */
+  #pin() {
+    const { time } = this.board;
+    if (!time?.view) return;
+    const to = this.model.lastStep + 1;
+    const from = Math.max(this.model.firstStep, to - (time.view.to - time.view.from));
+    time.view = { from, to };
+  }
+
+  /** Before the log is too long: the same log without its first half. */
+  #renew() {
+    const { model, limit, board } = this;
+    if (!this.#successor && this.shows && model.events.length > limit)
+      this.#successor = new Successor(model, limit / 2);
+    if (!this.#successor?.advance(SPARE)) return;
+    const renewed = this.#successor.model;
+    this.#successor = null;
+    this.model = renewed;
+    const { step, selected } = board.store;
+    const view = { ...board.time?.view };
+    board.open(renewed, { step, selected: renewed.request(selected) ? selected : null });
+    if (view.from >= renewed.firstStep) {
+      board.time.view = view;
+      board.layout();
+    }
+    this.#remark(`Steps before ${renewed.firstStep} have left the window.`);
+  }
+
+  #sayNothingYet() {
+    const { board } = this;
+    if (!board.grid) {
+      board.say(
+        "waiting",
+        h("h2", {}, "Nothing has been asked yet."),
+        h("p", {}, "The engine is ready. What it does will be drawn here as soon as a request arrives."),
+      );
+    }
+    this.#live();
+  }
+
+  #live() {
+    if (!this.run) return;
+    const { paused, not_ready: problem } = this.status;
+    const words = problem ? `Live, but ${problem}` : paused ? "Live. The engine is held" : "Live";
+    this.#say(this.board.grid && !this.shows ? "over" : "live", words);
+  }
+
+  #say(state, words) {
+    this.board.root.dataset.live = state;
+    if (this.words.textContent !== words) this.words.textContent = words;
+    this.#tell();
+  }
+
+  #remark(words) {
+    this.note.textContent = words;
+  }
+
+  #tell() {
+    const { root, store } = this.board;
+    Object.assign(root.dataset, { following: this.following, run: this.run, held: !!this.status.paused });
+    this.button.hidden = !this.shows;
+    this.button.setAttribute("aria-pressed", this.following);
+    const now = this.shows && store.step !== this.model.lastStep ? `, step ${this.model.lastStep}` : "";
+    const words = this.following ? "Following" : `Jump to now${now}`;
+    if (this.button.textContent !== words) this.button.textContent = words;
+    this.button.title = this.following ? "Stay at this step" : "Follow the newest step (N)";
+    this.told(this);
+  }
+}

@@ -1,0 +1,49 @@
+/** A live log that has become too long goes on from a later step, and every later step is as before. */
+
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { test } from "node:test";
+
+import { keyframe, Successor } from "../src/live_window.js";
+import { Model, State, parseLog } from "../src/model/index.js";
+
+const { events } = parseLog(
+  readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"),
+);
+
+test("a state's keyframe gives that state back, display fields included", () => {
+  const state = new State();
+  for (const event of events) {
+    state.apply(event);
+    const again = new State();
+    again.apply(JSON.parse(JSON.stringify(keyframe(state))));
+    assert.deepEqual(again.core(), state.core());
+    assert.deepEqual(keyframe(again), keyframe(state));
+  }
+});
+
+for (const kept of [1, 50, 200, events.length - 1]) {
+  test(`the last ${kept} events as a log of their own show the same steps`, () => {
+    const old = new Model(events);
+    const successor = new Successor(old, kept);
+    while (!successor.advance(1));
+    const { model } = successor;
+    assert.equal(model.lastStep, old.lastStep);
+    assert.ok(old.lastStep - model.firstStep < kept + 1);
+    for (let step = model.firstStep + 1; step <= model.lastStep; step += 1) {
+      const [one, other] = [model.frame(step), old.frame(step)];
+      assert.deepEqual(one.counts, other.counts);
+      assert.deepEqual(one.running, other.running);
+      assert.deepEqual(one.waiting, other.waiting);
+    }
+  });
+}
+
+test("events that come while it is made are in it", () => {
+  const old = new Model(events.slice(0, 200));
+  const successor = new Successor(old, 50);
+  old.append(events.slice(200));
+  while (!successor.advance(1));
+  assert.equal(successor.model.lastStep, old.lastStep);
+  assert.deepEqual(successor.model.stateAt(old.lastStep).core(), old.stateAt(old.lastStep).core());
+});
