@@ -1,0 +1,60 @@
+"""watch() in a real JupyterLab: the kernel holds the connection, the browser shows the same numbers."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from playwright.sync_api import expect
+
+from tests.browser.board import BoardOnPage
+from tests.browser.conftest import NewPage
+from tests.browser.live import ask, expect_same_as_trace, held_server, steps
+from tests.browser.test_jupyterlab import open_notebook, run_cell, write_notebook
+
+
+def test_a_notebook_follows_a_running_server_looks_back_and_outlives_it(
+    new_page: NewPage, jupyter: tuple[str, Path]
+) -> None:
+    address, work = jupyter
+    with held_server() as first:
+        callers = ask(first.url, "Ada", "Bo", "Cy", max_tokens=20)
+        steps(first.url, 3)
+        cells = [
+            f'from visualizer import watch\nboard = watch("{first.url}")\nboard',
+            "print('kernel:', board, board.step, board.following, len(board.state()['free']))",
+            "board.step = 5",
+            "board.following = True",
+        ]
+        write_notebook(work / "watch.ipynb", cells)
+        page = new_page(width=1400, height=1000)
+        open_notebook(page, address, "watch.ipynb")
+        run_cell(page, 0)
+        board = BoardOnPage(page).wait()
+        for step in range(3, 9):
+            expect_same_as_trace(board, first.url, step)
+            steps(first.url, 1)
+        expect_same_as_trace(board, first.url, 9)
+
+        run_cell(page, 2)
+        expect_same_as_trace(board, first.url, 5)
+        steps(first.url, 1)
+        expect(board.root).to_have_attribute("data-steps", "10")
+        board.expect_step(5)
+        run_cell(page, 3)
+        expect_same_as_trace(board, first.url, 10)
+        expect(board.root).to_have_attribute("data-synced", "10 true")
+        run_cell(page, 1)
+        said = f"kernel: Live({first.url}) 10 True {board.data('free')}"
+        expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(said)
+
+        first.process.kill()
+        expect(board.root).to_have_attribute("data-live", "lost")
+        board.expect_step(10)
+        for caller in callers:
+            caller.close()
+    with held_server(port=urlsplit(first.url).port) as second:
+        callers = ask(second.url, "Di")
+        expect(board.root).to_have_attribute("data-live", "live")
+        steps(second.url, 2)
+        expect_same_as_trace(board, second.url, 2)
+        for caller in callers:
+            caller.close()

@@ -1,0 +1,165 @@
+"""watch(): what the kernel passes on to a board's views is what the server's engine did."""
+
+import queue
+import threading
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from engine.events import State
+from engine.events.vocabulary import AnyEvent
+from server.process import BackgroundServer
+from tests.server.harness import post, start, trace
+from visualizer import watch
+
+BODY = {"prompt": "Once upon a time", "max_tokens": 5}
+PATIENCE = 30.0
+
+
+class View:
+    """A view of a board: says hello, and folds what it is sent."""
+
+    def __init__(self, board: Any, name: str = "view") -> None:
+        self.board, self.name = board, name
+        self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
+        self.state = State()
+        self.seen: list[dict[str, Any]] = []
+        self.sent = board.send
+        board.send = self._send
+        self.say("hello")
+
+    def _send(self, message: dict[str, Any], *rest: Any) -> None:
+        self.messages.put(message)
+        self.sent(message, *rest)
+
+    def say(self, what: str) -> None:
+        self.board._heard(self.board, {what: self.name}, [])
+
+    def hear(self) -> dict[str, Any]:
+        """The next message that is for this view."""
+        message = self.messages.get(timeout=PATIENCE)
+        if message.get("to", "") not in ("", self.name):
+            return self.hear()
+        self.seen.append(message)
+        if message["type"] == "events":
+            if message["joins"]:
+                self.state = State()
+            elif message["first"] != self.state.seq + 1:
+                return message  # a view that has more than this leaves it out
+            for line in message["text"].splitlines():
+                self.state.apply(msgspec.json.decode(line, type=AnyEvent))
+        return message
+
+    def until(self, url: str) -> None:
+        """Listen until this view has everything the server's trace has."""
+        expected = trace(url).state()
+        while self.state.seq < expected.seq:
+            self.hear()
+        assert self.state.core() == expected.core()
+
+    def until_type(self, type_: str) -> dict[str, Any]:
+        while (message := self.hear())["type"] != type_:
+            pass
+        return message
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[BackgroundServer]:
+    with start(engine={"max_kv_tokens": 4096}) as server:
+        yield server
+
+
+@pytest.fixture
+def board(server: BackgroundServer) -> Iterator[Any]:
+    board = watch(server.url)
+    yield board
+    board.close()
+
+
+def threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("watch ")]
+
+
+def test_a_view_joins_in_the_middle_and_has_what_the_trace_has(
+    board: Any, server: BackgroundServer
+) -> None:
+    post(server.url, "/v1/completions", BODY)
+    view = View(board)
+    view.until(server.url)
+    for _ in range(3):
+        post(server.url, "/v1/completions", BODY)
+    view.until(server.url)
+    assert board.state() == trace(server.url).state().core()
+    assert board.connected
+    assert repr(board) == f"Live({server.url})"
+
+
+def test_a_second_view_gets_a_keyframe_of_its_own(board: Any, server: BackgroundServer) -> None:
+    first = View(board, "first")
+    first.until(server.url)
+    post(server.url, "/v1/completions", BODY)
+    first.until(server.url)
+    second = View(board, "second")
+    second.until(server.url)
+    assert second.seen[0]["joins"]
+    assert not any(message.get("to") == "second" for message in first.seen)
+    assert len(threads()) == 1
+
+
+def test_nobody_who_looks_no_connection(board: Any, server: BackgroundServer) -> None:
+    view = View(board)
+    view.until(server.url)
+    [thread] = threads()
+    view.say("bye")
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    with pytest.raises(ValueError, match="show the board first"):
+        board.state()
+    view.say("hello")
+    view.state = State()
+    view.until(server.url)
+
+
+def test_a_lost_server_is_said_and_a_new_one_is_a_new_run() -> None:
+    with start() as first:
+        post(first.url, "/v1/completions", BODY)
+        board = watch(first.url)
+        view = View(board)
+        view.until(first.url)
+        run = view.until_type("status")["status"]["run"]
+        first.process.kill()
+        assert view.until_type("lost")["seconds"] > 0
+        assert not board.connected
+    with start(port=urlsplit(first.url).port) as second:
+        message = view.until_type("events")
+        assert message["joins"]
+        assert message["run"] != run
+        post(second.url, "/v1/completions", BODY)
+        view.until(second.url)
+        board.close()
+
+
+def test_a_server_with_a_key_refuses_without_it_and_not_with_it() -> None:
+    with start(server={"api_key": "sesame"}) as server:
+        refused = watch(server.url)
+        assert View(refused).until_type("refused")["status"] == 401
+        board = watch(f"{server.url}/", "sesame")
+        view = View(board)
+        assert view.until_type("events")["joins"]
+        refused.close()
+        board.close()
+
+
+def test_python_moves_the_picture_by_message(board: Any) -> None:
+    view = View(board)
+    board.step, board.selected, board.following = 3, None, False
+    assert [view.until_type("go") for _ in range(3)] == [
+        {"type": "go", "step": 3},
+        {"type": "go", "selected": None},
+        {"type": "go", "following": False},
+    ]
+    board.shown = {"step": 9, "selected": 2, "following": True}
+    assert (board.step, board.selected, board.following) == (9, 2, True)
