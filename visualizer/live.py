@@ -14,6 +14,8 @@ says hello, and gets a keyframe of its own to begin with; `frontend/src/live_fee
 import asyncio
 import json
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import anywidget
@@ -141,8 +143,8 @@ class Live(anywidget.AnyWidget):
 
     async def _listen(self, stop: "_Stop") -> None:
         listening = asyncio.create_task(self._keep_listening())
-        stop.ends(listening)
-        await asyncio.gather(listening, return_exceptions=True)
+        with stop.ending(listening):
+            await asyncio.gather(listening, return_exceptions=True)
         self.connected = False
 
     async def _keep_listening(self) -> None:
@@ -226,15 +228,19 @@ class _Stop:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._end: Any = None
+        self._end: Callable[[], object] | None = None
         self._asked = False
 
-    def ends(self, task: "asyncio.Task[None]") -> None:
+    @contextmanager
+    def ending(self, task: "asyncio.Task[None]") -> Iterator[None]:
         loop = asyncio.get_running_loop()
         with self._lock:
             self._end = lambda: loop.call_soon_threadsafe(task.cancel)
             if self._asked:
                 task.cancel()
+        yield
+        with self._lock:
+            self._end = None
 
     def set(self) -> None:
         with self._lock:
