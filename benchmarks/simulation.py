@@ -45,6 +45,7 @@ from engine.simulation.workload import (
 
 ROUNDS = 3
 CALIBRATION = [1, 4, 2, 8, 1, 16, 3, 6, 1, 12] * 3  # requests that come together
+PAUSE_US = 40_000
 MEASURES = ("throughput", "busy", "mean TTFT", "mean ITL")
 AIM = 0.08
 REQUESTS = 100_000
@@ -150,7 +151,8 @@ class Machine:
         Within a group contexts are alike, or the price of a context would be that of filling up.
         """
         config = EngineConfig(token_budget=256, max_batch_size=16, max_kv_tokens=32768)
-        engine = Engine(self._runner, config, tokenizer=self._tokenizer, clock=CLOCK())
+        clock = CLOCK()
+        engine = Engine(self._runner, config, tokenizer=self._tokenizer, clock=clock)
         rng = random.Random(11)
         for size in CALIBRATION:
             usual = 10 * 120 ** rng.random()  # 10 to 1,200 tokens, evenly on a logarithmic scale
@@ -162,6 +164,7 @@ class Machine:
                 )
             while engine.has_work():
                 engine.step()
+            clock.wait_until(clock.now() + PAUSE_US)  # a machine that waits falls asleep
         return fit(engine.log).cost
 
 

@@ -3,7 +3,7 @@
 The step loop runs on it unchanged: same scheduler, same cache, same log. Only the forward pass is
 replaced by a sum,
 
-    step = base + batched (for more than one token)
+    step = base + batched (for more than one token) + wake (after a pause)
          + per_token * tokens + per_first_token * (the first 16 of them)
          + per_row * rows + per_context_token * context + per_pair * pairs
 
@@ -11,12 +11,13 @@ and a virtual clock moves by it. "On a pretend machine where a step costs 10 ms 
 is `CostRunner(10, 0.25)`; `engine.simulation.fit` finds the prices of a real machine in the log of a
 real run.
 
-Why these seven. Everything but attention treats tokens alone: a price per token. A single token is
+Why these eight. Everything but attention treats tokens alone: a price per token. A single token is
 cheap, because a matrix times a vector needs no preparation; the first of several are dear, because
 matrix products this small do not keep a processor busy. A row costs its table, its
 sampling and its place in the log. Attention first gathers the keys and values of a context, once for
 all of a row's tokens: a price per context token. Then each token looks at its context: a price per
-pair, which is what makes long prompts dear.
+pair, which is what makes long prompts dear. And after a pause caches are cold and the processor has
+to wake up, which is most of what a lone short request feels.
 
 Vidur (arXiv:2405.05438) simulates serving the same way, with a richer model of one step.
 """
@@ -45,6 +46,7 @@ class Work(NamedTuple):
     pairs     (token, position) pairs that attention looks at
     first     how many of the tokens are among the first 16
     batched   1 if there is more than one token, else 0
+    woken     1 if nothing ran before it for longer than the step before took, else 0
 
     Rows that share an attention call are filled up to the longest context among them (see
     `engine/attention_groups.py`). What is filled up is computed and counts.
@@ -56,9 +58,10 @@ class Work(NamedTuple):
     pairs: int
     first: int
     batched: int
+    woken: int = 0
 
     @classmethod
-    def of(cls, rows: Sequence[Row] | Sequence[ScheduledRow]) -> "Work":
+    def of(cls, rows: Sequence[Row] | Sequence[ScheduledRow], *, woken: bool = False) -> "Work":
         """The work of a step's rows, whether live or from a log."""
         tokens = context = pairs = 0
         for group in attention_groups(rows):
@@ -74,6 +77,7 @@ class Work(NamedTuple):
             pairs=pairs,
             first=min(tokens, FIRST_TOKENS),
             batched=int(tokens > 1),
+            woken=int(woken),
         )
 
 
@@ -88,6 +92,7 @@ class Cost:
     per_pair_ms: float = 0.0
     per_first_token_ms: float = 0.0
     batched_ms: float = 0.0
+    wake_ms: float = 0.0
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
@@ -104,11 +109,13 @@ class Cost:
             + self.per_pair_ms * work.pairs
             + self.per_first_token_ms * work.first
             + self.batched_ms * work.batched
+            + self.wake_ms * work.woken
         )
 
     def __str__(self) -> str:
         return (
-            f"{self.base_ms:.3g} ms ({self.batched_ms:.3g} ms more for several tokens) "
+            f"{self.base_ms:.3g} ms ({self.batched_ms:.3g} ms more for several tokens, "
+            f"{self.wake_ms:.3g} ms more after a pause) "
             f"+ {self.per_token_ms:.3g} ms per token "
             f"(the first {FIRST_TOKENS}: {self.per_first_token_ms:.3g} ms more) "
             f"+ {self.per_row_ms:.3g} ms per row "
@@ -138,6 +145,7 @@ class CostRunner:
         *,
         per_first_token_ms: float = 0.0,
         batched_ms: float = 0.0,
+        wake_ms: float = 0.0,
         outputs: Mapping[int, int | Sequence[int]] | None = None,
         end_token: int = min(ByteTokenizer().eos_ids),
     ) -> None:
@@ -149,21 +157,27 @@ class CostRunner:
             per_pair_ms,
             per_first_token_ms,
             batched_ms,
+            wake_ms,
         )
+        self._lasted_us = self._ended_at = 0  # the latest step
         self.clock = VirtualClock()
         self.outputs = dict(outputs or {})
         self.end_token = end_token
 
     def describe(self) -> dict[str, Any]:
-        """Says that there is no model, and what a step costs."""
-        return {"name": "cost runner", "parameters": 0} | asdict(self.cost)
+        """Says that there is no model, and what a step costs: the prices that are not 0."""
+        prices = {name: price for name, price in asdict(self.cost).items() if price}
+        return {"name": "cost runner", "parameters": 0} | prices
 
     def reserve(self, num_blocks: int, block_size: int) -> None:
         """Nothing is stored."""
 
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:  # noqa: ARG002
         """Let the step's cost pass, and say the next tokens."""
-        self.clock.advance(round(self.cost.of(Work.of(rows)) * US_PER_MS))
+        woken = self.clock.now() - self._ended_at > self._lasted_us
+        self._lasted_us = round(self.cost.of(Work.of(rows, woken=woken)) * US_PER_MS)
+        self.clock.advance(self._lasted_us)
+        self._ended_at = self.clock.now()
         for row in rows:
             row.scores = [TokenScore(0.0, [])] * row.scored
         return [[self._sample(row, sample) for sample in row.samples] for row in rows]

@@ -1,6 +1,6 @@
 """What does a step cost on this machine? The prices, from the log of a real run.
 
-A log says of each step what it had to do and how long it took; seven prices are to explain all steps
+A log says of each step what it had to do and how long it took; eight prices are to explain all steps
 at once. Three things make the textbook's least squares answer a wrong question:
 
 1. A step is not over with its forward pass. Tokens are appended, blocks go into the tree, requests
@@ -84,7 +84,9 @@ def _steps(log: EventLog) -> tuple[list[Work], _Floats]:
             plan = None
     inside = np.subtract(ends, starts) / US_PER_MS
     between = np.subtract(starts[1:], ends[:-1]) / US_PER_MS
-    busy = between < inside[:-1]  # a longer pause was not the engine's
+    busy = between <= inside[:-1]  # a longer pause was not the engine's
+    for step in np.flatnonzero(~busy) + 1:
+        work[step] = work[step]._replace(woken=1)
     usual = float(np.median(between[busy])) if busy.any() else 0.0
     return work, inside + np.append(np.where(busy, between, usual), usual)
 
@@ -108,10 +110,10 @@ def _regress(quantities: _Floats, times: _Floats) -> _Floats:
 
 
 def _least_squares(quantities: _Floats, measured: _Floats) -> _Floats:
-    """Non-negative least squares by trying every subset of the columns; there are 128.
+    """Non-negative least squares by trying every subset of the columns; there are 256.
 
     The best non-negative solution is an ordinary least squares solution over the columns it uses. An
-    orthogonal transformation (QR) first makes thousands of equations eight without changing any of
+    orthogonal transformation (QR) first makes thousands of equations nine without changing any of
     these solutions.
     """
     columns = quantities.shape[1]
