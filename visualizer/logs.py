@@ -4,6 +4,9 @@
 too, so that a board can say truthfully where it stands before any browser has seen it.
 """
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +36,32 @@ def read_log(log: LogLike) -> EventLog:
     """
     if isinstance(log, EventLog):
         return log
-    if isinstance(log, bytes):
-        return EventLog.from_bytes(log)
-    if isinstance(log, str) and (log.lstrip().startswith("{") or not log.strip()):
-        return EventLog.from_bytes(log.encode())
-    if isinstance(log, str | Path):
-        scenario = find(log)
-        return EventLog.load(log) if scenario is None else scenario.log
+    with _no_collection():
+        if isinstance(log, bytes):
+            return EventLog.from_bytes(log)
+        if isinstance(log, str) and (log.lstrip().startswith("{") or not log.strip()):
+            return EventLog.from_bytes(log.encode())
+        if isinstance(log, str | Path):
+            scenario = find(log)
+            return EventLog.load(log) if scenario is None else scenario.log
     kind = type(log).__name__
     raise TypeError(f"log: got {kind}; give an EventLog, a path to a .jsonl file, or JSON Lines")
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection meanwhile.
+
+    Every so many new objects it walks through all there are. Of a million events none can be
+    collected, and looking for cycles among them takes three times as long as reading them.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class Steps:
