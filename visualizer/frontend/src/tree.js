@@ -158,7 +158,7 @@ function drawLeafWords(pencil, scene, node, x, y, end) {
         "cached, lock 0",
       ]
     : [
-        `cached, lock 0${frame.step > node.since ? `, idle ${plural(frame.step - node.since, "step")}` : ""}`,
+        `cached, lock 0${node.since !== null && frame.step > node.since ? `, idle ${plural(frame.step - node.since, "step")}` : ""}`,
         "cached",
       ];
   const text = words.find((candidate) => pencil.measure(candidate) <= end - x - 6) ?? "";

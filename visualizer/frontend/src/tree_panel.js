@@ -156,7 +156,7 @@ export class TreePanel {
     const names = node.owners.map((id) => model.request(id).name);
     const used = names.length
       ? `lock ${node.lock}: used by ${listed(names)}`
-      : `lock 0: idle for ${plural(board.frame.step - node.since, "step")}, may be evicted`;
+      : `lock 0: idle ${node.since === null ? "since before the log begins" : `for ${plural(board.frame.step - node.since, "step")}`}, may be evicted`;
     return [
       `${plural(node.blocks.length, "block")}: ${node.blocks.slice(0, 16).join(", ")}${node.blocks.length > 16 ? " …" : ""}`,
       used,
