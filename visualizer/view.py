@@ -21,6 +21,8 @@ from visualizer.named_logs import Scenario, find
 NOBODY = -1
 SAVED_BYTES = 1_300_000  # of a packed log in the notebook; base64 makes four of three
 
+LARGE = 20_000_000  # bytes of a log
+
 PROJECT = Path(__file__).parents[1]
 
 _VIEWS: "WeakValueDictionary[int, View]" = WeakValueDictionary()  # by the id of the log it holds
@@ -48,6 +50,22 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
         if scenario is not None:
             step = scenario.step if step is None else step
             select = scenario.select if select is None else select
+        super().__init__(
+            **self._opened(events, step, select),
+            project={"path": str(PROJECT), "home": str(Path.home())},
+            about={} if scenario is None else scenario.about,
+        )
+        self.on_msg(self._answer)
+
+    def replace(self, log: LogLike, step: int | None = None, select: int | None = None) -> None:
+        """Show another log in all panels of this view, at a moment, or where something happens."""
+        state = self._opened(read_log(log), step, select) | {"range": [], "window": [], "about": {}}
+        with self.hold_sync():
+            for name, value in state.items():
+                setattr(self, name, value)
+
+    def _opened(self, events: EventLog, step: int | None, select: int | None) -> dict[str, Any]:
+        """Takes a log, and says what its panels have to know of it and of its first moment."""
         self.events = events
         self.count = len(events)
         self.steps = Steps(events)
@@ -57,17 +75,14 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
             step, request = self.steps.opening
         if select is None:
             select = self.steps.whose(step) if request is None else request
-        self.packed = gzip.compress(events.to_bytes(), mtime=0)
+        self.packed = _pack(events)
         whole = len(self.packed) <= SAVED_BYTES
-        super().__init__(
-            log=self.packed if whole else gzip.compress(_part(events, self.steps, step), mtime=0),
-            whole=whole,
-            step=step,
-            selected=NOBODY if select is None else select,
-            project={"path": str(PROJECT), "home": str(Path.home())},
-            about={} if scenario is None else scenario.about,
-        )
-        self.on_msg(self._answer)
+        return {
+            "log": self.packed if whole else _part(events, self.steps, step, len(self.packed)),
+            "whole": whole,
+            "step": step,
+            "selected": NOBODY if select is None else select,
+        }
 
     def _answer(self, _: Any, message: Any, __: Any) -> None:
         """The browser asks for what is too large to be saved."""
@@ -115,20 +130,36 @@ def view_of(log: LogLike, step: int | None = None, select: int | None = None) ->
     return view
 
 
-def _part(log: EventLog, steps: Steps, step: int) -> bytes:
-    """The events around a step, with a keyframe before them, as many as fit into a saved notebook."""
-    share = 0.9 * SAVED_BYTES / len(gzip.compress(log.to_bytes(), mtime=0))
+def _pack(log: EventLog) -> bytes:
+    data = log.to_bytes()
+    # A large one goes to the browser on this machine once: packing it well would take longer than that.
+    return gzip.compress(data, 6 if len(data) < LARGE else 1, mtime=0)
+
+
+def _part(log: EventLog, steps: Steps, step: int, packed: int) -> bytes:
+    """The steps around `step`, behind a keyframe, as many as fit into a saved notebook; packed.
+
+    Empty where not even one fits: ten thousand long prompts may wait in every step.
+    """
     ends = list(steps.ends.values())
-    count = max(2, int(share * len(ends)))
-    at = min(max(0, list(steps.ends).index(step) - count // 2), max(0, len(ends) - count))
-    first = ends[at - 1] if at else 0
-    last = ends[min(at + count, len(ends)) - 1]
-    part = EventLog()
-    if first:
-        part.append(log.state(log.next_seq - len(log) + first - 1).keyframe())
-    for event in log[first:last]:
-        part.append(event)
-    return part.to_bytes()
+    if not ends:
+        return b""
+    at = list(steps.ends).index(step)
+    count = max(1, int(SAVED_BYTES / packed * len(ends)))
+    while True:
+        first = min(max(0, at - count // 2), len(ends) - count)
+        begin = ends[first - 1] if first else 0
+        part = EventLog()
+        if begin:
+            part.append(log.state(log.next_seq - len(log) + begin - 1).keyframe())
+        for event in log[begin : ends[first + count - 1]]:
+            part.append(event)
+        data = _pack(part)
+        if len(data) <= SAVED_BYTES:
+            return data
+        if count == 1:
+            return b""
+        count = max(1, count * 3 // 4)
 
 
 def _count_requests(log: EventLog) -> int:

@@ -1,8 +1,13 @@
 """The board in a real JupyterLab: what the browser draws, the kernel knows, and the other way round."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import nbclient
+import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -120,3 +125,136 @@ def test_it_follows_jupyterlabs_theme(
     expect(board.root).to_have_css("background-color", "rgb(20, 22, 26)")
     set_theme(page, "JupyterLab Light")
     expect(board.root).to_have_attribute("data-theme", "light")
+
+
+def nth(page: Page, index: int) -> BoardOnPage:
+    """One of several boards in a notebook, from 0."""
+    board = BoardOnPage(page)
+    board.root = page.locator(".underglass").nth(index)
+    return board.wait()
+
+
+def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
+    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
+) -> None:
+    address, work = jupyter
+    log.save(work / "run.jsonl")
+    cells = [
+        "from engine.events import EventLog\nfrom visualizer import BlockMap, Timeline, Tokens, show\n"
+        'log = EventLog.load("run.jsonl")\ntimeline = Timeline(log)\ntimeline',
+        "blocks = BlockMap(log)\nblocks",
+        "show(log, step=5)",
+        "print('kernel:', timeline.step, blocks.step, blocks.selected, blocks.range, blocks.link())",
+        "timeline.step, blocks.selected = 12, 5",
+    ]
+    write_notebook(work / "panels.ipynb", cells)
+    page = new_page(width=1400, height=3000)
+    open_notebook(page, address, "panels.ipynb")
+    for index in range(3):
+        run_cell(page, index)
+    timeline, blocks, other = (nth(page, index) for index in range(3))
+    expect(timeline.root.locator("section")).to_have_count(1)
+    expect(blocks.root.locator("section.map")).to_have_count(1)
+    expect_fold(blocks, log, 30)
+
+    # In the page they move in the same frame: the kernel is not asked.
+    page.evaluate(
+        "document.querySelector('.underglass').dispatchEvent("
+        "new KeyboardEvent('keydown', { key: '.', bubbles: true }))"
+    )
+    page.evaluate(
+        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+    )
+    assert (timeline.data("step"), blocks.data("step")) == ("31", "31")
+    timeline.press("ArrowDown", "[", ".", "]")
+    blocks.expect_step(32)
+    blocks.expect_selected(9)
+    other.expect_step(5)
+    expect(timeline.root).to_have_attribute("data-synced", "32 9")
+    run_cell(page, 3)
+    link = "#step=32&selected=9&range=31-32&panel=blocks"
+    expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(
+        f"kernel: 32 32 9 (31, 32) {link}"
+    )
+    run_cell(page, 4)
+    for panel in (timeline, blocks):
+        panel.expect_step(12)
+        panel.expect_selected(5)
+    other.expect_step(5)
+
+
+def test_a_decision_links_to_its_function_where_jupyterlab_serves_the_project(
+    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
+) -> None:
+    address, work = jupyter
+    log.save(work / "run.jsonl")
+    # As if the project had been cloned into the folder that JupyterLab serves.
+    source = (
+        "from pathlib import Path\nimport visualizer.view\nvisualizer.view.PROJECT = Path.cwd()\n"
+    )
+    write_notebook(work / "source.ipynb", [source + CELLS[0]])
+    file = work / "engine" / "scheduling" / "scheduler.py"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("# the scheduler\n")
+    page = new_page(width=1400, height=1400)
+    open_notebook(page, address, "source.ipynb")
+    run_cell(page, 0)
+    board = BoardOnPage(page).wait()
+    link = board.root.locator(".source a")
+    expect(link).to_have_text("engine/scheduling/scheduler.py::_preempt_until_fits")
+    expect(link).to_have_attribute("href", "/lab/tree/engine/scheduling/scheduler.py")
+
+
+LARGE = """\
+import random
+from engine import Engine, EngineConfig, SamplingParams
+from engine.simulation.cost_runner import CostRunner
+from visualizer import show
+runner = CostRunner(10, 0.25)
+config = EngineConfig(max_kv_tokens=16384, token_budget=4096, max_batch_size=8)
+engine = Engine(runner, config, clock=runner.clock)
+chance = random.Random(1)
+for _ in range(1000):
+    label = "".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=4000))
+    engine.submit("Once upon a time", SamplingParams(max_tokens=2), label=label)
+    engine.step()
+board = show(engine.log)
+print("packed:", len(board.view_model.packed), "steps:", len(board.view_model.steps.ends))
+board
+"""
+
+
+def trust(path: Path) -> None:
+    """Signs a notebook for the server of the fixture: JupyterLab draws no widget of others unasked."""
+    home = path.parents[1]
+    environment = {**os.environ, "JUPYTER_DATA_DIR": str(home / "jupyter_data_dir")}
+    command = [sys.executable, "-m", "nbformat.sign", str(path)]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+
+
+def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(
+    new_page: NewPage, jupyter: tuple[str, Path]
+) -> None:
+    address, work = jupyter
+    path = work / "large.ipynb"
+    write_notebook(path, [LARGE])
+    notebook = nbformat.read(path, as_version=4)
+    nbclient.NotebookClient(notebook, resources={"metadata": {"path": str(work)}}).execute()
+    nbformat.write(notebook, path)
+    trust(path)
+    said = notebook.cells[0].outputs[0].text.split()
+    packed, steps = int(said[1]), int(said[3])
+    assert packed > 2_000_000
+    assert path.stat().st_size < 2_000_000
+
+    # Opened without a kernel that knows it, the board shows the part that was saved and says so.
+    page = new_page(width=1400, height=1400)
+    open_notebook(page, address, "large.ipynb")
+    board = BoardOnPage(page).wait()
+    expect(board.root.locator(".part")).to_contain_text("A part of a large log")
+    assert int(board.data("steps")) < steps
+
+    # With one it shows everything.
+    run_cell(page, 0)
+    expect(board.root).to_have_attribute("data-steps", str(steps), timeout=60_000)
+    expect(board.root.locator(".part")).to_have_count(0)

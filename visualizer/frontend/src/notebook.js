@@ -38,28 +38,51 @@ export const inNotebook =
       shared.on(name, safe);
       ending.addEventListener("abort", () => shared.off(name, safe));
     };
-    board.reload = (log) => load(board, log, { ...openingOf(shared), only: traits.get("only") });
-    listen("change:step", () => board.model && board.goTo(shared.get("step")));
-    listen("change:selected", () => board.model && board.restore(openingOf(shared)));
-    listen("change:range", () => board.model && board.restore(openingOf(shared)));
-    listen("change:window", () => {
+    board.reload = (log) =>
+      log.byteLength
+        ? load(board, log, { ...openingOf(shared), only: traits.get("only") })
+        : board.say("empty", h("p", {}, "This log is too large to be saved. Run the cell again."));
+    // A move that comes along with another log is made when that log is opened.
+    const moved = (name, go) =>
+      listen(name, () => board.model && view.source === shared.get("log") && go());
+    moved("change:step", () => board.goTo(shared.get("step")));
+    moved("change:selected", () => board.restore(openingOf(shared)));
+    moved("change:range", () => board.restore(openingOf(shared)));
+    moved("change:window", () => {
       const { window } = openingOf(shared);
-      if (board.model && window && String(window) !== String(board.state().window))
-        board.restore({ window });
+      if (window && String(window) !== String(board.state().window)) board.restore({ window });
     });
+    listen("change:log", () => replaceLog(view, shared));
     listen("msg:custom", (message, buffers) => {
       if (message.log) view.gotLog?.(buffers[0]);
     });
+    view.source ??= shared.get("log");
     view.bytes ??= bytesFor(view, shared);
     await board.reload(await view.bytes);
     if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly());
   };
 
+/** Python shows another log in all panels of the view. Each hears of it; the first one acts. */
+async function replaceLog(view, shared) {
+  if (view.source === shared.get("log")) return;
+  view.source = shared.get("log");
+  view.play(false);
+  view.isWhole = false;
+  view.bytes = bytesFor(view, shared);
+  const bytes = await view.bytes;
+  view.reading = null;
+  for (const { root, reload } of view.boards) {
+    root.querySelector(".part")?.remove();
+    reload(bytes);
+  }
+}
+
 /** The model that a reference names; hosts offer this in one of two ways. */
-function modelOf(traits, host, reference) {
+export function modelOf(traits, host, reference) {
+  const id = reference.replace("IPY_MODEL_", "");
   return host?.getModel
-    ? host.getModel(reference)
-    : traits.widget_manager.get_model(reference.replace("IPY_MODEL_", ""));
+    ? host.getModel(`anywidget:${id}`)
+    : traits.widget_manager.get_model(id);
 }
 
 function openingOf(shared) {
@@ -74,7 +97,7 @@ function openingOf(shared) {
 }
 
 /** The whole log from the kernel if it answers in time, else what was saved. */
-function bytesFor(view, shared) {
+export function bytesFor(view, shared) {
   if (shared.get("whole")) return Promise.resolve(shared.get("log"));
   return new Promise((resolve) => {
     const giveUp = setTimeout(() => resolve(shared.get("log")), PATIENCE);
