@@ -1,0 +1,78 @@
+"""A log that is too long to be read at once: drawn before its end is there, whole in the end."""
+
+import gzip
+from functools import cache
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+from engine import Cost, EngineConfig, EventLog, Workload, simulate
+from engine.simulation.workload import poisson, uniform
+from tests.browser.board import BoardOnPage, expect_fold
+from tests.browser.conftest import NewPage
+from visualizer.html import page_of
+from visualizer.logs import Steps
+
+# Notes, in the page, what stood there when the board was first drawn.
+_WATCH = """
+new MutationObserver(() => {
+  const board = document.querySelector(".underglass");
+  if (board?.dataset.ready === "true") window.first ??= { ...board.dataset };
+}).observe(document, { subtree: true, childList: true, attributes: true });
+"""
+
+
+@cache
+def long_log() -> EventLog:
+    workload = Workload.generate(
+        3000, arrivals=poisson(150), prompt=uniform(4, 40), output=uniform(8, 40), groups=9, seed=1
+    )
+    config = EngineConfig(token_budget=64, max_batch_size=16, max_kv_tokens=256, block_size=4)
+    log = simulate(workload, config, cost=Cost(1, 0.01, 0.02, 0.00002, 1e-6))
+    assert len(log) > 80_000
+    assert min(Steps(log).preempted) < 500
+    return log
+
+
+def open_page(new_page: NewPage, path: Path, data: bytes) -> Page:
+    path.write_text(page_of(gzip.compress(data, 1), {}, theme=None, title="long"), "utf-8")
+    page = new_page()
+    page.add_init_script(_WATCH)
+    page.goto(path.as_uri())
+    return page
+
+
+def test_it_is_drawn_before_its_end_and_is_whole_in_the_end(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log = long_log()
+    steps = Steps(log)
+    page = open_page(new_page, tmp_path / "long.html", log.to_bytes())
+    board = BoardOnPage(page).wait()
+    expect(board.root).to_have_attribute("data-loaded", "1", timeout=60_000)
+    first = page.evaluate("first")
+    opening, request = steps.opening
+    assert (first["step"], first["selected"]) == (str(opening), str(request))
+    assert float(first["loaded"]) < 1
+    assert opening < int(first["steps"]) < max(steps.ends)
+    assert int(board.data("steps")) == max(steps.ends)
+    assert board.root.locator(".reading").count() == 0
+    expect_fold(board, log, opening)
+    board.press("End")
+    expect_fold(board, log, max(steps.ends))
+
+
+def test_a_broken_line_is_named_and_what_came_before_it_is_shown(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log = long_log()
+    lines = log.to_bytes().splitlines(keepends=True)
+    lines[60_000] = b'{"type": "admitted"}\n'
+    page = open_page(new_page, tmp_path / "broken.html", b"".join(lines))
+    board = BoardOnPage(page).wait()
+    note = board.root.get_by_role("alert")
+    expect(note).to_contain_text(
+        "Line 60001 of the log cannot be used: admitted needs request", timeout=60_000
+    )
+    expect_fold(board, log, Steps(log).opening[0])
+    assert 500 < int(board.data("steps")) < max(Steps(log).ends)
