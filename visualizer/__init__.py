@@ -4,6 +4,7 @@
     board = show(engine.log)            # the whole board, opened where something happens
     board.step = 12                     # ... moves the picture; stepping there sets it here
     Timeline(log); BlockMap(log)        # panels that stand alone; those of one log move together
+    watch("http://localhost:8000")      # a running server, as it goes on
     show("preemption"); gallery()       # one of the logs that come with the project; all of them
 
 Names are handed on lazily: `to_html` works where no notebook packages are installed.
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from visualizer.board import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
     from visualizer.html import to_html
+    from visualizer.live import watch
     from visualizer.named_logs import gallery
     from visualizer.perfetto import to_perfetto
 
@@ -28,6 +30,7 @@ __all__ = [
     "show",
     "to_html",
     "to_perfetto",
+    "watch",
 ]
 
 _BOARD = "visualizer.board"
@@ -42,6 +45,7 @@ _HOME = {
     "show": _BOARD,
     "to_html": "visualizer.html",
     "to_perfetto": "visualizer.perfetto",
+    "watch": "visualizer.live",
 }
 
 
