@@ -69,7 +69,7 @@ async def measure(seconds: float, screenshots: Path | None, options: dict[str, A
     """Runs the class, and prints what was measured."""
     with serve_in_background(**options) as server:
         client = Client(server.url)
-        until = time.monotonic() + seconds + (12 if screenshots else 4)
+        until = time.monotonic() + seconds + (40 if screenshots else 4)
         class_ = [
             asyncio.create_task(student(client, name, number, until))
             for number, name in enumerate(NAMES)
