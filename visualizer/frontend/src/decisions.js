@@ -51,10 +51,12 @@ export class DecisionsPanel {
     if (!source) return this.source.replaceChildren("\u00a0");
     const { file, name } = source;
     const href = labAddress(file, project);
-    const path = `${file}::${name}`;
+    // It may break after a slash, and nowhere else.
+    const parts = `${file}::${name}`.split(/(?<=\/)/);
+    const path = parts.flatMap((part) => [part, h("wbr")]);
     const where = href
-      ? h("a", { href, target: "_blank", rel: "noopener" }, path)
-      : h("code", { tabindex: "0" }, path);
+      ? h("a", { href, target: "_blank", rel: "noopener" }, ...path)
+      : h("code", { tabindex: "0" }, ...path);
     this.source.replaceChildren(h("span", { class: "muted" }, `${line.kind}: `), where);
     return undefined;
   }
