@@ -18,6 +18,7 @@ FIGURES = {
     "scheduling": "a step's decisions with 100 and 10,000 waiting; radix costs per token",
     "prefix_hit": "time to first token of a cached prompt over a cold one",
     "simulation": "the simulation against the engine; 100,000 requests; the size of a log",
+    "board": "the board in a browser at 10,000, 100,000 and 1,000,000 events",
     "memory": "resident memory and blocks in a soak of 20,000 requests",
 }
 

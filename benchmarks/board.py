@@ -1,0 +1,317 @@
+"""The board on logs of ten thousand, a hundred thousand and a million events, in Chromium.
+
+The log is a simulated engine under changing load: requests of sixty groups with shared prefixes
+arrive at random, every nine seconds four hundred come at once, in the middle two thousand do; memory
+is too small for that, so requests are preempted, and some clients leave. The shorter logs are its
+beginning.
+
+What is measured, in the page that `to_html` writes:
+
+- first picture: from the beginning of the page's loading to the first drawn step; and until all is
+  read
+- seek: to random steps, all work on the frame, layout and painting included; of that the model alone,
+  which folds from the nearest copy of the state
+- play: time between frames at 60 steps a second from the longest queue on; and zoom, a change a frame
+- memory: JavaScript's heap and its buffers after a collection, and the tab's largest resident size
+
+Frames cannot come faster than every 16.7 ms; a 95th percentile above that says that some were late.
+"""
+
+import gzip
+import random
+import shutil
+import statistics
+import time
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks.report import FOLDER, panels, save
+from engine import Cost, EngineConfig, EventLog, Workload, simulate
+from engine.simulation.workload import Abort, Input, bursts, lognormal, poisson
+from visualizer.html import MODULE, to_html
+from visualizer.logs import read_log
+
+SIZES = (10_000, 100_000, 1_000_000)
+SEED = 4
+SEEKS = 200
+FRAMES = 180
+LOG = FOLDER / "board.jsonl"
+
+_WATCH = """
+new MutationObserver(() => {
+  const board = document.querySelector(".underglass");
+  if (board?.dataset.ready === "true") window.drawn ??= performance.now();
+  if (board?.dataset.loaded === "1") window.read ??= performance.now();
+}).observe(document, { subtree: true, childList: true, attributes: true });
+"""
+
+# In each: `next` resolves in the next frame, before anything is drawn; `after` when all of it is done.
+_TOOLS = """
+const { board } = window, { model } = board;
+const next = () => new Promise((done) => requestAnimationFrame(done));
+const after = () => new Promise((done) => {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => done(performance.now());
+  port2.postMessage(null);
+});
+"""
+_SEEK = (
+    """async (steps) => {"""
+    + _TOOLS
+    + """
+  const whole = [], folding = [];
+  for (const step of steps) {
+    await next();
+    const begin = performance.now();
+    model.frame(step);
+    folding.push(performance.now() - begin);
+    board.goTo(step);
+    await next();
+    const drawing = performance.now();
+    whole.push((await after()) - drawing + folding.at(-1));
+  }
+  return { whole, folding };
+}"""
+)
+_PLAY = (
+    """async ([from, frames]) => {"""
+    + _TOOLS
+    + """
+  board.goTo(from);
+  await next(); await next();
+  for (let turn = 0; turn < 6; turn++) board.verbs().faster(1);
+  board.verbs().toggle();
+  const deltas = [];
+  let last = await next();
+  for (let frame = 0; frame < frames; frame++) {
+    const now = await next();
+    deltas.push(now - last);
+    last = now;
+  }
+  if (board.store.playing) board.verbs().toggle();
+  return { deltas, steps: board.store.step - from };
+}"""
+)
+_ZOOM = (
+    """async (frames) => {"""
+    + _TOOLS
+    + """
+  board.verbs().fit();
+  const deltas = [];
+  let last = await next();
+  for (let frame = 0; frame < frames; frame++) {
+    board.verbs().zoom(Math.floor(frame / 60) % 2 ? 0.93 : 1 / 0.93);
+    const now = await next();
+    deltas.push(now - last);
+    last = now;
+  }
+  return deltas;
+}"""
+)
+
+
+def workload() -> Workload:
+    """Some 20,600 requests, a fifth of them in crowds."""
+    rng = random.Random(SEED)
+
+    def some(count: int, begin_ms: float, seed: int, **options: Any) -> list[Input]:
+        drawn = Workload.generate(
+            count, groups=60, shared_tokens=32, seed=SEED + seed, **options
+        ).inputs
+        for one in drawn:
+            one.at_ms += begin_ms
+        return drawn
+
+    crowd = {"prompt": lognormal(40, 0.7, 200), "output": lognormal(60, 0.7, 300)}
+    arrivals = some(
+        13_000,
+        0,
+        0,
+        arrivals=poisson(100),
+        prompt=lognormal(30, 0.7, 200),
+        output=lognormal(48, 0.7, 300),
+    )
+    arrivals += some(5_600, 1500, 1, arrivals=bursts(400, 9000), **crowd)
+    arrivals += some(2_000, 70_000, 2, arrivals=bursts(2000, 1), **crowd)
+    arrivals.sort(key=lambda one: one.at_ms)
+    leave = [
+        Abort(at_ms=one.at_ms + rng.expovariate(1 / 400), request=number)
+        for number, one in enumerate(arrivals, start=1)
+        if rng.random() < 0.03
+    ]
+    return Workload(sorted(arrivals + leave, key=lambda one: one.at_ms))
+
+
+def big_log() -> list[bytes]:
+    """The lines of the longest log; made once, which takes a minute or two."""
+    if not LOG.exists():
+        config = EngineConfig(
+            token_budget=512, max_batch_size=160, max_kv_tokens=4096 * 4, block_size=4
+        )
+        log = simulate(workload(), config, cost=Cost(1, 0.01, 0.02, 0.00002, 1e-6))
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        log.save(LOG)
+    lines = LOG.read_bytes().splitlines(keepends=True)
+    assert len(lines) >= SIZES[-1], f"{LOG} has only {len(lines)} events: delete it"
+    return lines
+
+
+def contents(log: EventLog) -> dict[str, int]:
+    """What is in a log, so that nobody need believe it."""
+    kinds = "RequestArrived StepStarted Preempted RadixInserted RadixSplit RadixEvicted".split()
+    counted = {kind: 0 for kind in kinds}
+    aborted = 0
+    for event in log:
+        name = type(event).__name__
+        if name in counted:
+            counted[name] += 1
+        aborted += getattr(event, "reason", "") == "abort"
+    return {"events": len(log), "aborted": aborted, **counted}
+
+
+def percentiles(values: list[float]) -> dict[str, float]:
+    """Median and 95th percentile, in ms."""
+    cuts = statistics.quantiles(values, n=20)
+    return {"p50": round(cuts[9], 2), "p95": round(cuts[18], 2)}
+
+
+def page_of(log: EventLog, path: Path) -> None:
+    """The exported page, with its board within reach."""
+    text = to_html(log).replace("await mount(", "window.board = await mount(")
+    path.write_text(text, "utf-8")
+
+
+def measure(browser: Browser, path: Path) -> dict[str, Any]:
+    """One page, from opening it to the end."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.add_init_script(_WATCH)
+    page.goto(path.as_uri())
+    page.wait_for_function("window.board && window.read", timeout=120_000)
+    rng = random.Random(SEED)
+    first, last = page.evaluate("[board.model.firstStep, board.model.lastStep]")
+    waiting = page.evaluate("Array.from(board.model.measures.waiting)")
+    busiest = first + waiting.index(max(waiting))
+    page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(30)])  # warm
+    seek = page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(SEEKS)])
+    play = page.evaluate(_PLAY, [min(busiest, last - 4 * FRAMES), FRAMES])
+    zoom = page.evaluate(_ZOOM, FRAMES)
+    figures = {
+        "first_picture_ms": round(page.evaluate("window.drawn")),
+        "all_read_ms": round(page.evaluate("window.read")),
+        "seek_ms": percentiles(seek["whole"]),
+        "fold_ms": percentiles(seek["folding"]),
+        "play_frame_ms": percentiles(play["deltas"]),
+        "played_steps": play["steps"],
+        "zoom_frame_ms": percentiles(zoom),
+        **memory(page),
+    }
+    page.close()
+    return figures
+
+
+def memory(page: Page) -> dict[str, int]:
+    """MB of JavaScript's heap and of its buffers, and the tab's largest resident size."""
+    session = page.context.new_cdp_session(page)
+    session.send("HeapProfiler.collectGarbage")
+    usage = session.send("Runtime.getHeapUsage")
+    return {
+        "heap_mb": round(usage["usedSize"] / 1e6),
+        "buffers_mb": round(usage.get("backingStorageSize", 0) / 1e6),
+        "tab_mb": tab_peak_mb(page),
+    }
+
+
+def tab_peak_mb(page: Page) -> int:
+    """The largest resident size that the page's process had."""
+    browser = page.context.browser
+    assert browser is not None
+    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
+    peaks = [0]
+    for process in processes:
+        status = Path(f"/proc/{process['id']}/status")
+        if process["type"] == "renderer" and status.exists():
+            [line] = [row for row in status.read_text().splitlines() if row.startswith("VmHWM")]
+            peaks.append(int(line.split()[1]) * 1024 // 10**6)
+    return max(peaks)
+
+
+def in_python(lines: list[bytes]) -> dict[str, float]:
+    """Seconds: reading a log, and `show` beside packing alone."""
+    from visualizer import show
+
+    data = b"".join(lines)
+    begin = time.perf_counter()
+    log = read_log(data)
+    loaded = time.perf_counter()
+    board = show(log)
+    shown = time.perf_counter()
+    gzip.compress(log.to_bytes(), 1, mtime=0)
+    packed = time.perf_counter()
+    return {
+        "read_s": round(loaded - begin, 2),
+        "show_s": round(shown - loaded, 2),
+        "pack_s": round(packed - shown, 2),
+        "saved_mb": round(len(board.view_model.log) / 1e6, 2),
+    }
+
+
+def table(figures: dict[str, Any]) -> None:
+    """A column per size."""
+    rows: dict[str, list[str]] = {}
+    for size in figures["sizes"].values():
+        for name, value in size.items():
+            shown = (
+                f"{value['p50']:g} / {value['p95']:g}" if isinstance(value, dict) else f"{value:,}"
+            )
+            rows.setdefault(name, []).append(shown)
+    for name, values in rows.items():
+        print(f"  {name:18}" + "".join(f"{value:>18}" for value in values))
+    print("  (ms are p50 / p95)")
+
+
+def draw(figures: dict[str, Any]) -> Figure:
+    """How time and memory grow."""
+    plot, (waits, moves, room) = panels(
+        ["first picture, all read (s)", "seek, p95 (ms)", "memory (MB)"], "events", width=11
+    )
+    sizes = figures["sizes"].values()
+    for name in ("first_picture_ms", "all_read_ms"):
+        waits.plot(SIZES, [one[name] / 1000 for one in sizes], "o-", label=name[:-3])
+    for name in ("seek_ms", "fold_ms"):
+        moves.plot(SIZES, [one[name]["p95"] for one in sizes], "o-", label=name[:-3])
+    for name in ("heap_mb", "buffers_mb", "tab_mb"):
+        room.plot(SIZES, [one[name] for one in sizes], "o-", label=name[:-3])
+    for axes in (waits, moves, room):
+        axes.set_xscale("log")
+        axes.set_ylim(0)
+        axes.legend()
+    return plot
+
+
+def main() -> None:
+    """Measure all three sizes and print a column for each."""
+    lines = big_log()
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))))
+    figures: dict[str, Any] = {"bundle_bytes": MODULE.stat().st_size, "sizes": {}}
+    with sync_playwright() as playwright:
+        for size in SIZES:
+            log = read_log(b"".join(lines[:size]))
+            path = FOLDER / f"board_{size}.html"
+            page_of(log, path)
+            flags = ["--no-sandbox", "--disable-gpu", "--enable-precise-memory-info"]
+            browser = playwright.chromium.launch(executable_path=chromium, args=flags)
+            measured = measure(browser, path)
+            browser.close()
+            path.unlink()
+            figures["sizes"][str(size)] = contents(log) | measured | in_python(lines[:size])
+            print(f"  {size:,}: {figures['sizes'][str(size)]}", flush=True)
+    table(figures)
+    print(f"  bundle: {figures['bundle_bytes']:,} bytes")
+    save("board", figures, draw(figures))
+
+
+if __name__ == "__main__":
+    main()
