@@ -4,6 +4,7 @@
     board = show(engine.log)            # the whole board, opened where something happens
     board.step = 12                     # ... moves the picture; stepping there sets it here
     Timeline(log); BlockMap(log)        # panels that stand alone; those of one log move together
+    playground()                        # controls over a workload that re-run it
     watch("http://localhost:8000")      # a running server, as it goes on
     show("preemption"); gallery()       # one of the logs that come with the project; all of them
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from visualizer.live import watch
     from visualizer.named_logs import gallery
     from visualizer.perfetto import to_perfetto
+    from visualizer.playing.playground import playground
 
 __all__ = [
     "BlockMap",
@@ -27,6 +29,7 @@ __all__ = [
     "Timeline",
     "Tokens",
     "gallery",
+    "playground",
     "show",
     "to_html",
     "to_perfetto",
@@ -42,6 +45,7 @@ _HOME = {
     "Timeline": _BOARD,
     "Tokens": _BOARD,
     "gallery": "visualizer.named_logs",
+    "playground": "visualizer.playing.playground",
     "show": _BOARD,
     "to_html": "visualizer.html",
     "to_perfetto": "visualizer.perfetto",

@@ -1,0 +1,79 @@
+"""Play a workload on a real model: `simulate`'s sibling for when the words should be a model's own.
+
+Prompts are sent as their texts, so that any workload of readable requests will do. Everybody answers as
+long as asked, for the sake of comparing runs. While nobody is there, time is skipped: a slow arrival
+rate need not be waited for.
+"""
+
+from collections import deque
+from pathlib import Path
+
+import msgspec
+
+from engine.clock import WallClock
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events.log import EventLog
+from engine.simulation.cost_runner import US_PER_MS
+from engine.simulation.workload import Arrival, Workload
+
+
+class SkippingClock(WallClock):
+    """Real time since somebody first asked for it, and what was skipped because nothing happened."""
+
+    name = "wall, idle time skipped"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._skipped: int | None = None
+
+    def now(self) -> int:
+        """Microseconds."""
+        if self._skipped is None:  # loading a model is no part of the run
+            self._skipped = -super().now()
+        return super().now() + self._skipped
+
+    def skip_to(self, at: int) -> None:
+        """Let it be `at`, unless it is later already."""
+        ahead = max(0, at - self.now())
+        assert self._skipped is not None
+        self._skipped += ahead
+
+
+def play_on_model(
+    workload: Workload, config: EngineConfig | None = None, *, model: str | Path = "bundled"
+) -> EventLog:
+    """Serve a workload's requests to their end on a model and return the log.
+
+    Raises RequestError for a request that these settings could never serve, CheckpointError for a
+    model that cannot be loaded, ValueError for a prompt without a text.
+    """
+    engine = Engine.load(model, config, clock=SkippingClock())
+    assert isinstance(engine.clock, SkippingClock)
+    pending = deque(one for one in workload.inputs if isinstance(one, Arrival))
+    while pending or engine.has_work():
+        if pending and not engine.has_work():
+            engine.clock.skip_to(round(pending[0].at_ms * US_PER_MS))
+        while pending and _is_due(pending[0], engine):
+            _submit(pending.popleft(), engine)
+        engine.step()
+    return engine.log
+
+
+def _is_due(one: Arrival, engine: Engine) -> bool:
+    if one.step is not None:  # no step passes while nobody is there
+        return one.step <= engine.step_count + 1 or not engine.has_work()
+    return one.at_ms * US_PER_MS <= engine.clock.now()
+
+
+def _submit(one: Arrival, engine: Engine) -> None:
+    text = "".join(one.texts).strip()
+    if not text:
+        raise ValueError(f"{one.label or 'a request'} has a prompt of ids without a text")
+    engine.submit(
+        text,
+        msgspec.structs.replace(one.params, ignore_eos=True),
+        label=one.label,
+        priority=one.priority,
+        submitted_at=None if one.step is not None else round(one.at_ms * US_PER_MS),
+    )

@@ -1,0 +1,113 @@
+"""The playground in a real JupyterLab: a control is moved, and the picture follows."""
+
+import re
+from pathlib import Path
+
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.board import BoardOnPage
+from tests.browser.conftest import NewPage
+from tests.browser.test_jupyterlab import open_notebook, run_cell, set_theme, write_notebook
+
+CELLS = [
+    "from visualizer import playground\np = playground()\np",
+    "print('steps:', len(p.previous.steps), len(p.log.steps), p.settings['max_batch_size'])",
+]
+
+
+class PlaygroundOnPage:
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.root = page.locator(".underglass-playground").first
+
+    def control(self, label: str) -> Locator:
+        return self.root.locator(
+            ".widget-inline-hbox", has=self.page.get_by_text(label, exact=True)
+        )
+
+    def board(self) -> BoardOnPage:
+        """The one board that can be seen."""
+        board = BoardOnPage(self.page)
+        board.root = self.root.locator(".underglass:visible")
+        expect(board.root).to_have_count(1)
+        return board.wait()
+
+    def says(self, text: str | re.Pattern[str]) -> None:
+        expect(self.root.locator(".underglass-words p")).to_contain_text(text, timeout=20_000)
+
+    def row(self, name: str) -> list[str]:
+        row = self.root.locator(".underglass-numbers tr", has=self.page.get_by_text(name))
+        return row.locator("td").all_inner_texts()
+
+
+def opened(page: Page, address: str, work: Path, name: str, cells: list[str]) -> PlaygroundOnPage:
+    write_notebook(work / name, cells)
+    open_notebook(page, address, name)
+    run_cell(page, 0)
+    ground = PlaygroundOnPage(page)
+    expect(ground.root).to_be_visible(timeout=60_000)
+    return ground
+
+
+def test_a_control_moves_the_board_and_the_old_run_stays_beside_the_new(
+    new_page: NewPage, jupyter: tuple[str, Path]
+) -> None:
+    page = new_page(width=1600, height=1200)
+    ground = opened(page, *jupyter, "playground.ipynb", CELLS)
+    board = ground.board()
+    old = board.data("steps")
+    assert ground.row("this run")[0] == old
+    expect(ground.root.locator(".underglass-plots .js-plotly-plot")).to_have_count(4)
+
+    # By keyboard alone.
+    ground.control("batch size").locator("[role=slider]").focus()
+    page.keyboard.press("Home")
+    ground.says("batch size 6 \N{RIGHTWARDS ARROW} 1")
+    board = ground.board()
+    new = board.data("steps")
+    assert int(new) > int(old)
+    assert (ground.row("the run before")[0], ground.row("this run")[0]) == (old, new)
+    assert ground.row("change")[0].startswith("+")
+    run_cell(page, 1)
+    said = page.locator(".jp-OutputArea-output").filter(has_text="steps:").last
+    expect(said).to_have_text(f"steps: {old} {new} 1")
+
+    # The run before is a click away.
+    ground.root.get_by_role("button", name="the run before").click()
+    expect(ground.root.locator(".underglass:visible")).to_have_attribute("data-steps", old)
+    ground.root.get_by_role("button", name="this run").click()
+    expect(ground.root.locator(".underglass:visible")).to_have_attribute("data-steps", new)
+
+
+def test_what_cannot_be_run_is_said_in_place_and_the_picture_stays(
+    new_page: NewPage, jupyter: tuple[str, Path]
+) -> None:
+    page = new_page(width=900, height=1000)
+    ground = opened(page, *jupyter, "impossible.ipynb", CELLS)
+    steps = ground.board().data("steps")
+    ground.control("memory").locator("[role=slider]").focus()
+    page.keyboard.press("Home")
+    alert = ground.root.locator("[role=alert]")
+    expect(alert).to_contain_text("could never be served", timeout=20_000)
+    expect(alert).to_contain_text("raise max_kv_tokens")
+    assert ground.board().data("steps") == steps
+    page.keyboard.press("End")
+    ground.says("memory 224 \N{RIGHTWARDS ARROW} 2048")
+    assert ground.root.evaluate("node => node.scrollWidth <= node.clientWidth")
+
+
+def test_it_follows_light_and_dark(new_page: NewPage, jupyter: tuple[str, Path]) -> None:
+    page = new_page(width=1600, height=1200)
+    ground = opened(page, *jupyter, "themes.ipynb", CELLS)
+    ground.board()
+    numbers = ground.root.locator(".underglass-numbers td").last
+    title = ground.root.locator(".underglass-plots .gtitle").first
+    expect(title).to_be_visible()
+    for theme in ("JupyterLab Light", "JupyterLab Dark"):
+        set_theme(page, theme)
+        expect(ground.root.locator(".underglass")).to_have_attribute(
+            "data-theme", theme.split()[1].lower()
+        )
+        ink = numbers.evaluate("node => getComputedStyle(node).color")
+        expect(title).to_have_css("fill", ink)
+    set_theme(page, "JupyterLab Light")

@@ -1,0 +1,270 @@
+"""The playground's Python side: settings lead to runs, one at a time, and the run before stays."""
+
+import asyncio
+import re
+import threading
+from dataclasses import replace
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.events.vocabulary import Preempted
+from engine.simulation.cost_runner import Cost
+from engine.simulation.scenarios import scenario
+from engine.simulation.simulate import simulate
+from visualizer import playground, show
+from visualizer.logs import Steps
+from visualizer.playing import rerun
+from visualizer.playing.numbers import UNITS, change, numbers, table
+from visualizer.playing.playground import Playground
+from visualizer.playing.plots import MIME, plots
+from visualizer.playing.rerun import Setup, SetupError
+
+
+def words(p: Playground) -> str:
+    return p._words.value
+
+
+def test_it_begins_with_something_happening() -> None:
+    p = playground()
+    assert p.log.of(Preempted)
+    assert p.log.steps.cached_tokens.sum() > 0
+    assert p.log.steps.waiting.max() > 0
+    assert (p.board.step, p.board.selected) == Steps(p.log).opening
+    assert p.previous is None
+
+
+def test_a_control_runs_what_it_says_and_the_run_before_stays() -> None:
+    p = playground()
+    first = p.log
+    p._at_rest = 0
+    p.controls["max_batch_size"].value = 2
+    assert p.settings["max_batch_size"] == 2
+    assert p.previous is first
+    config = replace(p.setup).config
+    again = simulate(p.setup.traffic.workload, config, cost=Cost(10, 0.25))
+    assert p.log.deterministic() == again.deterministic()
+    assert "batch size 6 → 2" in words(p)
+    assert p.board.view_model.events is p.log
+    assert p.board_before.view_model.events is first
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("token_budget", 16),
+        ("max_batch_size", 3),
+        ("max_kv_tokens", 512),
+        ("block_size", 16),
+        ("policy", "sjf"),
+        ("batching", "static"),
+        ("chunked_prefill", False),
+        ("prefix_cache", False),
+        ("preemption", False),
+        ("requests", 5),
+        ("rate", 10),
+        ("prompt_tokens", 50),
+        ("output_tokens", 8),
+        ("shared", 0),
+        ("seed", 7),
+    ],
+)
+def test_every_control_changes_the_run(name: str, value: object) -> None:
+    p = playground(max_kv_tokens=400, max_batch_size=8, token_budget=96)
+    p._at_rest = 0
+    p.controls[name].value = value
+    assert p.settings[name] == value
+    assert p.log.to_bytes() != p.previous.to_bytes()
+
+
+def test_set_is_the_same_as_moving_controls_and_moves_them() -> None:
+    p = playground()
+    before = p.log
+    p.set(token_budget=16, shared=0)
+    assert (p.controls["token_budget"].value, p.controls["shared"].value) == (16, 0)
+    assert p.previous is before
+    assert "token budget 48 → 16, shared prefix 50 → 0" in words(p)
+
+
+def test_the_reader_keeps_their_place_if_they_have_one() -> None:
+    p = playground()
+    p.set(token_budget=40)
+    assert (p.board.step, p.board.selected) == Steps(p.log).opening
+    p.board.step, p.board.selected = 9, 3
+    p.set(token_budget=32)
+    assert (p.board.step, p.board.selected) == (9, 3)
+    p.board.step = max(Steps(p.log).ends)
+    p.set(output_tokens=4)
+    assert p.board.step == max(Steps(p.log).ends)
+
+
+def test_a_board_of_ones_own_does_not_go_along() -> None:
+    p = playground()
+    mine = show(p.log)
+    log = p.log
+    p.set(token_budget=16)
+    assert mine.view_model.events is log
+    assert p.board_before.view_model is not mine.view_model
+
+
+def test_what_can_never_be_served_is_said_and_the_last_run_stays() -> None:
+    p = playground()
+    p._at_rest = 0
+    log = p.log
+    p.controls["max_kv_tokens"].value = 64
+    assert re.search(
+        r'role="alert">Somebody could never be served\. .*raise max_kv_tokens', words(p)
+    )
+    assert p.log is log
+    assert p.settings["max_kv_tokens"] == 224
+    p.controls["max_kv_tokens"].value = 256
+    assert 'role="status"' in words(p)
+    assert p.previous is log
+    with pytest.raises(SetupError, match="never be served"):
+        p.set(max_kv_tokens=16)
+    assert p.settings["max_kv_tokens"] == 256
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"budget": 3}, "budget is not a setting here; there are token_budget"),
+        ({"token_budget": 0}, "token_budget must be a whole number"),
+        ({"rate": 0}, "rate must be more than 0"),
+        ({"policy": "chance"}, "chance"),
+    ],
+)
+def test_wrong_settings_are_refused_in_words(settings: dict, message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        playground(**settings)
+
+
+def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    served, running = [], threading.Lock()
+    serve = Setup.serve
+
+    def counted(self: Setup) -> rerun.Served:
+        assert running.acquire(blocking=False), "two runs at a time"
+        served.append(self.config.token_budget)
+        try:
+            return serve(self)
+        finally:
+            running.release()
+
+    monkeypatch.setattr(Setup, "serve", counted)
+
+    async def drag() -> Playground:
+        p = Playground(Setup(), at_rest=0)
+        for budget in range(47, 20, -1):
+            p.controls["token_budget"].value = budget
+        await p.settled()
+        # One more while a run is in flight: it is run after that.
+        p.controls["token_budget"].value = 12
+        while len(served) < 3:
+            await asyncio.sleep(0)
+        p.controls["token_budget"].value = 14
+        await p.settled()
+        return p
+
+    p = asyncio.run(drag())
+    assert served == [48, 21, 12, 14]
+    assert p.settings["token_budget"] == 14
+
+
+def test_a_workload_of_ones_own_is_served_and_has_no_controls_for_traffic() -> None:
+    one = scenario("preemption")
+    p = playground(one.config, one.workload)
+    assert p.log.deterministic() == one.run().deterministic()
+    assert "requests" not in p.controls
+    assert "seed" not in p.settings
+    p.set(max_kv_tokens=16 * 8)
+    assert not p.log.of(Preempted)
+    with pytest.raises(SetupError, match="requests is not a setting here"):
+        p.set(requests=3)
+
+
+def test_odd_values_have_a_place_on_the_controls() -> None:
+    p = playground(EngineConfig(token_budget=300, max_kv_tokens=3333, block_size=7))
+    assert p.controls["token_budget"].value == 300
+    assert p.controls["max_kv_tokens"].value == 3333
+    assert p.controls["block_size"].value == 7
+
+
+def test_a_run_that_would_take_too_long_is_cut_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rerun, "SIMULATED_TOKENS", 300)
+    p = playground(requests=14)
+    left = int(re.search(r"(\d+) more were left out", words(p))[1])
+    assert len(p.log.requests) == 14 - left > 0
+    total = p.log.requests.prompt_tokens.sum() + p.log.requests.max_tokens.sum()
+    assert total <= 300
+
+
+def test_the_model_serves_the_same_people() -> None:
+    p = playground(requests=3, output_tokens=4)
+    p.set(model=True)
+    assert p.previous.requests.label.tolist() == p.log.requests.label.tolist()
+    assert p.previous.requests.output_tokens.tolist() == p.log.requests.output_tokens.tolist()
+    assert p.log[0].model["parameters"] > 0
+
+
+def test_numbers_are_those_of_the_log() -> None:
+    log = scenario("preemption").run()
+    found = numbers(log)
+    assert list(found) == list(UNITS)
+    assert (found["steps"], found["preemptions"], found["from the cache"]) == (31, 1, 72)
+    assert found["memory, peak"] == 13  # the fourteenth is given away in the step that preempts
+    assert found["throughput"] == pytest.approx(72 / found["whole run"])
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "said"),
+    [
+        (10, 12, "+20 %"),
+        (10, 9.95, "−0.5 %"),
+        (10, 100, "×10"),
+        (0, 3, "+3"),
+        (4, 4, "–"),
+        (float("nan"), 4, "–"),
+    ],
+)
+def test_a_change_is_said_so_that_it_can_be_read(before: float, now: float, said: str) -> None:
+    assert change(before, now) == said
+
+
+def test_the_table_keeps_the_run_before_beside_this_one() -> None:
+    p = playground()
+    now = numbers(p.log)
+    assert table(now, None).count("<tr>") == 2
+    both = table(now, now | {"steps": 154.0})
+    assert both.index("the run before") < both.index("this run") < both.index("change")
+    assert "<td>154</td>" in both
+    assert "<td>−50 %</td>" in both
+
+
+def test_figures_have_both_runs_on_common_axes() -> None:
+    p = playground()
+    p.set(max_batch_size=2)
+    alone, both = plots(p.log, None), plots(p.log, p.previous)
+    assert [len(figure[MIME]["data"]) for figure in alone] == [1] * 4
+    assert [[line["line"]["dash"] for line in f[MIME]["data"]] for f in both] == [
+        ["dash", "solid"]
+    ] * 4
+    ttft, _, throughput, memory = (figure[MIME]["data"][-1] for figure in both)
+    assert ttft["x"][-1] == p.log.requests.ttft_ms.max()
+    assert ttft["y"][-1] == 100
+    assert max(memory["y"]) == p.log.steps.used_blocks.max()
+    width = 2 * throughput["x"][0]
+    assert sum(throughput["y"]) * width == pytest.approx(p.log.steps.sampled_tokens.sum())
+
+
+def test_the_repr_is_true_and_stable() -> None:
+    p = playground()
+    assert repr(p).startswith("Playground(token_budget=48, ")
+    assert repr(p) == repr(playground())
+    shown = p._repr_mimebundle_()
+    data = shown[0] if isinstance(shown, tuple) else shown
+    assert data["text/plain"] == repr(p)

@@ -1,0 +1,82 @@
+"""Two runs in numbers, the one before and this one, with what has changed between them."""
+
+import html
+
+import pandas as pd
+
+from engine.events import EventLog
+
+UNITS = {
+    "steps": "",
+    "whole run": "s",
+    "throughput": "tokens/s",
+    "TTFT, median": "ms",
+    "TTFT, worst": "ms",
+    "ITL, mean": "ms",
+    "ITL, worst": "ms",
+    "from the cache": "tokens",
+    "preemptions": "",
+    "memory, peak": "blocks",
+}
+
+
+def numbers(log: EventLog) -> dict[str, float]:
+    """A run in ten numbers, in the units of `UNITS`. What the run does not have is nan.
+
+    Times to first token are of requests, those between tokens (ITL) of all tokens.
+    """
+    requests, steps, gaps = log.requests, log.steps, log.tokens.gap_ms
+    first, last = steps.iloc[0], steps.iloc[-1]
+    seconds = (last.start_ms + last.duration_ms - first.start_ms) / 1000
+    measured = (
+        len(steps),
+        seconds,
+        steps.sampled_tokens.sum() / seconds,
+        requests.ttft_ms.median(),
+        requests.ttft_ms.max(),
+        gaps.mean(),
+        gaps.max(),
+        steps.cached_tokens.sum(),
+        steps.preempted.sum(),
+        steps.used_blocks.max(),
+    )
+    return {name: float(value) for name, value in zip(UNITS, measured, strict=True)}
+
+
+def table(now: dict[str, float], before: dict[str, float] | None) -> str:
+    """The numbers as an HTML table: a row for each run, and one for the change."""
+    head = "".join(
+        f'<th scope="col">{html.escape(name)}{f" <small>{unit}</small>" if unit else ""}</th>'
+        for name, unit in UNITS.items()
+    )
+    rows = _row("this run", [_three_digits(now[name]) for name in UNITS])
+    if before is not None:
+        rows = _row("the run before", [_three_digits(before[name]) for name in UNITS]) + rows
+        rows += _row("change", [change(before[name], now[name]) for name in UNITS])
+    return (
+        f'<table class="underglass-numbers"><thead><tr><td></td>{head}</tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
+def change(before: float, now: float) -> str:
+    """What has changed: in percent, as a factor if it is large, as a number if it was 0 before."""
+    if pd.isna(before) or pd.isna(now) or before == now:
+        return "\N{EN DASH}"
+    sign = "+" if now > before else "\N{MINUS SIGN}"
+    if before == 0:
+        return sign + _three_digits(abs(now))
+    if now >= 10 * before:
+        return f"\N{MULTIPLICATION SIGN}{now / before:,.0f}"
+    percent = abs(now - before) / before * 100
+    return f"{sign}{percent:.0f} %" if percent >= 10 else f"{sign}{percent:.2g} %"
+
+
+def _row(name: str, cells: list[str]) -> str:
+    return f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+
+
+def _three_digits(value: float) -> str:
+    if pd.isna(value):
+        return "\N{EN DASH}"
+    return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:.3g}"
