@@ -2,7 +2,7 @@
 
 from fastapi import FastAPI
 
-from server import errors, feed, live_page, operation
+from server import docs_page, errors, feed, live_page, operation
 from server.bridge import Bridge
 from server.errors import ErrorResponse
 from server.middleware import ApiKey, BodyLimit, RequestId
@@ -13,6 +13,8 @@ def create_app(bridge: Bridge) -> FastAPI:
     """The app over a bridge; `bridge.start()` must have been called before it serves."""
     app = FastAPI(
         title="Underglass",
+        docs_url=None,  # both load their program from another server: see docs_page
+        redoc_url=None,
         description="LLM inference, under glass: OpenAI's API, and everything the engine does.",
         responses={
             "4XX": {"model": ErrorResponse, "description": "The request cannot be served."},
@@ -27,4 +29,5 @@ def create_app(bridge: Bridge) -> FastAPI:
     for room in (openai_routes, operation, feed):
         app.include_router(room.routes(bridge))
     live_page.install(app)
+    docs_page.install(app)
     return app

@@ -13,8 +13,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.errors import ApiError
 
 # Whoever watches over the server must see its health without the key; and a browser has none when it
-# opens the page, which asks for it.
-_OPEN = frozenset({"/health", "/ready", "/"})
+# opens a page.
+_OPEN = frozenset({"/health", "/ready", "/", "/docs", "/openapi.json"})
 _OPEN_FOLDERS = ("/page/", "/board/")
 
 

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable
+from html import escape
 
 import pytest
 
+from server.docs_page import render
 from server.live_page import BOARD, PAGES
 from server.process import BackgroundServer
 from tests.server.harness import http, post
@@ -26,13 +28,14 @@ def test_a_browser_gets_the_page_without_a_key_and_what_it_draws_only_with_one(
 
 def test_nothing_is_loaded_from_elsewhere(url: str) -> None:
     with http(url) as client:
-        page = client.get("/")
+        page, docs = client.get("/"), client.get("/docs")
     policy = dict(
         part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";")
     )
     assert policy["default-src"] == "'none'"
     assert policy["connect-src"] == "'self'"
     assert policy["frame-ancestors"] == "'none'"
+    assert docs.headers["content-security-policy"].startswith("default-src 'none'")
     for path in PAGES.iterdir():
         addresses = re.findall(
             r"""(?:src|href)="([^"]*)"|from "([^"]*)"|url\(([^)]*)\)""", path.read_text()
@@ -54,3 +57,31 @@ def test_only_the_pages_own_files_are_served(url: str) -> None:
             answer = client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
         assert client.get("/board/board.js").content == (BOARD / "board.js").read_bytes()
+
+
+def test_the_docs_name_every_route_and_field_of_the_openapi_document(url: str) -> None:
+    with http(url) as client:
+        document, page = client.get("/openapi.json").json(), client.get("/docs").text
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            assert f"<code>{method.upper()} {path}</code>" in page
+            assert escape(operation["description"].split("\n\n")[0]) in page
+    for name, shape in document["components"]["schemas"].items():
+        assert f'id="{name}"' in page
+        for field in shape.get("properties", {}):
+            assert f"<code>{field}</code>" in page
+    assert "<script" not in page
+
+
+def test_what_a_document_says_is_text_on_the_page() -> None:
+    hostile = "<img src=x onerror=alert(1)>"
+    shape = {"properties": {hostile: {"type": hostile, "description": hostile, "default": hostile}}}
+    operation = {"description": hostile, "tags": [hostile]}
+    page = render(
+        {
+            "info": {"title": hostile, "description": hostile},
+            "paths": {f"/{hostile}": {"get": operation}},
+            "components": {"schemas": {hostile: shape}},
+        }
+    )
+    assert "<img" not in page
