@@ -14,6 +14,8 @@ import { agree, are, count, inWords, its, list, say, some, sum } from "./words.j
 
 /** Clauses from this rank on are said only where there is nothing better to say. */
 export const FILLER = 20;
+/** So many are named who take a victim's blocks; more are counted. */
+const MOST_TAKERS = 3;
 
 /** @type {((frame: Frame, add: Add) => void)[]} */
 export const CLAUSES = [
@@ -125,7 +127,15 @@ function fates(frame, losses) {
     ({ fate }) => fate === "cached",
     (blocks) => say`the cache keeps ${blocks}`,
   );
-  for (const taker of new Set(found.flatMap(({ to }) => to ?? []))) {
+  const takers = new Set(found.flatMap(({ to }) => to ?? []));
+  const many = takers.size > MOST_TAKERS;
+  if (many) {
+    tell(
+      ({ fate }) => fate === "taken",
+      (blocks) => say`${inWords(takers.size)} requests take ${blocks}`,
+    );
+  }
+  for (const taker of many ? [] : takers) {
     tell(
       ({ to }) => to === taker,
       (blocks) => say`${names(frame, [taker])} takes ${blocks}`,

@@ -113,6 +113,33 @@ test("a preemption: who lacks what, who gives way, what became of the blocks", (
   );
 });
 
+test("a preemption that many live on: they are counted, not named", () => {
+  const others = [1, 2, 3, 4];
+  const crowd = [
+    ...others.map((id) => arrived(id, "ab")),
+    arrived(5, "abcdefgh"),
+    step(1),
+    ...others.flatMap((id) => [admitted(id), allocated(id, id - 1)]),
+    admitted(5),
+    allocated(5, 4, 5, 6, 7, 8),
+    scheduled([...others.map((id) => [id, 0, 2]), [5, 0, 8]]),
+    finished([...others, 5].map((id) => [id, "x"])),
+    step(2),
+    make.preempted(5, 1),
+    ...others.map((id) => allocated(id, 3 + id)),
+    scheduled(
+      others.map((id) => [id, 2, 1]),
+      { blocked: [5, "after_preemption", 0, 0, 0] },
+    ),
+    finished(others.map((id) => [id, "y"])),
+  ];
+  assert.equal(
+    say(2, started({ num_blocks: 9, max_batch_size: 5, token_budget: 16 }), crowd),
+    "Step 2: 4 decodes, 4 of 16 tokens. r1 needs a block and none is left, so r5 is preempted: " +
+      "of its 5 blocks four requests take 4, 1 is free.",
+  );
+});
+
 test("those who wait behind a preemption", () => {
   const queue = [arrived(3, "x"), arrived(4, "y"), arrived(5, "z")];
   assert.match(
