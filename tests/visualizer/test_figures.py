@@ -1,0 +1,292 @@
+"""The figures show the frames' numbers, say what is seen, and can be read in light and dark."""
+
+import html
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import plotly.graph_objects as go
+import pytest
+
+from engine.config import EngineConfig
+from engine.events import EventLog
+from engine.simulation.cost_runner import Cost
+from engine.simulation.simulate import simulate
+from engine.simulation.workload import Workload, lognormal, poisson
+from tests.engine.workloads import make_engine, play, random_workload
+from tests.visualizer.storytellers import storytellers
+from visualizer import figures
+from visualizer.figures.logs import POINTS
+from visualizer.figures.theme import LINE_WIDTH, LOOKS, TITLE_WIDTH
+
+OF_A_LOG: dict[str, Callable[..., go.Figure]] = {
+    name: getattr(figures, name)
+    for name in ("ttft", "itl", "throughput", "queue", "memory", "tokens_per_step")
+}
+THEMES = ("light", "dark", None)
+
+
+@pytest.fixture(scope="module")
+def log() -> EventLog:
+    return storytellers()
+
+
+def served(per_second: float, requests: int = 120, **settings: Any) -> EventLog:
+    workload = Workload.generate(
+        requests, arrivals=poisson(per_second), prompt=lognormal(60, 0.6, 200),
+        output=lognormal(30, 0.8, 80), groups=4, shared_tokens=48, seed=3,
+    )  # fmt: skip
+    defaults = dict(token_budget=128, max_batch_size=16, max_kv_tokens=1024, block_size=16)
+    return simulate(workload, EngineConfig(**(defaults | settings)), cost=Cost(6, 0.08))
+
+
+@pytest.fixture(scope="module")
+def busy() -> EventLog:
+    return served(25)
+
+
+@pytest.fixture(scope="module")
+def static() -> EventLog:
+    return served(25, batching="static")
+
+
+def heading(figure: go.Figure) -> list[str]:
+    """The lines of the heading as they read."""
+    lines = figure.layout.title.text.split("<br>")
+    return [html.unescape(re.sub("<[^>]*>", "", line)) for line in lines]
+
+
+def drawn(figure: go.Figure, name: str) -> go.Scatter:
+    (found,) = [trace for trace in figure.data if trace.name == name]
+    return found
+
+
+def test_ttft_is_the_distribution_of_all_requests(busy: EventLog) -> None:
+    figure = figures.ttft(busy)
+    curve, told = figure.data
+    values = np.sort(busy.requests.ttft_ms.dropna())
+    assert np.array_equal(curve.x[1:], values)
+    assert np.allclose(curve.y[1:], np.arange(1, len(values) + 1) / len(values))
+    assert curve.y[0] == 0 and curve.line.shape == "hv"
+    assert told.y == (0.5, 0.95, 0.99)
+    assert told.x == tuple(np.quantile(values, [0.5, 0.95, 0.99]))
+    assert curve.customdata[1:] == tuple(
+        f"r{id_} {label}<br>" for id_, label in busy.requests.label[
+            busy.requests.sort_values("ttft_ms").index
+        ].items()
+    )  # fmt: skip
+
+
+def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy: EventLog) -> None:
+    curve = figures.itl(busy).data[0]
+    gaps = np.sort(busy.tokens.gap_ms.dropna())
+    assert len(gaps) > POINTS >= len(curve.x) - 1
+    for x, y in list(zip(curve.x, curve.y, strict=True))[1::50]:
+        below, upto = np.searchsorted(gaps, x, "left"), np.searchsorted(gaps, x, "right")
+        assert below / len(gaps) < y <= upto / len(gaps)
+    assert curve.x[-1] == gaps[-1] and curve.y[-1] == 1
+
+
+def test_percentiles_are_told_only_with_enough_values_behind_them(log: EventLog) -> None:
+    assert figures.ttft(log).data[1].y == (0.5,)  # 12 requests
+    assert heading(figures.ttft(log))[-1].startswith("■ 12 requests; median 18.2, max 175 ms")
+    assert figures.itl(log).data[1].y == (0.5, 0.95, 0.99)  # 251 gaps
+
+
+def test_throughput_counts_every_token_once(busy: EventLog, static: EventLog) -> None:
+    figure = figures.throughput({"a": busy, "b": static})
+    for name, one in (("a", busy), ("b", static)):
+        trace = drawn(figure, name)
+        scale = 1 if "(ms)" in figure.layout.xaxis.title.text else 1000
+        lasted = np.diff(np.array(trace.x) * scale) / 1000
+        assert (lasted > 0).all()
+        assert (lasted * trace.y[:-1]).sum() == pytest.approx(len(one.tokens))
+    assert "a makes" in " ".join(heading(figure))
+
+
+@pytest.mark.parametrize("x", ["step", "time"])
+def test_memory_and_tokens_stack_up_to_the_frames_columns(log: EventLog, x: str) -> None:
+    steps = log.steps
+    at = steps.index if x == "step" else steps.start_ms
+    memory = figures.memory(log, x=x)
+    used, cached = (drawn(memory, name) for name in (
+        "held by requests", "cached: given up when needed")
+    )  # fmt: skip
+    assert used.y[:-1] == tuple(steps.used_blocks) and cached.y[:-1] == tuple(steps.cached_blocks)
+    assert used.x[:-1] == pytest.approx(tuple(at))
+    assert used.stackgroup == cached.stackgroup
+    assert cached.fillpattern.shape == "/" and not used.fillpattern.shape
+    assert set(drawn(memory, "all blocks").y) == {40}
+    assert drawn(memory, "preemptions").x == pytest.approx(tuple(at[steps.preempted > 0]))
+    assert " ".join(heading(memory)).startswith("Memory: requests hold up to 100%, 1 preemption")
+
+    tokens = figures.tokens_per_step(log, x=x)
+    total = sum(
+        np.array(drawn(tokens, name).y)
+        for name in ("decode", "catch-up: output computed again", "prefill")
+    )
+    assert total[:-1].tolist() == steps.tokens.tolist()
+    assert set(drawn(tokens, "token budget").y) == {64}
+
+
+def test_several_logs_stand_on_one_scale(busy: EventLog, static: EventLog) -> None:
+    for draw in (figures.memory, figures.tokens_per_step):
+        figure = draw({"one": busy, "other": static})
+        assert figure.layout.yaxis.range == figure.layout.yaxis2.range
+        (low, high), (low2, high2) = figure.layout.yaxis.domain, figure.layout.yaxis2.domain
+        assert 0 == low2 < high2 < low < high == 1
+        assert [note.text for note in figure.layout.annotations] == ["<b>one</b>", "<b>other</b>"]
+    waiting = figures.queue({"one": busy, "other": static})
+    assert [trace.name for trace in waiting.data] == ["one waiting", "other waiting"]
+    assert len({trace.line.color for trace in waiting.data}) == 2
+
+
+def test_a_long_run_is_drawn_with_few_points_and_says_so() -> None:
+    long = served(20, requests=700)
+    assert len(long.steps) > 2 * POINTS
+    for draw, what in (
+        (figures.memory, "fullest"), (figures.tokens_per_step, "mean"), (figures.queue, "largest"),
+    ):  # fmt: skip
+        figure = draw(long)
+        assert max(len(trace.x) for trace in figure.data[:2]) <= POINTS + 1
+        assert re.search(f"a point is the {what} of [0-9]+ steps", " ".join(heading(figure)))
+        assert len(figure.to_json()) < 400_000
+    used = drawn(figures.memory(long), "held by requests")
+    assert max(used.y) == long.steps.used_blocks.max()
+    tokens = figures.tokens_per_step(long).data[:3]
+    assert sum(np.mean(trace.y[:-2]) for trace in tokens) == pytest.approx(
+        long.steps.tokens.mean(), rel=0.01
+    )
+
+
+def test_latency_against_load_has_a_dot_for_each_run() -> None:
+    runs = {load: served(load, requests=60) for load in (40, 10, 20)}
+    figure = figures.latency_vs_load(runs)
+    median, p95 = drawn(figure, "median"), drawn(figure, "p95")
+    assert tuple(median.x) == tuple(p95.x) == (10, 20, 40)
+    ttft = {load: run.requests.ttft_ms for load, run in runs.items()}
+    assert tuple(median.y) == tuple(ttft[load].median() for load in (10, 20, 40))
+    assert tuple(p95.y) == tuple(ttft[load].quantile(0.95) for load in (10, 20, 40))
+    two = figures.latency_vs_load({"fcfs": runs, "sjf": {10: runs[10]}}, measure="e2e")
+    assert [trace.name for trace in two.data] == [
+        "fcfs median",
+        "fcfs p95",
+        "sjf median",
+        "sjf p95",
+    ]
+    few = figures.latency_vs_load({5: storytellers()})
+    assert np.isnan(drawn(few, "p95").y[0])  # 12 requests have no 95th percentile
+    assert heading(few)[0] == "Median TTFT: 18.2 ms at 5/s"
+    with pytest.raises(ValueError, match="measure must be"):
+        figures.latency_vs_load(runs, measure="speed")
+    with pytest.raises(TypeError, match="requests per second"):
+        figures.latency_vs_load({"fcfs": runs[10]})
+
+
+@pytest.mark.parametrize("name", OF_A_LOG)
+def test_a_log_with_nothing_to_show_says_so(name: str, log: EventLog) -> None:
+    empty = EventLog()
+    empty.append(log[0])
+    for nothing in (EventLog(), empty):
+        figure = OF_A_LOG[name](nothing)
+        assert len(figure.data) == 0
+        assert re.search("No .* to show yet", heading(figure)[0])
+        assert "let the engine step" in " ".join(heading(figure))
+    assert len(OF_A_LOG[name]({"one": empty, "other": log}).data) > 0
+    with pytest.raises(ValueError, match="there is no log to draw"):
+        OF_A_LOG[name]({})
+
+
+@pytest.mark.parametrize("name", OF_A_LOG)
+def test_any_log_can_be_drawn(name: str, first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 25):
+        workload = random_workload(seed)
+        one = EventLog(window=None if seed % 2 else 40)
+        play(make_engine(workload, one), workload)
+        figure = OF_A_LOG[name]({"this": one, "bare": EventLog.from_bytes(bare(one))})
+        assert "NaN" not in json.dumps(json.loads(figure.to_json()))
+        assert max(map(len, heading(figure))) <= LINE_WIDTH + 8
+
+
+def bare(log: EventLog) -> bytes:
+    return b"".join(line + b"\n" for line in log.deterministic())
+
+
+@pytest.mark.parametrize("name", OF_A_LOG)
+def test_names_are_text_and_never_markup(name: str, log: EventLog) -> None:
+    evil = '<b>x</b><a href="http://e">'
+    figure = OF_A_LOG[name]({evil: log, "a & b " + "very " * 20: log})
+    written = json.loads(figure.to_json())
+    texts = list(strings(written))
+    assert any("&lt;b&gt;x" in text for text in texts)
+    assert not any("<b>x" in text or "<a" in text for text in texts)
+    assert not any("very " * 6 in text for text in texts)
+
+
+def strings(value: Any) -> Any:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from strings(inner)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("name", OF_A_LOG)
+def test_titles_fit_a_narrow_column_and_axes_have_units(
+    name: str, theme: str | None, busy: EventLog, static: EventLog
+) -> None:
+    for logs in (busy, {"continuous batching": busy, "static batching": static}):
+        figure = OF_A_LOG[name](logs, theme=theme)
+        lines = figure.layout.title.text.split("<br>")
+        bold = [re.sub("<[^>]*>", "", line) for line in lines if line.startswith("<b>")]
+        assert all(len(line) <= TITLE_WIDTH for line in bold)
+        assert re.search("[0-9]", " ".join(bold)), "the title says what is seen"
+        assert figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
+        assert re.search(r"\bms\b|\(s\)|step", figure.layout.xaxis.title.text)
+        assert figure.layout.showlegend is False
+        assert figure.layout.width is None, "as wide as its column"
+        assert figure.layout.paper_bgcolor == LOOKS[theme].ground
+
+
+def test_an_unknown_theme_or_axis_is_refused(log: EventLog) -> None:
+    with pytest.raises(ValueError, match='"light", "dark" or None'):
+        figures.ttft(log, theme="pink")
+    with pytest.raises(ValueError, match='x must be "step" or "time"'):
+        figures.memory(log, x="date")
+
+
+@pytest.mark.parametrize(
+    ("theme", "ground"),
+    [("light", "#ffffff"), ("dark", "#14161a"), (None, "#ffffff"), (None, "#14161a")],
+)
+def test_colours_stand_out_from_the_ground(theme: str | None, ground: str) -> None:
+    look = LOOKS[theme]
+    assert all(contrast(hue, ground) >= 3 for hue in look.hues)
+    least = 4.5 if theme else 4.2  # no grey has 4.5 on white and on #14161a
+    assert contrast(look.ink, ground) >= least and contrast(look.muted, ground) >= least
+
+
+def contrast(one: str, other: str) -> float:
+    low, high = sorted(map(luminance, (one, other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return float(np.dot([0.2126, 0.7152, 0.0722], linear))
+
+
+def test_without_plotly_the_message_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['plotly'] = None\n"
+        "try: from visualizer import figures\n"
+        "except ModuleNotFoundError as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install plotly" in done.stdout
