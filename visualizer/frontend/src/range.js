@@ -44,11 +44,13 @@ function mean(values) {
 /** The same in words. */
 export function rangeWords(model, [from, to]) {
   const sum = aggregate(model, from, to);
-  const time = sum.wall > 0 ? `, ${milliseconds(sum.wall)}` : "";
+  const several = from < to ? [`${sum.steps} steps`] : [];
+  const measured = sum.wall > 0 ? [milliseconds(sum.wall)] : [];
+  const size = [...several, ...measured].join(", ");
   const parts = [["prefill", sum.prefill], ["decode", sum.decode], ["computed again", sum.catchup]];
   const kinds = parts.filter(([, count]) => count).map(([name, count]) => `${count} ${name}`);
   const words = [
-    `Steps ${from} to ${to}: ${plural(sum.steps, "step")}${time}.`,
+    `${from < to ? `Steps ${from} to ${to}` : `Step ${from}`}${size && `: ${size}`}.`,
     `${plural(sum.tokens, "token")}${kinds.length ? `: ${kinds.join(", ")}` : ""}.`,
     `${plural(sum.preempted, "preemption")}, ${plural(sum.evicted, "block")} evicted, ` +
       `${plural(sum.hits, "hit")}${sum.found ? ` of ${plural(sum.found, "token")}` : ""}.`,

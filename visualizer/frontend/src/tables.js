@@ -5,7 +5,7 @@
  * hold at most MOST rows each, because a log of a million events has thousands of everything.
  */
 
-import { h, plural, visible } from "./html.js";
+import { h, visible } from "./html.js";
 import { milliseconds } from "./tell.js";
 
 const MOST = 40;
@@ -93,7 +93,7 @@ export function blockTable({ model, frame, store }) {
     `${filled} of ${slots}`,
     visible(frame.blockTexts(id).join("")),
   ]);
-  const caption = `KV blocks in use at step ${frame.step}; ${plural(frame.counts.free, "other")} free`;
+  const caption = `KV blocks in use at step ${frame.step}; ${frame.counts.free} free`;
   return table(caption, ["block", "state", "requests", "slots", "text"], rows, busy.length);
 }
 

@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { pythonFor, readAddress, writeAddress } from "../src/address.js";
+import { aggregate, rangeWords } from "../src/range.js";
+import { find } from "../src/search.js";
+import { labAddress, sourceOf } from "../src/sources.js";
+import { storytellers } from "./recorder.js";
+
+const model = storytellers();
+const found = (query) => [...find(model, query, 30)].filter(Boolean);
+
+test("a range adds up to the measures, and all steps together to the whole run", () => {
+  const whole = aggregate(model, model.firstStep, model.lastStep);
+  const sum = (name) => model.measures[name].reduce((total, value) => total + value, 0);
+  for (const name of ["tokens", "prefill", "decode", "catchup", "preempted", "evicted", "found"])
+    assert.equal(whole[name], sum(name), name);
+  assert.equal(whole.tokens, whole.prefill + whole.decode + whole.catchup);
+  assert.equal(whole.steps, 53);
+  assert.equal(whole.finished, 12);
+  const [left, right] = [aggregate(model, 1, 20), aggregate(model, 21, 53)];
+  for (const name of ["tokens", "hits", "finished", "evicted"])
+    assert.equal(left[name] + right[name], whole[name], name);
+});
+
+test("the means are over requests that finish in the range, from the log's own times", () => {
+  const life = model.request(3);
+  const { step } = life.finished;
+  const { end, start } = model.measures;
+  const at = (one) => end[one - model.firstStep];
+  const { ttft, itl, finished, wall } = aggregate(model, step, step);
+  assert.equal(finished, 1);
+  assert.equal(ttft, at(life.tokenSteps[0]) - life.arrivedAt);
+  const gaps = life.tokenSteps.slice(1).map((one, i) => at(one) - at(life.tokenSteps[i]));
+  assert.ok(Math.abs(itl - gaps.reduce((a, b) => a + b) / gaps.length) < 1e-6);
+  assert.equal(wall, at(step) - start[step - model.firstStep]);
+  assert.match(rangeWords(model, [step, step]), /^Step 8: 7.5 ms\..*1 request finished: mean/);
+});
+
+test("a range in which nobody finishes names no means", () => {
+  assert.match(rangeWords(model, [2, 3]), /0 requests finished\.$/);
+});
+
+test("an address comes back as the view it was written for", () => {
+  const state = { step: 30, selected: 8, window: [10, 40], range: [12, 20], only: "tree" };
+  const written = writeAddress(state);
+  assert.equal(written, "#step=30&selected=8&from=10&to=40&range=12-20&panel=tree");
+  assert.deepEqual(readAddress(written), state);
+  assert.deepEqual(readAddress(writeAddress({ step: 2, selected: null })), {
+    step: 2,
+    selected: null,
+  });
+});
+
+test("an address that is none asks for nothing", () => {
+  for (const text of ["", "#", "#heading", "#step=x&from=9&to=2&range=5-1"])
+    assert.deepEqual(readAddress(text), {}, text);
+});
+
+test("the call for a cell names what is not plain", () => {
+  assert.equal(pythonFor({ step: 3, selected: null }), "show(log, step=3)");
+  assert.equal(
+    pythonFor({ step: 3, selected: 2, window: [1, 9], range: [2, 4], only: "blocks" }),
+    'show(log, step=3, select=2, window=(1, 9), range=(2, 4), panel="blocks")',
+  );
+});
+
+test("every kind of event is found where it happened", () => {
+  const steps = (query) => found(query).map(({ step }) => step);
+  const all = (pick) => model.requests.flatMap(pick).sort((a, b) => a - b);
+  assert.deepEqual(steps("preempted"), all(({ preemptions }) => preemptions.map((p) => p.step)));
+  const hits = ({ admissions }) => admissions.filter((a) => a.found).map((a) => a.step);
+  assert.deepEqual(steps("hit"), all(hits));
+  const { evicted, length } = model.measures;
+  const evictions = [...Array(length).keys()].filter((i) => evicted[i]).map((i) => i + 1);
+  assert.deepEqual(steps("evicted"), evictions);
+});
+
+test("text is found at the step that brought its first token, also across tokens", () => {
+  for (const one of found("small boat that wanted")) {
+    assert.equal(one.kind, "prompt");
+    assert.match(one.text, /small boat that wanted/);
+  }
+  const [said] = found("the owl, the frog");
+  assert.equal(said.kind, "output");
+  const life = model.request(said.request);
+  const index = life.tokenSteps.indexOf(said.step);
+  assert.match(life.texts.slice(life.promptLength + index).join(""), /^ the owl, the frog/);
+});
+
+test("a number is a step, a block and a request, each only where there is one", () => {
+  const kinds = (query) => found(query).map(({ kind }) => kind);
+  assert.deepEqual(kinds("9").slice(0, 3), ["step", "block", "request"]);
+  assert.deepEqual(kinds("step 9"), ["step"]);
+  assert.deepEqual(kinds("block 39"), ["block"]);
+  assert.deepEqual(kinds("block 40"), []);
+  assert.deepEqual(kinds("step 54"), []);
+});
+
+test("every decision and outcome of the run was made by a known function", () => {
+  for (let step = model.firstStep; step <= model.lastStep; step += 1) {
+    const frame = model.frame(step);
+    for (const decision of [...frame.decisions, ...frame.outcomes]) {
+      const source = sourceOf(frame, decision);
+      assert.match(source?.file ?? "", /^engine\/.*\.py$/, `${decision.kind} in step ${step}`);
+    }
+  }
+});
+
+test("a file has an address in JupyterLab only where that serves it", () => {
+  const page = (config) => ({
+    getElementById: () => (config ? { textContent: JSON.stringify(config) } : null),
+  });
+  const root = { path: "/home/ada/under glass", home: "/home/ada" };
+  const address = (config) => labAddress("engine/engine.py", root, page(config));
+  assert.equal(address(null), null);
+  assert.equal(address({ serverRoot: "/srv", baseUrl: "/" }), null);
+  assert.equal(address({ serverRoot: "/home/ad", baseUrl: "/" }), null);
+  const inside = "lab/tree/under%20glass/engine/engine.py";
+  assert.equal(address({ serverRoot: "/home/ada", baseUrl: "/user/ada/" }), `/user/ada/${inside}`);
+  assert.equal(address({ serverRoot: "~", baseUrl: "/" }), `/${inside}`);
+});
