@@ -5,6 +5,8 @@
     board.step = 12                     # ... moves the picture; stepping there sets it here
     Timeline(log); BlockMap(log)        # panels that stand alone; those of one log move together
     playground()                        # controls over a workload that re-run it
+    compare(log, what_if(log, token_budget=32))     # two runs on one cursor
+    predict(log)                        # asks what comes next, and then shows it
     watch("http://localhost:8000")      # a running server, as it goes on
     show("preemption"); gallery()       # one of the logs that come with the project; all of them
 
@@ -15,11 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from visualizer.board import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
+    from visualizer.comparison import compare
     from visualizer.html import to_html
     from visualizer.live import watch
     from visualizer.named_logs import gallery
     from visualizer.perfetto import to_perfetto
     from visualizer.playing.playground import playground
+    from visualizer.prediction import predict
 
 __all__ = [
     "BlockMap",
@@ -28,8 +32,10 @@ __all__ = [
     "Scheduler",
     "Timeline",
     "Tokens",
+    "compare",
     "gallery",
     "playground",
+    "predict",
     "show",
     "to_html",
     "to_perfetto",
@@ -44,8 +50,10 @@ _HOME = {
     "Scheduler": _BOARD,
     "Timeline": _BOARD,
     "Tokens": _BOARD,
+    "compare": "visualizer.comparison",
     "gallery": "visualizer.named_logs",
     "playground": "visualizer.playing.playground",
+    "predict": "visualizer.prediction",
     "show": _BOARD,
     "to_html": "visualizer.html",
     "to_perfetto": "visualizer.perfetto",

@@ -7,8 +7,10 @@
 
 import { keepInAddress, readAddress, writeAddress } from "./address.js";
 import { Board } from "./board.js";
+import { comparisonInNotebook, drawComparison } from "./compare.js";
 import { h } from "./html.js";
 import { inNotebook } from "./notebook.js";
+import { predictionInNotebook } from "./predict.js";
 import { Reading } from "./reading.js";
 
 let ownsAddress = false;
@@ -23,6 +25,10 @@ export async function mount(
   host,
   { log, address = !ownsAddress, onChange, signal = new AbortController().signal, ...options },
 ) {
+  if (options.compare) {
+    const { b, facts } = options.compare;
+    return drawComparison(host, { ...options, logs: [log, bytesOf(b)], facts, load, signal });
+  }
   const here = location.href.replace(/#.*/, "");
   const board = new Board(host, {
     linkOf: address ? (state) => here + writeAddress(state) : undefined,
@@ -116,4 +122,15 @@ function wrong({ line, reason, message }) {
   return { where: line ? `Line ${line} of the log` : "The log", why: reason ?? message };
 }
 
-export default { render: inNotebook(load) };
+/** Bytes that a page carries as base64. */
+function bytesOf(base64) {
+  return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+}
+
+const RENDERERS = {
+  compare: comparisonInNotebook(load),
+  predict: predictionInNotebook(load),
+};
+const board = inNotebook(load);
+
+export default { render: (widget) => (RENDERERS[widget.model.get("kind")] ?? board)(widget) };
