@@ -16,6 +16,7 @@ from engine.events.fold import ROOT
 from visualizer.asking import KINDS, Question, ask
 
 MOST_CHOICES = 10  # requests that one can still choose from
+_TRIES = 12  # candidates of a stretch; some cannot be asked fairly
 
 
 class _Candidate(NamedTuple):
@@ -37,33 +38,34 @@ def questions(
     if most < 1:
         raise ValueError(f"questions must be at least 1, got {most}")
     found = [one for one in _candidates(log) if one.kind in kinds]
-    chosen = _spread(found, most, random.Random(seed))
-    built = (ask(log, one.step, one.kind) for one in chosen)
-    return [question for question in built if question is not None]
+    return _spread(log, found, most, random.Random(seed)) if found else []
 
 
-def _spread(found: list[_Candidate], most: int, rng: random.Random) -> list[_Candidate]:
+def _spread(
+    log: EventLog, found: list[_Candidate], most: int, rng: random.Random
+) -> list[Question]:
     """One of each stretch of the log, the most telling, of kinds that were not asked for so often."""
-    if not found:
-        return []
     first, steps = found[0].step, found[-1].step - found[0].step + 1
     stretches: list[list[_Candidate]] = [[] for _ in range(most)]
     for one in found:
         stretches[(one.step - first) * most // steps].append(one)
     used: Counter[str] = Counter()
-    chosen: dict[int, _Candidate] = {}
+    chosen: dict[int, Question] = {}
 
-    def take(pool: list[_Candidate]) -> None:
-        pool = [one for one in pool if one.step not in chosen]
-        if pool:
-            best = max(pool, key=lambda one: one.weight - 1.5 * used[one.kind] + rng.random())
-            used[best.kind] += 1
-            chosen[best.step] = best
+    def take(pool: list[_Candidate]) -> bool:
+        scores = {one: one.weight - 1.5 * used[one.kind] + rng.random() for one in pool}
+        best = sorted(pool, key=lambda one: -scores[one])[:_TRIES]
+        for one in best:
+            if one.step not in chosen and (question := ask(log, one.step, one.kind)):
+                used[one.kind] += 1
+                chosen[one.step] = question
+                return True
+        return False
 
     for stretch in stretches:
         take(stretch)
-    while len(chosen) < most and len(chosen) < len({one.step for one in found}):
-        take(found)
+    while len(chosen) < most and take([one for one in found if one.step not in chosen]):
+        pass
     return [chosen[step] for step in sorted(chosen)]
 
 

@@ -1,0 +1,158 @@
+"""predict in a real JupyterLab: before the reveal no part of the answer is anywhere in the page."""
+
+import json
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from engine.events import EventLog
+from engine.events import vocabulary as v
+from tests.browser.conftest import NewPage
+from tests.browser.test_jupyterlab import open_notebook, run_cell, write_notebook
+from tests.visualizer.storytellers import storytellers
+from visualizer.questions import questions
+
+CELLS = [
+    'from visualizer import predict\ngame = predict("run.jsonl", questions=3, seed=2)\ngame',
+    "print('kernel:', game, [one['right'] for one in game.answers])",
+]
+
+# The state of every widget that the page has, unpacked, and all that page and notebook say and hold.
+EVERYTHING = """async () => {
+  const unpack = async (bytes) => {
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return await new Response(stream).text();
+  };
+  const found = [];
+  const look = async (value) => {
+    if (typeof value === "string" || typeof value === "number") found.push(String(value));
+    else if (ArrayBuffer.isView(value)) {
+      const bytes = new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
+      found.push(bytes[0] === 0x1f ? await unpack(bytes) : new TextDecoder().decode(bytes));
+    } else if (Array.isArray(value) || Object.getPrototypeOf(value ?? 0) === Object.prototype)
+      for (const inner of Object.values(value)) await look(inner);
+  };
+  const panel = window.jupyterapp.shell.currentWidget;
+  const managers = new Set();
+  for (const cell of panel.content.widgets)
+    for (const output of cell.outputArea?.widgets ?? [])
+      for (const child of [...(output.widgets ?? []), output])
+        if (child._manager) managers.add((await child._manager.promise) ?? child._manager);
+  let models = 0;
+  for (const manager of managers) {
+    const { state } = await manager.get_state({ drop_defaults: false });
+    for (const id of Object.keys(state)) {
+      models += 1;
+      await look({ ...(await manager.get_model(id)).attributes });
+    }
+  }
+  found.push(document.documentElement.outerHTML, document.body.innerText);
+  found.push(JSON.stringify({ ...localStorage }), JSON.stringify({ ...sessionStorage }));
+  await look(panel.context.model.toJSON());
+  return { models, text: found.join("\\n") };
+}"""
+
+
+@pytest.fixture(scope="module")
+def log() -> EventLog:
+    return storytellers()
+
+
+def root_of(page: Page) -> Locator:
+    return page.locator(".underglass.predict")
+
+
+def lines_after(log: EventLog, index: int) -> list[str]:
+    """What is in the log from a step on, each event without its measured part, as it would be sent."""
+    lines = log.to_bytes().decode().splitlines()[index:]
+    told = [json.loads(line) for line in lines]
+    return [
+        line
+        for line, event in zip(lines, told, strict=True)
+        if event["type"] in ("admitted", "preempted", "step_scheduled", "step_finished")
+    ]
+
+
+def choose(root: Locator, answer: tuple[int, ...], form: str) -> None:
+    """Answers by keyboard, from whatever has the focus."""
+    if form == "number":
+        root.locator(".ask input").focus()
+        root.page.keyboard.type(str(answer[0]))
+    else:
+        for one in answer:
+            root.locator(f'.ask input[value="{one}"]').focus()
+            root.page.keyboard.press("Space")
+    root.locator(".go").focus()
+    root.page.keyboard.press("Enter")
+
+
+def test_answers_come_from_the_kernel_and_only_after_the_question(
+    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
+) -> None:
+    address, work = jupyter
+    log.save(work / "run.jsonl")
+    write_notebook(work / "predict.ipynb", CELLS)
+    page = new_page(width=1280, height=1000)
+    open_notebook(page, address, "predict.ipynb")
+    run_cell(page, 0)
+    root = root_of(page)
+    for number, question in enumerate(questions(log, most=3, seed=2)):
+        expect(root).to_have_attribute("data-number", str(number), timeout=30_000)
+        expect(root).to_have_attribute("data-state", "asking")
+        expect(root.locator("legend")).to_contain_text(f"Step {question.step} comes next.")
+        board = root.locator(".underglass").last
+        expect(board).to_have_attribute("data-ready", "true")
+        assert int(board.get_attribute("data-steps") or 0) <= question.step
+        # The proof: nothing that page, widgets and notebook hold is of this step or later.
+        held = page.evaluate(EVERYTHING)
+        assert held["models"] >= 1
+        assert '"type":"step_started"' in held["text"] or question.step == 1
+        later = lines_after(log, question.index)
+        assert later
+        assert not [line for line in later if line in held["text"]]
+        assert f'{{"type":"step_started","step":{question.step}}}' not in held["text"]
+        # The second is answered wrongly.
+        wrong = number == 1
+        answer = question.answer
+        if wrong:
+            answer = {"yes": (1 - answer[0],), "number": (answer[0] + 1,)}.get(
+                question.form, tuple(id_ for id_ in question.choices if id_ not in answer)
+            )
+        choose(root, answer, question.form)
+        expect(root).to_have_attribute("data-state", "revealed")
+        expect(root).to_have_attribute("data-right", str(not wrong).lower())
+        expect(root.locator(".underglass").last).to_have_attribute("data-step", str(question.step))
+        said = root.locator(".said").inner_text()
+        assert said.startswith("Not so." if wrong else "Right"), said
+        assert page.evaluate(EVERYTHING)["text"].count(f'"step_started","step":{question.step}}}')
+        # The focus is on the way on.
+        expect(root.locator(".said .go")).to_be_focused()
+        page.keyboard.press("Enter")
+    expect(root).to_have_attribute("data-state", "done")
+    expect(root.locator(".said")).to_contain_text("2 of 3 right.")
+    last = [event.step for event in log.of(v.StepStarted)][-1]
+    expect(root.locator(".underglass").last).to_have_attribute("data-steps", str(last))
+    run_cell(page, 1)
+    said = "kernel: Prediction(3 questions, 3 answered, 2 right) [True, False, True]"
+    expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(said)
+    # What was typed into the form was no command of the notebook.
+    expect(page.locator(".jp-Cell")).to_have_count(2)
+
+
+def test_without_a_kernel_the_reader_is_told(
+    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
+) -> None:
+    address, work = jupyter
+    log.save(work / "run.jsonl")
+    write_notebook(work / "alone.ipynb", CELLS[:1])
+    page = new_page(width=1280, height=1000)
+    open_notebook(page, address, "alone.ipynb")
+    run_cell(page, 0)
+    root = root_of(page)
+    expect(root).to_have_attribute("data-state", "asking", timeout=30_000)
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    first = questions(log, most=3, seed=2)[0]
+    choose(root, first.answer, first.form)
+    expect(root.locator(".said")).to_contain_text("No kernel answers", timeout=15_000)
+    expect(root).to_have_attribute("data-state", "asking")
