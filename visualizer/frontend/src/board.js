@@ -7,7 +7,6 @@
  */
 
 import { pythonFor } from "./address.js";
-import css from "./board.css";
 import { buildControls, buildFoot, StepSlider } from "./controls.js";
 import { DecisionsPanel } from "./decisions.js";
 import { Focus } from "./focus.js";
@@ -15,16 +14,15 @@ import { h } from "./html.js";
 import { buildHelp, listenToKeys } from "./keys.js";
 import { LinkBox } from "./link_box.js";
 import { MapPanel } from "./map_panel.js";
-import { THEMES } from "./palette.js";
-import { SANS } from "./pencil.js";
 import { SearchBox } from "./search_box.js";
 import { fitSentence } from "./sentence_panel.js";
+import { aboutNodes, Shell } from "./shell.js";
 import { Tables } from "./tables.js";
-import { themeName, watchTheme } from "./theme.js";
 import { TimePanel } from "./time_panel.js";
 import { Tip } from "./tip.js";
 import { TokensPanel } from "./tokens.js";
 import { TreePanel } from "./tree_panel.js";
+import { verbsOf } from "./verbs.js";
 import { View } from "./view.js";
 
 const PANELS = {
@@ -44,7 +42,7 @@ const FAR_WALL = [
 const NARROW = 720;
 const SPARE = 130; // px beside the timeline that are worth filling
 
-export class Board {
+export class Board extends Shell {
   /**
    * Builds an empty board in `host`. `options`: `signal` ends it; `view` is shared with other panels of the
    * log; `panel` is the only one it has; `theme` overrides the host's theme; `onChange(state)` hears of
@@ -55,51 +53,13 @@ export class Board {
     host,
     { signal, view = new View(), panel, theme, onChange, linkOf = pythonFor, project = null, about },
   ) {
-    Object.assign(this, { signal, view, linkOf, project, about });
+    super(host, { signal, theme });
+    Object.assign(this, { view, linkOf, project, about });
     this.store = view.store;
     this.onChange = onChange ?? (() => {});
     this.panel = NAMES.includes(panel) ? panel : null;
     this.only = this.panel;
-    this.root = h("div", {
-      class: "underglass",
-      tabindex: "0",
-      role: "group",
-      "aria-label": "Board",
-      "data-lm-suppress-shortcuts": "true",
-      "data-ready": "false",
-    });
-    this.root.append(h("style", {}, css));
-    host.append(this.root);
-    signal.addEventListener("abort", () => this.root.remove());
-    this.fixedTheme = theme;
-    this.setTheme();
-    watchTheme(() => this.setTheme(), signal);
     view.join(this, signal);
-  }
-
-  setTheme() {
-    const name = this.fixedTheme ?? themeName();
-    this.theme = THEMES[name];
-    this.root.dataset.theme = name;
-    this.root.style.colorScheme = name;
-    this.root.style.setProperty("--sans", SANS);
-    for (const [key, value] of Object.entries(this.theme)) {
-      if (typeof value === "string") this.root.style.setProperty(`--${key}`, value);
-    }
-    if (this.laidOutFor) this.render();
-  }
-
-  /** Shows nodes in place of a picture: nothing recorded yet, loading, or what is wrong. */
-  say(kind, ...nodes) {
-    this.message?.remove();
-    this.message = h(
-      "div",
-      { class: "message", "data-message": kind, role: kind === "error" ? "alert" : "status" },
-      ...nodes,
-    );
-    this.root.style.setProperty("--px", "1px");
-    this.root.append(this.message);
-    this.root.dataset.ready = kind === "loading" ? "false" : kind;
   }
 
   /** Shows a model, at `step` with `selected`, `range`, `window`, `only`, or where something happens. */
@@ -132,7 +92,7 @@ export class Board {
     );
     this.panels = Object.values(this.parts);
     this.time = this.parts.timeline;
-    const verbs = this.verbs();
+    const verbs = verbsOf(this, NAMES);
     this.controls = buildControls(verbs);
     this.slider = new StepSlider((step) => this.goTo(step));
     this.bar = h("div", { class: "bar", hidden: true }, this.slider.element);
@@ -181,36 +141,6 @@ export class Board {
     this.view.brush(from, to);
   }
 
-  verbs() {
-    const { store, view } = this;
-    return {
-      step: (delta) => this.goTo(store.step + delta),
-      first: () => this.goTo(this.model.firstStep),
-      last: () => this.goTo(this.model.lastStep),
-      toggle: () => view.play(!store.playing),
-      faster: (by) => view.faster(by),
-      neighbour: (delta) => this.selectNeighbour(delta),
-      zoom: (factor) => this.axis?.zoom(factor),
-      pan: (share) => this.axis?.pan(share),
-      fit: () => this.axis?.fit(),
-      rangeFrom: () => this.brush(store.step, Math.max(store.step, store.range?.[1] ?? store.step)),
-      rangeTo: () => this.brush(Math.min(store.step, store.range?.[0] ?? store.step), store.step),
-      only: (digit) => this.showOnly(NAMES[digit - 1] ?? null),
-      search: () => this.search.open(),
-      tables: () => this.toggleTables(),
-      link: () => this.link.open(),
-      help: () => this.toggleHelp(),
-      escape: () => this.escape(),
-    };
-  }
-
-  selectNeighbour(delta) {
-    const { requests } = this.model;
-    const at = this.model.request(this.store.selected)?.hueIndex;
-    const next = at == null ? (delta > 0 ? 0 : requests.length - 1) : at + delta;
-    if (requests[next]) this.select(requests[next].id);
-  }
-
   toggleHelp() {
     this.help.hidden = !this.help.hidden;
     if (this.help.hidden) this.root.focus({ preventScroll: true });
@@ -230,17 +160,6 @@ export class Board {
     this.only = name;
     this.layout();
     this.onChange(this.state());
-  }
-
-  /** Closes what is open, or else forgets one thing after the other. */
-  escape() {
-    const { store } = this;
-    if (!this.help.hidden) this.toggleHelp();
-    else if (this.link.isOpen) this.link.close();
-    else if (this.search.isOpen) this.search.close();
-    else if (store.range) this.brush(null);
-    else if (store.block != null) this.lookAt(null);
-    else this.select(null);
   }
 
   clicked(event) {
@@ -343,29 +262,4 @@ export class Board {
     this.root.dataset.playing = playing;
     this.root.dataset.range = this.store.range?.join("-") ?? "";
   }
-
-  label() {
-    const { model, store, frame, root } = this;
-    root.setAttribute(
-      "aria-label",
-      `${this.panel ?? "Board"}: ${model.requests.length} requests, steps ${model.firstStep} to ${model.lastStep}`,
-    );
-    Object.assign(root.dataset, {
-      step: store.step,
-      steps: model.lastStep,
-      requests: model.requests.length,
-      selected: store.selected ?? "",
-      block: store.block ?? "",
-      running: frame.running.length,
-      waiting: frame.waiting.length,
-      tokens: frame.budget.tokens,
-      ...frame.counts,
-    });
-  }
 }
-
-/** The heading of a log that was made to show something. */
-const aboutNodes = (about) =>
-  about?.title
-    ? [h("h2", { class: "title" }, about.title), h("p", { class: "caption" }, about.caption)]
-    : [];

@@ -1,0 +1,41 @@
+/** What a reader can do with a board, one function per key and button. `names`: its panels, by digit. */
+export function verbsOf(board, names) {
+  const { store, view } = board;
+  return {
+    step: (delta) => board.goTo(store.step + delta),
+    first: () => board.goTo(board.model.firstStep),
+    last: () => board.goTo(board.model.lastStep),
+    toggle: () => view.play(!store.playing),
+    faster: (by) => view.faster(by),
+    neighbour: (delta) => selectNeighbour(board, delta),
+    zoom: (factor) => board.axis?.zoom(factor),
+    pan: (share) => board.axis?.pan(share),
+    fit: () => board.axis?.fit(),
+    rangeFrom: () => board.brush(store.step, Math.max(store.step, store.range?.[1] ?? store.step)),
+    rangeTo: () => board.brush(Math.min(store.step, store.range?.[0] ?? store.step), store.step),
+    only: (digit) => board.showOnly(names[digit - 1] ?? null),
+    search: () => board.search.open(),
+    tables: () => board.toggleTables(),
+    link: () => board.link.open(),
+    help: () => board.toggleHelp(),
+    escape: () => escape(board),
+  };
+}
+
+function selectNeighbour({ model, store }, delta) {
+  const { requests } = model;
+  const at = model.request(store.selected)?.hueIndex;
+  const next = at == null ? (delta > 0 ? 0 : requests.length - 1) : at + delta;
+  if (requests[next]) store.set({ selected: requests[next].id });
+}
+
+/** Closes what is open, or else forgets one thing after the other. */
+function escape(board) {
+  const { store } = board;
+  if (!board.help.hidden) board.toggleHelp();
+  else if (board.link.isOpen) board.link.close();
+  else if (board.search.isOpen) board.search.close();
+  else if (store.range) board.brush(null);
+  else if (store.block != null) board.lookAt(null);
+  else board.select(null);
+}
