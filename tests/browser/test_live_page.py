@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect
 
 from server.process import BackgroundServer
+from tests.browser.board import BoardOnPage
 from tests.browser.conftest import NewPage
 from tests.browser.live import (
     ask,
@@ -17,6 +18,7 @@ from tests.browser.live import (
     send,
     steps,
 )
+from tests.browser.test_board_accessibility import expect_no_violation
 from tests.server.harness import Feed, get, start
 
 
@@ -205,6 +207,38 @@ def test_looking_back_stays_there_while_the_engine_goes_on(
         caller.close()
 
 
+def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page = new_page()
+    page.goto(server.url)
+    page.evaluate(
+        """async () => {
+          const { watch } = await import("/board/board.js");
+          const host = document.createElement("div");
+          document.getElementById("board").replaceWith(host);
+          window.watched = watch(host, { limit: 400 });
+        }"""
+    )
+    board = BoardOnPage(page)
+    callers = ask(server.url, *"ABCDEF", max_tokens=60)
+    board.wait()
+    step = 0
+    while "have left the window" not in board.text(".live"):
+        step = steps(server.url, 5)
+        board.expect_step(step)
+        assert step < 200
+    expect_same_as_trace(board, server.url, step)
+    first = int(board.text(".live").split("Steps before ")[1].split(" ")[0])
+    assert first > 1
+    expect_same_as_trace(board, server.url, steps(server.url, 1))
+    board.press("Home")
+    expect_same_as_trace(board, server.url, first)
+    assert page.evaluate("window.watched.live.model.events.length") <= 400
+    for caller in callers:
+        caller.close()
+
+
 def test_one_that_fell_behind_is_told_what_it_missed(new_page: NewPage) -> None:
     with start(paused=True, server={"log_window": 20}) as server:
         callers = ask(server.url, "Ada", max_tokens=50)
@@ -233,3 +267,40 @@ def test_a_server_with_a_key_is_opened_with_it(new_page: NewPage) -> None:
         send(page, "Once")
         engine_button(page, "Resume").click()
         expect(page.locator(".stream")).to_have_attribute("data-state", "length")
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(new_page: NewPage, width: int, scheme: str) -> None:
+    with held_server() as server:
+        page = new_page(width=width, color_scheme=scheme)
+        board = open_live(page, server.url)
+        expect_no_violation(page)
+        send(page, "Once", name="Ada")
+        board.wait()
+        steps(server.url, 3)
+        expect_same_as_trace(board, server.url, 3)
+        expect_no_violation(page)
+        board.press("Home")
+        expect(board.root).to_have_attribute("data-following", "false")
+        expect_no_violation(page)
+        page.goto(f"{server.url}/docs")
+        expect_no_violation(page)
+
+
+def test_on_a_phone_nothing_is_cut_off_and_the_box_comes_first(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page = new_page(width=360, height=760)
+    board = open_live(page, server.url)
+    send(page, "Once " * 12, name="Ada")
+    board.wait()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    box, picture = page.locator("#prompt").bounding_box(), board.root.bounding_box()
+    assert box is not None and picture is not None
+    assert box["y"] + box["height"] < min(picture["y"], 400)
+    assert all(
+        one["height"] >= 36
+        for element in page.locator("#prompt :is(input, textarea, button)").all()
+        if (one := element.bounding_box())
+    )
