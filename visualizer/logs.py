@@ -79,15 +79,22 @@ class Steps:
         step = log[0].state["step"] if isinstance(log[0], Keyframe) else 0
         over = True
         for index, event in enumerate(log):
+            if type(event) not in _TELLING:
+                continue
+            begun = step
             if isinstance(event, StepStarted):
-                step, over = event.step, False
+                begun, over = event.step, False
             elif over and _between_steps(event):
-                step, over = step + 1, False
+                begun, over = step + 1, False
             elif isinstance(event, StepFinished):
                 over = True
-            if step:
-                self.ends[step] = index + 1
+            if begun != step:
+                if step:
+                    self.ends[step] = index
+                step = begun
             self._note(event, step)
+        if step:
+            self.ends[step] = len(log)
 
     def _note(self, event: Event, step: int) -> None:
         if isinstance(event, Preempted):
@@ -117,6 +124,19 @@ def state_at(log: EventLog, steps: Steps, step: int) -> dict[str, Any]:
     for event in log[: steps.ends[step]]:
         state.apply(event)
     return state.core()
+
+
+# Two of three events of a log are others, which begin nothing and are no reason to look.
+_TELLING = {
+    StepStarted,
+    StepScheduled,
+    StepFinished,
+    RequestArrived,
+    RequestFinished,
+    Admitted,
+    Preempted,
+    RadixEvicted,
+}
 
 
 def _between_steps(event: Event) -> bool:
