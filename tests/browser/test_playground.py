@@ -8,6 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 from tests.browser.board import BoardOnPage
 from tests.browser.conftest import NewPage
 from tests.browser.test_jupyterlab import open_notebook, run_cell, set_theme, write_notebook
+from visualizer import gallery
 
 CELLS = [
     "from visualizer import playground\np = playground()\np",
@@ -103,11 +104,33 @@ def test_it_follows_light_and_dark(new_page: NewPage, jupyter: tuple[str, Path])
     numbers = ground.root.locator(".underglass-numbers td").last
     title = ground.root.locator(".underglass-plots .gtitle").first
     expect(title).to_be_visible()
+    inks = []
     for theme in ("JupyterLab Light", "JupyterLab Dark"):
         set_theme(page, theme)
         expect(ground.root.locator(".underglass")).to_have_attribute(
             "data-theme", theme.split()[1].lower()
         )
-        ink = numbers.evaluate("node => getComputedStyle(node).color")
-        expect(title).to_have_css("fill", ink)
+        inks.append(numbers.evaluate("node => getComputedStyle(node).color"))
+        expect(title).to_have_css("fill", inks[-1])
+    assert inks[0] != inks[1]
     set_theme(page, "JupyterLab Light")
+
+
+def test_a_scenario_is_shown_by_its_name_under_its_caption(
+    new_page: NewPage, jupyter: tuple[str, Path]
+) -> None:
+    address, work = jupyter
+    one = gallery()["preemption"]
+    cells = ['from visualizer import gallery, show\nshow("preemption")', "gallery()"]
+    write_notebook(work / "gallery.ipynb", cells)
+    page = new_page(width=1400, height=1000)
+    open_notebook(page, address, "gallery.ipynb")
+    run_cell(page, 0)
+    board = BoardOnPage(page).wait()
+    board.expect_step(one.step)
+    board.expect_selected(one.select)
+    assert board.text("h2.title") == "Preemption"
+    assert board.text("p.caption") == one.caption
+    run_cell(page, 1)
+    rows = page.locator(".jp-RenderedHTMLCommon th")
+    expect(rows).to_have_text([f'show("{name}")' for name in gallery()])

@@ -29,7 +29,7 @@ from visualizer.playing.rerun import (
     SetupError,
     Workload,
 )
-from visualizer.playing.style import KEY, STYLE
+from visualizer.playing.style import STYLE
 
 AT_REST = 0.25  # seconds without a move
 
@@ -66,6 +66,7 @@ class Playground:
         for part, name in ((self._plots, "plots"), (self._stage, "stage"), (self._words, "words")):
             part.add_class(f"underglass-{name}")
         self._show(setup, setup.serve())
+        self._draw(plots(self.log, self.previous))
         self._which.observe(self._look, "value")
         for control in self.controls.values():
             control.observe(self._control_moved, "value")
@@ -75,7 +76,6 @@ class Playground:
             widgets.HBox([self._words, self._which], layout={"flex_flow": "row wrap"}),
             self._numbers,
             self._stage,
-            widgets.HTML(KEY),
             self._plots,
         ]
         self.widget = widgets.VBox(parts)
@@ -98,6 +98,7 @@ class Playground:
         finally:
             self._quiet = False
         self._show(setup, served)
+        self._draw(plots(self.log, self.previous))
         return self
 
     async def settled(self) -> None:
@@ -127,11 +128,12 @@ class Playground:
                 await self._run()
 
     async def _run(self) -> None:
+        elsewhere = asyncio.get_running_loop().run_in_executor
         try:
             setup = self.setup.changed(**{name: one.value for name, one in self.controls.items()})
             if setup.model:
                 self._say("Running on the model \N{HORIZONTAL ELLIPSIS}")
-            served = await asyncio.get_running_loop().run_in_executor(None, setup.serve)
+            served = await elsewhere(None, setup.serve)
         except SetupError as error:
             self._say(str(error), wrong=True)
         except Exception as error:
@@ -139,6 +141,8 @@ class Playground:
             raise
         else:
             self._show(setup, served)
+            # Figures take longer than the run: the board is there before them.
+            self._draw(await elsewhere(None, plots, self.log, self.previous))
 
     # What it leads to
 
@@ -148,11 +152,11 @@ class Playground:
         now = numbers(self.log)
         self._numbers.value = table(now, None if self.previous is None else numbers(self.previous))
         self._show_boards()
-        for output, bundle in zip(
-            self._plots.children, plots(self.log, self.previous), strict=True
-        ):
-            output.outputs = ({"output_type": "display_data", "data": bundle, "metadata": {}},)
         self._say(" ".join(filter(None, (changed, _in_words(served, now)))))
+
+    def _draw(self, bundles: list[dict[str, Any]]) -> None:
+        for output, data in zip(self._plots.children, bundles, strict=True):
+            output.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
     def _show_boards(self) -> None:
         """This run's board where the reader was, if they had moved; else where something happens."""
@@ -239,7 +243,7 @@ def _spoken(value: Any) -> str:
 def _in_words(served: Served, now: dict[str, float]) -> str:
     requests = len(served.log.requests)
     words = f"{requests} request{'' if requests == 1 else 's'} in {now['steps']:.0f} steps, "
-    words += f"run in {served.seconds:.2g} s."
+    words += f"run in {served.seconds * 1000:,.0f} ms."
     if served.left_out:
         words += f" {served.left_out} more were left out, so that a run does not take too long."
     return words

@@ -1,13 +1,5 @@
 """The playground's style sheet. Colours are the notebook's, so that it follows light and dark."""
 
-from visualizer.playing.plots import BEFORE, NOW
-
-KEY = (
-    '<p class="underglass-key">'
-    f'<i style="border-top: 3px solid {NOW}"></i> this run '
-    f'<i style="border-top: 3px dashed {BEFORE}"></i> the run before</p>'
-)
-
 STYLE = """<style>
 .underglass-playground {
   --ug-ink: var(--jp-content-font-color1, currentColor);
@@ -21,7 +13,7 @@ STYLE = """<style>
 .underglass-words { flex: 1 1 24em; }
 .underglass-words p { margin: 8px 0; font-size: 14px; line-height: 20px; }
 .underglass-words p[role="alert"] {
-  padding-left: 10px; border-left: 3px solid currentColor; font-weight: 600;
+  padding-left: 10px; border-left: 3px solid currentColor;
 }
 .underglass-playground .widget-html-content:has(table) { overflow-x: auto; }
 .underglass-numbers { border-collapse: collapse; margin: 0 0 10px; font-size: 13px; line-height: 18px; }
@@ -37,15 +29,11 @@ STYLE = """<style>
 .underglass-numbers tbody th { padding-left: 0; font-weight: 400; text-align: left; }
 .underglass-numbers tbody tr { background: none !important; }
 .underglass-numbers tbody tr:last-child:not(:first-child) { border-top: 1px solid var(--ug-line); }
-.underglass-key { margin: 10px 0 0; color: var(--ug-muted); font-size: 11px; line-height: 16px; }
-.underglass-key i { display: inline-block; width: 22px; margin: 0 4px 3px 0; vertical-align: middle; }
-.underglass-key i + i { margin-left: 14px; }
 .underglass-plots {
-  display: grid !important; grid-template-columns: repeat(auto-fit, minmax(270px, 1fr)); gap: 8px 24px;
+  display: grid !important; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 8px 16px;
 }
 .underglass-plots > * { min-width: 0; }
-.underglass-plots .js-plotly-plot text { fill: var(--jp-content-font-color1, currentColor) !important; }
-.underglass-plots .js-plotly-plot .gridlayer path { stroke: var(--ug-line) !important; }
+.underglass-plots .gtitle { fill: var(--ug-ink) !important; }
 .underglass-stage { display: block !important; position: relative; overflow: visible; }
 .underglass-stage > * { width: auto; }
 .underglass-stage:not(.underglass-look-back) > :nth-child(2),
