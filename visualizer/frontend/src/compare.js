@@ -201,9 +201,9 @@ class ComparisonPage {
   clicked({ target }) {
     const jump = target.closest("[data-jump]");
     if (jump) return this.views.forEach((view) => view.goTo(Number(jump.dataset.jump)));
-    const clock = target.closest("[data-clock]")?.dataset.clock;
+    const clock = target.closest("button[data-clock]")?.dataset.clock;
     if (clock) {
-      for (const button of this.sheet.root.querySelectorAll("[data-clock]"))
+      for (const button of this.sheet.root.querySelectorAll("button[data-clock]"))
         button.setAttribute("aria-pressed", String(button.dataset.clock === clock));
       this.linked.setClock(clock);
       return this.write();
