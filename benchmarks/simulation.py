@@ -152,15 +152,19 @@ class Machine:
     def calibrate(self) -> Cost:
         """Groups that come one by one: lone requests and full batches, short and long contexts.
 
-        Within a group contexts are alike, or the price of a context would be that of filling up.
+        Every other group is ragged, and its members come while others are served.
         """
         config = EngineConfig(token_budget=256, max_batch_size=16, max_kv_tokens=32768)
         clock = CLOCK()
         engine = Engine(self._runner, config, tokenizer=self._tokenizer, clock=clock)
         rng = random.Random(11)
-        for size in CALIBRATION:
-            usual = 10 * 120 ** rng.random()  # 10 to 1,200 tokens, evenly on a logarithmic scale
-            for _ in range(size):
+        for number, size in enumerate(CALIBRATION):
+            ragged = number % 2
+            for member in range(size):
+                if ragged or not member:  # 10 to 1,200 tokens, evenly on a logarithmic scale
+                    usual = 10 * 120 ** rng.random()
+                for _ in range(ragged * rng.randint(0, 4)):
+                    engine.step()
                 length = round(usual * rng.uniform(0.8, 1.2))
                 prompt = [97 + rng.randrange(26) for _ in range(length)]
                 engine.submit(

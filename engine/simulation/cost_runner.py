@@ -5,19 +5,20 @@ replaced by a sum,
 
     step = base + batched (for more than one token) + wake (after a pause)
          + per_token * tokens + per_first_token * (the first 16 of them)
-         + per_row * rows + per_context_token * context + per_pair * pairs
+         + per_row * rows + per_call * attention calls + per_context_token * context + per_pair * pairs
 
 and a virtual clock moves by it. "On a pretend machine where a step costs 10 ms + 0.25 ms per token"
 is `CostRunner(10, 0.25)`; `engine.simulation.fit` finds the prices of a real machine in the log of a
 real run.
 
-Why these eight. Everything but attention treats tokens alone: a price per token. A single token is
+Why these nine. Everything but attention treats tokens alone: a price per token. A single token is
 cheap, because a matrix times a vector needs no preparation; the first of several are dear, because
 matrix products this small do not keep a processor busy. A row costs its table, its
-sampling and its place in the log. Attention first gathers the keys and values of a context, once for
-all of a row's tokens: a price per context token. Then each token looks at its context: a price per
-pair, which is what makes long prompts dear. And after a pause caches are cold and the processor has
-to wake up, which is most of what a lone short request feels.
+sampling and its place in the log. Rows that compute unequally many tokens need attention calls of
+their own, which is what makes a ragged batch dear. Attention first gathers the keys and values of a
+context, once for all of a row's tokens: a price per context token. Then each token looks at its
+context: a price per pair, which is what makes long prompts dear. And after a pause caches are cold
+and the processor has to wake up, which a lone short request feels.
 
 Vidur (arXiv:2405.05438) simulates serving the same way, with a richer model of one step.
 """
@@ -46,6 +47,7 @@ class Work(NamedTuple):
     pairs     (token, position) pairs that attention looks at
     first     how many of the tokens are among the first 16
     batched   1 if there is more than one token, else 0
+    calls     of attention, in each layer
     woken     1 if nothing ran before it for longer than the step before took, else 0
 
     Rows that share an attention call are filled up to the longest context among them (see
@@ -58,13 +60,15 @@ class Work(NamedTuple):
     pairs: int
     first: int
     batched: int
+    calls: int
     woken: int = 0
 
     @classmethod
     def of(cls, rows: Sequence[Row] | Sequence[ScheduledRow], *, woken: bool = False) -> "Work":
         """The work of a step's rows, whether live or from a log."""
         tokens = context = pairs = 0
-        for group in attention_groups(rows):
+        groups = attention_groups(rows)
+        for group in groups:
             last = rows[group[-1]]  # the one with the longest context
             gathered = len(group) * (last.start + last.count)
             tokens += len(group) * last.count
@@ -77,6 +81,7 @@ class Work(NamedTuple):
             pairs=pairs,
             first=min(tokens, FIRST_TOKENS),
             batched=int(tokens > 1),
+            calls=len(groups),
             woken=int(woken),
         )
 
@@ -92,6 +97,7 @@ class Cost:
     per_pair_ms: float = 0.0
     per_first_token_ms: float = 0.0
     batched_ms: float = 0.0
+    per_call_ms: float = 0.0
     wake_ms: float = 0.0
 
     def __post_init__(self) -> None:
@@ -109,6 +115,7 @@ class Cost:
             + self.per_pair_ms * work.pairs
             + self.per_first_token_ms * work.first
             + self.batched_ms * work.batched
+            + self.per_call_ms * work.calls
             + self.wake_ms * work.woken
         )
 
@@ -118,7 +125,7 @@ class Cost:
             f"{self.wake_ms:.3g} ms more after a pause) "
             f"+ {self.per_token_ms:.3g} ms per token "
             f"(the first {FIRST_TOKENS}: {self.per_first_token_ms:.3g} ms more) "
-            f"+ {self.per_row_ms:.3g} ms per row "
+            f"+ {self.per_row_ms:.3g} ms per row + {self.per_call_ms:.3g} ms per attention call "
             f"+ {self.per_context_token_ms:.3g} ms per context token "
             f"+ {self.per_pair_ms:.3g} ms per (token, position) pair"
         )
@@ -145,6 +152,7 @@ class CostRunner:
         *,
         per_first_token_ms: float = 0.0,
         batched_ms: float = 0.0,
+        per_call_ms: float = 0.0,
         wake_ms: float = 0.0,
         outputs: Mapping[int, int | Sequence[int]] | None = None,
         end_token: int = min(ByteTokenizer().eos_ids),
@@ -157,6 +165,7 @@ class CostRunner:
             per_pair_ms,
             per_first_token_ms,
             batched_ms,
+            per_call_ms,
             wake_ms,
         )
         self._lasted_us = self._ended_at = 0  # the latest step

@@ -1,6 +1,6 @@
 """What does a step cost on this machine? The prices, from the log of a real run.
 
-A log says of each step what it had to do and how long it took; eight prices are to explain all steps
+A log says of each step what it had to do and how long it took; nine prices are to explain all steps
 at once. Three things make the textbook's least squares answer a wrong question:
 
 1. A step is not over with its forward pass. Tokens are appended, blocks go into the tree, requests
@@ -110,10 +110,10 @@ def _regress(quantities: _Floats, times: _Floats) -> _Floats:
 
 
 def _least_squares(quantities: _Floats, measured: _Floats) -> _Floats:
-    """Non-negative least squares by trying every subset of the columns; there are 256.
+    """Non-negative least squares by trying every subset of the columns; there are 512.
 
     The best non-negative solution is an ordinary least squares solution over the columns it uses. An
-    orthogonal transformation (QR) first makes thousands of equations nine without changing any of
+    orthogonal transformation (QR) first makes thousands of equations ten without changing any of
     these solutions.
     """
     columns = quantities.shape[1]

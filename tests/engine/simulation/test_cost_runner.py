@@ -120,6 +120,21 @@ def test_what_cannot_be_is_refused() -> None:
 def test_rows_of_equal_length_are_read_as_far_as_the_longest_of_them() -> None:
     decodes = [v.ScheduledRow(1, 9, 1), v.ScheduledRow(2, 99, 1)]  # contexts of 10 and 100
     chunk = v.ScheduledRow(3, 20, 30)
-    assert Work.of(decodes) == Work(tokens=2, rows=2, context=200, pairs=200, first=2, batched=1)
-    assert Work.of([chunk]) == Work(tokens=30, rows=1, context=50, pairs=1500, first=16, batched=1)
-    assert Work.of([decodes[0], chunk, decodes[1]]) == Work(32, 3, 250, 1700, 16, 1)
+    assert Work.of(decodes) == Work(2, rows=2, context=200, pairs=200, first=2, batched=1, calls=1)
+    assert Work.of([chunk]) == Work(
+        30, rows=1, context=50, pairs=1500, first=16, batched=1, calls=1
+    )
+    assert Work.of([decodes[0], chunk, decodes[1]]) == Work(32, 3, 250, 1700, 16, 1, calls=2)
+
+
+def test_the_first_step_after_a_pause_costs_more() -> None:
+    runner = CostRunner(10, 0, wake_ms=5)
+    engine = Engine(runner, EngineConfig(), clock=runner.clock)
+    times = []
+    for pause in (0, 9_000, 11_000):  # a pause is one only when it is longer than the step before
+        runner.clock.advance(pause)
+        engine.submit("a", SamplingParams(max_tokens=1))
+        start = runner.clock.now()
+        engine.step()
+        times.append((runner.clock.now() - start) / 1000)
+    assert times == [10, 10, 15]
