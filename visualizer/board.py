@@ -73,7 +73,8 @@ class Board(anywidget.AnyWidget):
     @property
     def range(self) -> Steps | None:
         """The steps that are summed up, first and last, or None."""
-        return tuple(self.view_model.range) or None
+        steps = self.view_model.range
+        return (steps[0], steps[1]) if steps else None
 
     @range.setter
     def range(self, steps: Steps | None) -> None:

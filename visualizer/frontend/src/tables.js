@@ -70,12 +70,12 @@ export function requestTable({ model, frame, store }) {
   const here = [...new Set([store.selected, ...frame.running, ...frame.waiting])].filter((id) =>
     model.request(id),
   );
-  const why = new Map(frame.waits.map(({ request, spans }) => [request, spans]));
   const rows = here.slice(0, MOST).map((id) => {
     const { name, promptLength } = model.request(id);
-    const reason = why.get(id)?.map(({ text }) => text).join("");
+    const { reason, head } = frame.waitOf(id);
+    const why = head === id ? frame.reasonFor(reason) : `behind ${model.request(head)?.name}`;
     const { words } = frame.phase(id);
-    return [name, reason ? `${words}: ${reason}` : words, String(promptLength)];
+    return [name, reason ? `${words}: ${why}` : words, String(promptLength)];
   });
   const caption = `Requests at step ${frame.step}`;
   return table(caption, ["request", "state", "prompt tokens"], rows, here.length);
