@@ -239,6 +239,40 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
         caller.close()
 
 
+def test_a_page_that_was_not_shown_for_long_says_what_it_missed(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    """A browser gives a hidden page no frames; here it is told that there are none."""
+    page = new_page()
+    page.goto(server.url)
+    page.evaluate(
+        """async () => {
+          const { watch } = await import("/board/board.js");
+          const ask = window.requestAnimationFrame.bind(window);
+          const waiting = [];
+          window.hidden = true;
+          window.requestAnimationFrame = (frame) => window.hidden ? waiting.push(frame) : ask(frame);
+          window.show = () => { window.hidden = false; waiting.forEach(ask); };
+          const host = document.createElement("div");
+          document.getElementById("board").replaceWith(host);
+          watch(host, { limit: 100 });
+        }"""
+    )
+    board = BoardOnPage(page)
+    expect(board.root).to_have_attribute("data-live", "live")
+    callers = ask(server.url, "Ada", "Bo", max_tokens=60)
+    last = steps(server.url, 30)
+    with Feed(server.url) as feed:
+        feed.keyframe()
+    page.evaluate("window.show()")
+    expect_same_as_trace(board, server.url, last)
+    words = board.text(".live")
+    assert 50 < int(words.split("Dropped ")[1].split(" ")[0]) <= feed.seq
+    expect_same_as_trace(board, server.url, steps(server.url, 1))
+    for caller in callers:
+        caller.close()
+
+
 def test_one_that_fell_behind_is_told_what_it_missed(new_page: NewPage) -> None:
     with start(paused=True, server={"log_window": 20}) as server:
         callers = ask(server.url, "Ada", max_tokens=50)

@@ -14,7 +14,6 @@ import { LogError, Model } from "./model/index.js";
 
 const LIMIT = 200_000; // events
 const PIECE = 1 << 18; // characters folded between two frames
-const BEHIND = 1 << 23; // characters waiting to be folded, beyond which it is better to join anew
 const SPARE = 4; // ms a frame for the window that is to come
 
 const encoder = new TextEncoder();
@@ -26,9 +25,10 @@ export class Live {
   model = null;
   status = {};
   #next = -1; // number of the next event
-  #pending = []; // text that was not folded yet
-  #waiting = 0; // characters of it
+  #pending = []; // what was not folded yet
+  #waiting = 0; // events of it
   #missed = 0; // events thrown away, because the page did not get to fold them
+  #joining = false; // a keyframe was asked for
   #scheduled = false;
   #cost = 0;
   #idleSince = 0;
@@ -84,22 +84,28 @@ export class Live {
 
   #take({ run, first, count: events, text, joins, dropped }) {
     if (joins) this.#begin(run, dropped);
-    else if (run !== this.run) return;
+    else if (run !== this.run || this.#joining) return;
     else if (first !== this.#next) {
-      this.rejoin();
+      this.#joinAnew();
       return;
     }
     this.#next = first + events;
-    if (this.#waiting + text.length > BEHIND) {
-      this.#missed += events + this.#pending.length;
+    const happened = joins ? events - 1 : events; // a keyframe is no event of the run
+    this.#pending.push({ text, happened });
+    this.#waiting += happened;
+    // A page that is not shown folds nothing; what it misses may be more than it wants to keep.
+    if (this.#missed || this.#waiting > this.limit / 2) {
+      this.#missed += this.#waiting;
+      this.#waiting = 0;
       this.#pending = [];
-    } else if (this.#missed) this.#missed += events;
-    else {
-      this.#pending.push(text);
-      this.#waiting += text.length;
     }
     this.#live();
     this.#schedule();
+  }
+
+  #joinAnew() {
+    this.#joining = true;
+    this.rejoin();
   }
 
   /** A keyframe: the first, or the first after something was lost. */
@@ -114,6 +120,7 @@ export class Live {
     this.#successor = null;
     this.#pending = [];
     this.#waiting = this.#missed = 0;
+    this.#joining = false;
   }
 
   #schedule() {
@@ -133,9 +140,8 @@ export class Live {
     const began = performance.now();
     if (this.#missed) {
       this.#remark(`Dropped ${count(this.#missed, "event")}: joined anew.`);
-      this.#missed = this.#waiting = 0;
-      this.#next = -1;
-      this.rejoin();
+      this.#missed = 0;
+      this.#joinAnew();
       return;
     }
     this.#fold();
@@ -147,8 +153,11 @@ export class Live {
 
   #fold() {
     let text = "";
-    while (this.#pending.length && text.length < PIECE) text += this.#pending.shift();
-    this.#waiting -= text.length;
+    while (this.#pending.length && text.length < PIECE) {
+      const next = this.#pending.shift();
+      text += next.text;
+      this.#waiting -= next.happened;
+    }
     if (!text) return;
     try {
       this.model.read(encoder.encode(text));
