@@ -4,6 +4,7 @@ import pandas as pd
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
+from visualizer.settings import settings_of
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 ENOUGH = {"median": 1, "p95": 20, "p99": 100}  # values, before a percentile says anything
@@ -18,8 +19,7 @@ def summary(log: EventLog) -> str:
     ends["unfinished"] = int(requests.finish_reason.isna().sum())
     forced, accepted = int(tokens.forced.sum()), int(tokens.drafted.sum())
     drafted = int(steps.drafted_tokens.sum())
-    kinds = ["used_blocks", "cached_blocks", "free_blocks"]  # together: all there are
-    blocks = steps[kinds].sum(axis=1).max()
+    blocks = settings_of(log)["num_blocks"]
     rows = {
         "requests": f"{len(requests):,}{_listed({k: n for k, n in ends.items() if n})}",
         "steps": f"{len(steps):,}{_lasted(steps)}",

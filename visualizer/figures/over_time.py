@@ -30,33 +30,31 @@ def throughput(logs: Logs, *, theme: str | None = None) -> go.Figure:
     A step's tokens count when it ends. The windows are as long as five steps at least.
     """
     look = look_of(theme)
-    ran = {name: (log.tokens.time_ms, log.steps) for name, log in named(logs).items()}
-    ran = {name: run for name, run in ran.items() if run[1].start_ms.notna().any()}
+    ran = drawable(named(logs), "time")
     if not ran:
         return nothing(look, "No throughput to show yet", NO_STEP)
-    first = min(steps.start_ms.min() for _, steps in ran.values())
-    spans = {name: _end(steps) - steps.start_ms.min() for name, (_, steps) in ran.items()}
-    longest = max(_end(steps) for _, steps in ran.values()) - first
-    median = max(steps.duration_ms.median() for _, steps in ran.values())
+    gained = {name: steps.sampled_tokens + steps.forced_tokens for name, steps in ran.items()}
+    first = min(steps.start_ms.min() for steps in ran.values())
+    spans = {name: _end(steps) - steps.start_ms.min() for name, steps in ran.items()}
+    longest = max(_end(steps) for steps in ran.values()) - first
+    median = max(steps.duration_ms.median() for steps in ran.values())
     window = _round_up(max(longest / WINDOWS, STEPS_A_WINDOW * median, 0.001))
     means = {
-        name: 1000 * len(times) / spans[name] if spans[name] else math.nan
-        for name, (times, _) in ran.items()
+        name: 1000 * int(tokens.sum()) / spans[name] if spans[name] else math.nan
+        for name, tokens in gained.items()
     }
-    lines = [
-        (
-            swatch(look.hue(place)),
-            f"{short(name)}: " * bool(name)
-            + f"{len(times):,} tokens in {number(spans[name] / 1000)} s: {number(means[name])}/s",
-        )
-        for place, (name, (times, _)) in enumerate(ran.items())
-    ]
+    lines = []
+    for place, (name, tokens) in enumerate(gained.items()):
+        told = f"{tokens.sum():,} tokens in {number(spans[name] / 1000)} s"
+        words = f"{short(name)}: " * bool(name) + f"{told}: {number(means[name])}/s"
+        lines.append((swatch(look.hue(place)), words))
     drawn = figure(look, _title(means), lines)
     seconds = longest > 10_000
-    for place, (name, (times, steps)) in enumerate(ran.items()):
+    for place, (name, steps) in enumerate(ran.items()):
         starts = np.arange(first, max(_end(steps), first + window / 2), window)
         ends = np.minimum(starts + window, max(_end(steps), starts[-1] + window / 1000))
-        counts, _ = np.histogram(times.dropna(), bins=[*starts, ends[-1]])
+        done = steps.start_ms + steps.duration_ms
+        counts, _ = np.histogram(done, bins=[*starts, ends[-1]], weights=gained[name])
         rates = 1000 * counts / (ends - starts)
         drawn.add_scatter(
             x=np.append(starts, ends[-1]) / (1000 if seconds else 1),

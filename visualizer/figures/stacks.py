@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import pandas as pd
 import plotly.graph_objects as go
 
-from engine.events import EventLog
 from visualizer.figures.logs import (
     AXES,
     Logs,
@@ -23,6 +22,7 @@ from visualizer.figures.logs import (
 )
 from visualizer.figures.over_time import NO_STEP
 from visualizer.figures.theme import Look, figure, look_of, nothing, short, swatch, text
+from visualizer.settings import settings_of
 
 ROOM = 0.09  # of the height, between one log's stack and the next
 
@@ -43,7 +43,7 @@ class Stack:
 
     layers: list[Layer]
     line: str  # what the line is called
-    limit: Callable[[EventLog, pd.DataFrame], int]
+    limit: str  # the setting that it shows
     unit: str
     pick: str  # "mean" of neighbouring steps, or the "fullest" of them
 
@@ -74,9 +74,6 @@ def memory(logs: Logs, *, x: str = "step", theme: str | None = None) -> go.Figur
         Layer("cached_blocks", "cached: given up when needed", look.neutral, hatched=True),
     ]
 
-    def capacity(_: EventLog, steps: pd.DataFrame) -> int:
-        return int((steps.used_blocks + steps.cached_blocks + steps.free_blocks).max())
-
     def title(frames: dict[str, pd.DataFrame], limits: dict[str, int]) -> str:
         full = {n: f.used_blocks.max() / max(1, limits[n]) for n, f in frames.items()}
         preempted = {name: int(frame.preempted.sum()) for name, frame in frames.items()}
@@ -95,7 +92,7 @@ def memory(logs: Logs, *, x: str = "step", theme: str | None = None) -> go.Figur
             )
         )
 
-    stack = Stack(layers, "all blocks", capacity, "KV blocks", "fullest")
+    stack = Stack(layers, "all blocks", "num_blocks", "KV blocks", "fullest")
     return _draw(logs, stack, title, x, look)
 
 
@@ -111,9 +108,6 @@ def tokens_per_step(logs: Logs, *, x: str = "step", theme: str | None = None) ->
         Layer("prefill_tokens", "prefill", look.hue(0)),
     ]
 
-    def budget(log: EventLog, _: pd.DataFrame) -> int:
-        return int(log.state(0 if len(log) == log.next_seq else None).settings["token_budget"])
-
     def title(frames: dict[str, pd.DataFrame], limits: dict[str, int]) -> str:
         used = {n: f.tokens.mean() / max(1, limits[n]) for n, f in frames.items()}
         if len(frames) == 1:
@@ -122,7 +116,7 @@ def tokens_per_step(logs: Logs, *, x: str = "step", theme: str | None = None) ->
         words = (f"{share:.0%} in {short(name)}" for name, share in used.items())
         return f"Of its token budget a step uses {', '.join(words)}"
 
-    stack = Stack(layers, "token budget", budget, "tokens per step", "mean")
+    stack = Stack(layers, "token budget", "token_budget", "tokens per step", "mean")
     return _draw(logs, stack, title, x, look)
 
 
@@ -137,7 +131,7 @@ def _draw(
     frames = drawable(found, x)
     if not frames:
         return nothing(look, f"No {stack.unit} to show yet", NO_STEP)
-    limits = {name: stack.limit(found[name], steps) for name, steps in frames.items()}
+    limits = {name: int(settings_of(found[name])[stack.limit]) for name in frames}
     keys = [
         (swatch(layer.colour, "▨" if layer.hatched else "■"), layer.words)
         for layer in stack.layers

@@ -10,6 +10,7 @@ from visualizer.perfetto.lanes import A_LANE_EACH, Lanes
 from visualizer.perfetto.request_lanes import RequestLanes
 from visualizer.perfetto.step import Step
 from visualizer.perfetto.trace import Trace
+from visualizer.settings import settings_of
 
 
 class Reader:
@@ -26,7 +27,7 @@ class Reader:
         self._now = _first_time(log) if self._has_times else 0  # the latest time that is known
         self._last: Step | None = None  # the step that is over, while its commit goes on
         self._open: Step | None = None
-        settings = _settings(log)
+        settings = settings_of(log)
         self._requests = RequestLanes(
             trace, Lanes(_crowd(log) > A_LANE_EACH), settings.get("block_size", 0)
         )
@@ -48,7 +49,7 @@ class Reader:
                 "times": f"microseconds, clock: {clock}"
                 if self._has_times
                 else "none in the log: every step takes one millisecond here",
-                "settings": _settings(self._log),
+                "settings": settings_of(self._log),
             }
         )
 
@@ -137,16 +138,6 @@ class Reader:
         }
         more = {"message": event.message, "stop_string": event.matched}
         return outcome | {name: text for name, text in more.items() if text}
-
-
-def _settings(log: EventLog) -> dict[str, Any]:
-    """Of the run, from wherever the log begins."""
-    match log[0] if len(log) else None:
-        case v.RunStarted(settings=settings):
-            return settings
-        case v.Keyframe(state=state):
-            return dict(state["settings"])
-    return {}
 
 
 def _first_time(log: EventLog) -> int:

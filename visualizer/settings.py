@@ -1,0 +1,16 @@
+"""The settings of a run, from wherever its log begins."""
+
+from typing import Any
+
+from engine.events import EventLog
+from engine.events.vocabulary import Keyframe, RunStarted
+
+
+def settings_of(log: EventLog) -> dict[str, Any]:
+    """The EngineConfig's fields and `num_blocks`; nothing for a log without an event."""
+    match log[0] if len(log) else None:
+        case RunStarted(settings=settings):
+            return settings
+        case Keyframe(state=state):
+            return dict(state["settings"])
+    return {}
