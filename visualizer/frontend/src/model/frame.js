@@ -177,41 +177,44 @@ export class Frame {
   }
 
   #describeBlocks() {
-    const { state, story } = this;
+    const { state, before, story } = this;
     const slots = state.blockSize;
     const { owners, filled } = holdersOf(state);
-    const { owners: ownersBefore } = holdersOf(this.before);
-    const nodes = new Int32Array(state.settings.num_blocks);
+    const firstBefore = firstHoldersOf(before);
+    const nodes = new Int32Array(owners.length);
     for (const node of state.nodes.list()) for (const block of node.blocks) nodes[block] = node.id;
-    const taken = new Map(story.taken.map((one) => [one.block, one.request]));
-    const hits = new Set(story.admissions.flatMap(({ blocks }) => blocks));
-    const evicted = new Set(story.evictions.flatMap(({ blocks }) => blocks));
-    const sources = new Set(story.copies.map(({ source }) => source));
-    const copies = new Set(story.copies.map(({ block }) => block));
-    return Array.from({ length: state.settings.num_blocks }, (_, id) => {
-      const held = owners[id] ?? NOBODY;
+    const takers = new Int32Array(owners.length).fill(NOBODY);
+    for (const { request, block } of story.taken) takers[block] = request;
+    const marks = new Uint8Array(owners.length);
+    const note = (/** @type {number[]} */ blocks, /** @type {number} */ what) => {
+      for (const block of blocks) marks[block] |= what;
+    };
+    for (const { blocks } of story.admissions) note(blocks, HIT);
+    for (const { blocks } of story.evictions) note(blocks, EVICTED);
+    for (const { source, block } of story.copies) {
+      note([source], SOURCE);
+      note([block], COPY);
+    }
+    /** @type {Block[]} */
+    const described = [];
+    for (let id = 0; id < owners.length; id++) {
+      const held = owners[id] ?? NONE;
       const node = nodes[id];
-      const from = ownersBefore[id]?.[0] ?? null;
+      const from = firstBefore[id] === NOBODY ? null : firstBefore[id];
+      const to = takers[id] === NOBODY ? null : takers[id];
       const kind = held.length > 1 ? "shared" : held.length ? "unshared" : node ? "cached" : "free";
+      /** @type {Block["mark"]} */
       let mark = null;
-      if (copies.has(id) && held.length) mark = "copy";
-      else if (sources.has(id)) mark = "source";
-      else if (hits.has(id) && held.length) mark = "hit";
-      else if (kind === "free") mark = this.before.refs(id) ? "freed" : null;
-      else if (taken.has(id)) mark = from !== null ? "handed" : evicted.has(id) ? "evicted" : "new";
-      return {
-        id,
-        kind,
-        owners: held,
-        refs: held.length + Number(node > 0),
-        node,
-        filled: node ? slots : filled[id],
-        slots,
-        mark,
-        from,
-        to: taken.get(id) ?? null,
-      };
-    });
+      if (marks[id] & COPY && held.length) mark = "copy";
+      else if (marks[id] & SOURCE) mark = "source";
+      else if (marks[id] & HIT && held.length) mark = "hit";
+      else if (kind === "free") mark = before.refs(id) ? "freed" : null;
+      else if (to !== null) mark = from !== null ? "handed" : marks[id] & EVICTED ? "evicted" : "new";
+      const refs = held.length + Number(node > 0);
+      const full = node ? slots : filled[id];
+      described.push({ id, kind, owners: held, refs, node, filled: full, slots, mark, from, to });
+    }
+    return described;
   }
 
   /** The pieces of text in a block, one per filled slot. @param {number} id @returns {string[]} */
@@ -355,7 +358,13 @@ export class Frame {
 }
 
 /** @type {number[]} */
-const NOBODY = [];
+const NONE = [];
+const NOBODY = -1;
+// What happened to a block within the step; bits of one number.
+const HIT = 1;
+const EVICTED = 2;
+const SOURCE = 4;
+const COPY = 8;
 
 /**
  * Who holds each block, ids ascending, and how many of its slots are computed.
@@ -377,4 +386,15 @@ function holdersOf(state) {
     }
   }
   return { owners, filled };
+}
+
+/** The first of those who hold each block, or NOBODY. @param {import("./fold.js").State} state */
+function firstHoldersOf(state) {
+  const first = new Int32Array(state.settings.num_blocks).fill(NOBODY);
+  for (const id of state.running) {
+    for (const block of state.request(id).table) {
+      if (first[block] === NOBODY || id < first[block]) first[block] = id;
+    }
+  }
+  return first;
 }
