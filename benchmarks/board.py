@@ -12,6 +12,8 @@ What is measured, in the page that `to_html` writes:
 - seek: to random steps, all work on the frame, layout and painting included; of that the model alone,
   which folds from the nearest copy of the state
 - play: time between frames at 60 steps a second from the longest queue on; and zoom, a change a frame
+- of load, seek, play and zoom also the mean CPU time of the page's thread, which others' work on the
+  machine changes little
 - memory: JavaScript's heap and its buffers after a collection, and the tab's largest resident size
 
 Frames cannot come faster than every 16.7 ms; a 95th percentile above that says that some were late.
@@ -82,8 +84,8 @@ _PLAY = (
     + """
   board.goTo(from);
   await next(); await next();
-  for (let turn = 0; turn < 6; turn++) board.verbs().faster(1);
-  board.verbs().toggle();
+  for (let turn = 0; turn < 6; turn++) board.view.faster(1);
+  board.view.play(true);
   const deltas = [];
   let last = await next();
   for (let frame = 0; frame < frames; frame++) {
@@ -91,7 +93,7 @@ _PLAY = (
     deltas.push(now - last);
     last = now;
   }
-  if (board.store.playing) board.verbs().toggle();
+  board.view.play(false);
   return { deltas, steps: board.store.step - from };
 }"""
 )
@@ -99,11 +101,11 @@ _ZOOM = (
     """async (frames) => {"""
     + _TOOLS
     + """
-  board.verbs().fit();
+  board.time.fit();
   const deltas = [];
   let last = await next();
   for (let frame = 0; frame < frames; frame++) {
-    board.verbs().zoom(Math.floor(frame / 60) % 2 ? 0.93 : 1 / 0.93);
+    board.time.zoom(Math.floor(frame / 60) % 2 ? 0.93 : 1 / 0.93);
     const now = await next();
     deltas.push(now - last);
     last = now;
@@ -188,16 +190,22 @@ def measure(browser: Browser, path: Path) -> dict[str, Any]:
     """One page, from opening it to the end."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.add_init_script(_WATCH)
+    meter = ThreadTime(page)
     page.goto(path.as_uri())
     page.wait_for_function("window.board && window.read", timeout=120_000)
+    load_cpu = meter.lap()
     rng = random.Random(SEED)
     first, last = page.evaluate("[board.model.firstStep, board.model.lastStep]")
     waiting = page.evaluate("Array.from(board.model.measures.waiting)")
     busiest = first + waiting.index(max(waiting))
     page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(30)])  # warm
+    meter.lap()
     seek = page.evaluate(_SEEK, [rng.randint(first, last) for _ in range(SEEKS)])
+    seek_cpu = meter.lap() / SEEKS
     play = page.evaluate(_PLAY, [min(busiest, last - 4 * FRAMES), FRAMES])
+    play_cpu = meter.lap() / FRAMES
     zoom = page.evaluate(_ZOOM, FRAMES)
+    zoom_cpu = meter.lap() / FRAMES
     figures = {
         "first_picture_ms": round(page.evaluate("window.drawn")),
         "all_read_ms": round(page.evaluate("window.read")),
@@ -206,10 +214,30 @@ def measure(browser: Browser, path: Path) -> dict[str, Any]:
         "play_frame_ms": percentiles(play["deltas"]),
         "played_steps": play["steps"],
         "zoom_frame_ms": percentiles(zoom),
+        "load_cpu_ms": round(load_cpu),
+        "seek_cpu_ms": round(seek_cpu, 2),
+        "play_cpu_ms": round(play_cpu, 2),
+        "zoom_cpu_ms": round(zoom_cpu, 2),
         **memory(page),
     }
     page.close()
     return figures
+
+
+class ThreadTime:
+    """CPU time of the page's main thread."""
+
+    def __init__(self, page: Page) -> None:
+        self._session = page.context.new_cdp_session(page)
+        self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
+        self._last = 0.0
+
+    def lap(self) -> float:
+        """Milliseconds since the last lap, or since the page began to load."""
+        metrics = self._session.send("Performance.getMetrics")["metrics"]
+        now = next(1000 * one["value"] for one in metrics if one["name"] == "TaskDuration")
+        passed, self._last = now - self._last, now
+        return passed
 
 
 def memory(page: Page) -> dict[str, int]:
