@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.events.fold import ROOT
-from visualizer.moments import Moment, Words, count, folded, prefix_text
+from visualizer.moments import Moment, Words, count, prefix_text
 
 MOST_PREFIXES = 6
 
@@ -42,11 +42,8 @@ class Question:
         """Why it came so, from the log; a line per fact."""
         moment = Moment(log, self.step)
         if self.kind == "evicted":
-            return [
-                [*moment.evicted(event, folded(log, moment.index + offset)), "."]
-                for offset, event in enumerate(moment.events)
-                if isinstance(event, v.RadixEvicted)
-            ]
+            gone = [event for event in moment.events if isinstance(event, v.RadixEvicted)]
+            return [[*moment.evicted(event), "."] for event in gone]
         whom = [self.about] if self.about is not None else list(self.answer)
         if self.kind in ("admitted", "scheduled"):
             # One of those who get nothing says why.

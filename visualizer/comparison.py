@@ -11,6 +11,7 @@ label and order of arrival, steps by number.
 
 import base64
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -106,6 +107,10 @@ class Comparison(anywidget.AnyWidget):
             return "No difference: the two runs are the same, event by event."
         return "No decision differs: everybody is served in the same steps."
 
+    @cached_property
+    def _frames(self) -> "list[pd.DataFrame]":
+        return [log.requests for log in self._logs]
+
     @property
     def requests(self) -> "pd.DataFrame":
         """A row per paired request, indexed by its id in A; `id_b` is its id in B.
@@ -115,7 +120,7 @@ class Comparison(anywidget.AnyWidget):
         """
         import pandas as pd
 
-        frames = [log.requests for log in self._logs]
+        frames = self._frames
         # A sample that never forked off has a number, and no row.
         known = [
             (one, two)
@@ -137,7 +142,8 @@ class Comparison(anywidget.AnyWidget):
         """Both runs as wholes: columns `a`, `b` and `change`, a row per measure."""
         import pandas as pd
 
-        table = pd.DataFrame({"a": _totals(self._logs[0]), "b": _totals(self._logs[1])})
+        a, b = (_totals(log, frame) for log, frame in zip(self._logs, self._frames, strict=True))
+        table = pd.DataFrame({"a": a, "b": b})
         return table.assign(change=table["b"] - table["a"])
 
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
@@ -222,8 +228,7 @@ def _shown(value: Any) -> str:
     return {None: "none", True: "on", False: "off"}.get(value) or str(value)
 
 
-def _totals(log: EventLog) -> dict[str, float | None]:
-    frame = log.requests
+def _totals(log: EventLog, frame: "pd.DataFrame") -> dict[str, float | None]:
     finished = [event for event in log if isinstance(event, v.StepFinished) and event.t]
     seconds = (finished[-1].t["end"] - finished[0].t["start"]) / US_PER_S if finished else 0.0
     output = int(frame["output_tokens"].sum())

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.events.fold import ROOT
-from visualizer.moments import Moment, Words, count, evictable, folded
+from visualizer.moments import Moment, Words, count, evictable
 
 # Where the runs part, the rarer kind is what is told.
 _KINDS = ("preempted", "evicted", "admitted", "scheduled", "finished", "output")
@@ -210,7 +210,7 @@ class _Told:
         event = moment.log[one.at]
         match event:
             case v.RadixEvicted():
-                return moment.evicted(event, folded(moment.log, one.at))
+                return moment.evicted(event)
             case v.StepFinished():
                 row = next(row for row in event.tokens if row.request == one.request)
                 return [one.request, f" gets “{''.join(row.texts)}” from the model"]
@@ -254,5 +254,5 @@ class _Told:
             if isinstance(event, v.BlocksAllocated) and event.request == request:
                 end = offset
                 break
-        at = folded(moment.log, moment.index + end)
+        at = moment.state_at(end)
         return f" ({len(at.free)} free, {evictable(at)} to evict)"

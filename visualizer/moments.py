@@ -4,6 +4,7 @@ Words are a list of texts and of requests (their ids), so that a page can draw a
 swatch; `plain` makes a string of them. Every number is from the folded log.
 """
 
+import copy
 import unicodedata
 
 from engine.events import EventLog, State
@@ -63,14 +64,6 @@ def count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
-def folded(log: EventLog, end: int) -> State:
-    """The state before the event at index `end` of what the log keeps."""
-    state = State()
-    for event in log[:end]:
-        state.apply(event)
-    return state
-
-
 def evictable(state: State) -> int:
     """Blocks in the tree that nobody has locked."""
     return sum(len(node.blocks) for node in state.nodes.values() if not node.lock)
@@ -111,11 +104,20 @@ class Moment:
             if isinstance(event, v.StepScheduled):
                 self.scheduled = event
                 break
-        self.before = folded(log, self.index)
-        self.after = folded(log, self.index + len(self.events))
+        self.before = State()
+        for event in log[: self.index]:
+            self.before.apply(event)
+        self.after = self.state_at(len(self.events))
         first = log[0]
         self.classes = first.classes if isinstance(first, v.RunStarted) else {}
         self.rows = {row.request: row for row in self.scheduled.rows} if self.scheduled else {}
+
+    def state_at(self, offset: int) -> State:
+        """The state before the event at that place in `events`."""
+        state = copy.deepcopy(self.before)
+        for event in self.events[:offset]:
+            state.apply(event)
+        return state
 
     def fate(self, request: int) -> Words:
         """What became of a request in this step, and why; to be read behind its name."""
@@ -137,15 +139,16 @@ class Moment:
 
     def preempted(self, event: v.Preempted) -> Words:
         """Why somebody had to give back everything."""
-        at = folded(self.log, self.index + self.events.index(event))
+        at = self.state_at(self.events.index(event))
         who: Words = ["it"] if event.needed_by == event.request else [event.needed_by]
         room = f"{len(at.free)} free, {evictable(at)} to evict"
         rule = self.classes.get("policy")
         chosen = f"; the victim is the choice of the policy {rule}" if rule else ""
         return ["is preempted: ", *who, f" needs more KV blocks ({room}){chosen}"]
 
-    def evicted(self, event: v.RadixEvicted, at: State) -> Words:
-        """Which cached prefix was given up for whom; `at` is the state before."""
+    def evicted(self, event: v.RadixEvicted) -> Words:
+        """Which cached prefix was given up for whom."""
+        at = self.state_at(self.events.index(event))
         number = len(at.nodes[event.node].blocks)
         verb = "is" if number == 1 else "are"
         rule = self.classes.get("eviction")
