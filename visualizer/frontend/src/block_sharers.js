@@ -25,7 +25,7 @@ export function drawLookedAt(pencil, scene) {
 function firstOwnerFirst({ model }, { owners }) {
   const since = (id) => {
     const life = model.request(id);
-    return life.admissions[0]?.seq ?? life.forked?.step ?? 0;
+    return life.admissions[0]?.step ?? life.forked?.step ?? 0;
   };
   return [...owners].sort((a, b) => since(a) - since(b) || a - b);
 }
@@ -52,9 +52,8 @@ function drawCurve(pencil, { model, grid, block }, own, owner, isFirst) {
   trace(theme.ground, 5);
   trace(pencil.hue(model.request(owner).hueIndex), 2.5);
   const [endX, endY] = isFirst ? [x, y] : [toX, toY];
-  const away = isFirst ? Math.atan2(y - bend[1], x - bend[0]) : Math.atan2(toY - bend[1], toX - bend[0]);
   if (isFirst) disc(pencil, toX, toY);
-  arrowhead(pencil, endX, endY, away);
+  arrowhead(pencil, endX, endY, Math.atan2(endY - bend[1], endX - bend[0]));
 }
 
 function disc({ context, theme }, x, y) {

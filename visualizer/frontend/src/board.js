@@ -51,7 +51,16 @@ export class Board extends Shell {
    */
   constructor(
     host,
-    { signal, view = new View(), panel, theme, onChange, linkOf = pythonFor, project = null, about },
+    {
+      signal,
+      view = new View(),
+      panel,
+      theme,
+      onChange,
+      linkOf = pythonFor,
+      project = null,
+      about,
+    },
   ) {
     super(host, { signal, theme });
     Object.assign(this, { view, linkOf, project, about });
@@ -104,7 +113,8 @@ export class Board extends Shell {
     const order = READING_ORDER.filter((name) => this.parts[name]);
     this.grid = h("div", { class: "grid" }, ...order.map((name) => this.parts[name].element));
     const boxes = [this.search.element, this.link.element, this.help];
-    root.append(...aboutNodes(alone ? null : this.about), this.sentence, this.bar, this.grid, ...boxes);
+    const heading = aboutNodes(alone ? null : this.about);
+    root.append(...heading, this.sentence, this.bar, this.grid, ...boxes);
     if (!alone) root.append(buildFoot(verbs));
     listenToKeys(root, verbs, signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
@@ -215,7 +225,8 @@ export class Board extends Shell {
     root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
     root.dataset.only = only ?? "";
     root.style.setProperty("--px", `${this.unit}px`);
-    for (const [name, { element }] of Object.entries(parts)) element.hidden = !!only && name !== only;
+    for (const [name, { element }] of Object.entries(parts))
+      element.hidden = !!only && name !== only;
     this.shown = this.panels.filter(({ element }) => !element.hidden);
     this.bar.hidden = this.shown.includes(this.time);
     (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);

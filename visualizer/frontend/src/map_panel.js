@@ -110,7 +110,9 @@ export class MapPanel {
     const lines = block == null ? null : tellBlock(this.model, frame, block);
     this.told.hidden = !lines;
     if (!lines) return;
-    const words = lines.map((line) => h("span", { class: line.mono ? "mono" : null }, line.text ?? line));
+    const words = lines.map((line) =>
+      h("span", { class: line.mono ? "mono" : null }, line.text ?? line),
+    );
     this.told.replaceChildren(...words.flatMap((node, i) => (i ? [". ", node] : [node])));
   }
 

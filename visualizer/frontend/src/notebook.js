@@ -121,7 +121,8 @@ export function bytesFor(view, shared) {
 }
 
 function partOnly() {
-  const words = "A part of a large log, as the notebook saved it. Run the cell again to see all of it.";
+  const words =
+    "A part of a large log, as the notebook saved it. Run the cell again to see all of it.";
   return h("p", { class: "note part", role: "status" }, words);
 }
 

@@ -7,7 +7,8 @@ import { timeScale, wholeView } from "./time_axis.js";
 export class RangeMark {
   constructor(panel) {
     this.panel = panel;
-    this.boxes = [0, 1].map(() => h("div", { class: "range", hidden: true, "aria-hidden": "true" }));
+    const box = { class: "range", hidden: true, "aria-hidden": "true" };
+    this.boxes = [h("div", box), h("div", box)];
   }
 
   draw() {

@@ -92,9 +92,8 @@ function* texts(model, life, wanted) {
     const isOutput = index >= life.promptLength;
     const step = isOutput ? life.tokenSteps[index - life.promptLength] : first(model, life).step;
     const end = at + wanted.length;
-    const text = `${at > AROUND ? "…" : ""}${whole.slice(Math.max(0, at - AROUND), end + AROUND)}${
-      end + AROUND < whole.length ? "…" : ""
-    }`;
+    const [from, to] = [Math.max(0, at - AROUND), end + AROUND];
+    const text = `${from ? "…" : ""}${whole.slice(from, to)}${to < whole.length ? "…" : ""}`;
     const kind = isOutput ? "output" : "prompt";
     yield { kind, text, step: Math.max(step, model.firstStep), request: life.id };
     at = lower.indexOf(wanted, end);

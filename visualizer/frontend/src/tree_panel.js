@@ -137,8 +137,9 @@ export class TreePanel {
     on("keydown", (event) => {
       const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
       if (by) this.point(this.told.hidden ? 0 : this.pointed + by);
-      else if (event.key === "Enter" && !this.told.hidden) this.selectUser(this.point(this.pointed));
-      else return;
+      else if (event.key === "Enter" && !this.told.hidden) {
+        this.selectUser(this.point(this.pointed));
+      } else return;
       event.preventDefault();
       event.stopPropagation();
     });

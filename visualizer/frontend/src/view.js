@@ -60,7 +60,8 @@ export class View {
   faster(by) {
     const next = SPEEDS.indexOf(this.store.speed) + (by ?? 1);
     const last = SPEEDS.length - 1;
-    this.store.set({ speed: SPEEDS[by ? Math.min(Math.max(next, 0), last) : next % SPEEDS.length] });
+    const index = by ? Math.min(Math.max(next, 0), last) : next % SPEEDS.length;
+    this.store.set({ speed: SPEEDS[index] });
   }
 
   /** Plays from the cursor, from the start again if it stands at the end, and stops at the end. */
@@ -101,7 +102,9 @@ const clampStep = (model, step) =>
 /** The first frame: what was asked for, else the step where something happens and whom it happens to. */
 function openingView(model, step, selected) {
   const at = clampStep(model, step ?? openingStep(model));
-  if (selected !== undefined) return { step: at, selected: model.request(selected) ? selected : null };
+  if (selected !== undefined) {
+    return { step: at, selected: model.request(selected) ? selected : null };
+  }
   if (step == null) return { step: at, selected: openingRequest(model) };
   const moment = model.frame(at).decisions.find(({ hot, request }) => hot && request != null);
   return { step: at, selected: moment?.request ?? null };

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { blockGrid } from "../src/block_grid.js";
+import { drawLookedAt } from "../src/block_sharers.js";
 import { claimOf, drawBlocks } from "../src/blocks.js";
 import { packLanes } from "../src/lane_packing.js";
 import { THEMES } from "../src/palette.js";
@@ -204,4 +205,32 @@ test("a shared block shows its sharers and how many they are", () => {
     counts,
     shared.map(({ owners }) => `×${owners.length}`),
   );
+});
+
+test("a shared block that is looked at has a curve to each owner's own blocks, arrows to sharers", () => {
+  const { pencil, marks } = recordingPencil();
+  const frame = model.frame(30);
+  const grid = blockGrid(40, 449);
+  drawLookedAt(pencil, { model, frame, grid, block: 0 });
+  const { owners } = frame.blocks[0];
+  const curves = marks.filter(({ kind, paint }) => kind === "line" && hues.includes(paint));
+  assert.deepEqual(
+    curves.map(({ paint }) => paint).sort(),
+    owners.map((id) => hues[model.request(id).hueIndex]).sort(),
+  );
+  const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
+  const heads = marks.filter(({ kind, points }) => kind === "shape" && points.length === 3);
+  const own = (id) => frame.table(id).blocks.find((b) => frame.blocks[b].owners.length === 1);
+  const [first, ...sharers] = owners; // the first had it first: its curve leads into the block
+  assert.deepEqual(
+    heads.map(({ points }) => points[0]),
+    [centre(0), ...sharers.map((id) => centre(own(id)))],
+  );
+  assert.ok(own(first) !== 0);
+});
+
+test("a block of one owner that is looked at has a ring and no curve", () => {
+  const { pencil, marks } = recordingPencil();
+  drawLookedAt(pencil, { model, frame: model.frame(30), grid: blockGrid(40, 449), block: 10 });
+  assert.deepEqual([...new Set(marks.map(({ kind }) => kind))], ["frame"]);
 });
