@@ -249,6 +249,7 @@ def test_titles_fit_a_narrow_column_and_axes_have_units(
         assert figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
         assert re.search(r"\bms\b|\(s\)|step", figure.layout.xaxis.title.text)
         assert figure.layout.showlegend is False
+        assert "sendChartToCloud" in figure.layout.modebar.remove
         assert figure.layout.width is None, "as wide as its column"
         assert figure.layout.paper_bgcolor == LOOKS[theme].ground
 

@@ -14,6 +14,11 @@ FONT = "Arial, 'Liberation Sans', sans-serif"
 HEIGHT = 380
 TITLE_WIDTH, LINE_WIDTH = 44, 56  # letters that fit into a column of 360 pixels
 TITLE_PX, LINE_PX = 15, 12
+UNWANTED = [
+    "sendChartToCloud",
+    "select2d",
+    "lasso2d",
+]  # the first uploads the chart; no data leaves
 NAME_LENGTH = 24
 
 
@@ -118,7 +123,10 @@ def figure(
             "bgcolor": look.label, "bordercolor": look.rule,
             "font": {"family": FONT, "color": "#eceef2" if look.label < "#8" else "#16181d"},
         },
-        modebar={"bgcolor": "rgba(0,0,0,0)", "color": look.muted, "activecolor": look.ink},
+        modebar={
+            "bgcolor": "rgba(0,0,0,0)", "color": look.muted, "activecolor": look.ink,
+            "remove": UNWANTED,
+        },
     )  # fmt: skip
     axis = {
         "gridcolor": look.rule, "zeroline": False, "linecolor": look.muted, "ticks": "outside",
