@@ -134,6 +134,16 @@ def test_what_can_never_be_served_is_said_and_the_last_run_stays() -> None:
     assert p.settings["max_kv_tokens"] == 256
 
 
+def test_there_and_back_again_keeps_the_run_before() -> None:
+    p = playground()
+    p._at_rest = 0
+    p.set(token_budget=40)
+    log, before, told = p.log, p.previous, words(p)
+    p.controls["max_kv_tokens"].value = 64  # cannot be run
+    p.controls["max_kv_tokens"].value = 224
+    assert (p.log, p.previous, words(p)) == (log, before, told)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -166,7 +176,10 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
 
     async def drag() -> Playground:
         p = Playground(Setup(), at_rest=0)
-        for budget in range(47, 20, -1):
+        for budget in range(47, 22, -1):
+            p.controls["token_budget"].value = budget
+        for budget in (22, 21, 20):
+            await asyncio.sleep(0)  # it is waiting for the control to rest
             p.controls["token_budget"].value = budget
         await p.settled()
         # One more while a run is in flight: it is run after that.
@@ -178,7 +191,7 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
         return p
 
     p = asyncio.run(drag())
-    assert served == [48, 21, 12, 14]
+    assert served == [48, 20, 12, 14]
     assert p.settings["token_budget"] == 14
 
 

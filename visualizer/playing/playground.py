@@ -52,6 +52,7 @@ class Playground:
         self.previous: EventLog | None = None
         self.board_before: Board | None = None
         self._opening = 0, NOBODY
+        self._told = ""
         self._at_rest = at_rest
         self._moved = False
         self._quiet = False
@@ -131,6 +132,9 @@ class Playground:
         elsewhere = asyncio.get_running_loop().run_in_executor
         try:
             setup = self.setup.changed(**{name: one.value for name, one in self.controls.items()})
+            if setup == self.setup:  # there and back again: the run before is worth keeping
+                self._say(self._told)
+                return
             if setup.model:
                 self._say("Running on the model \N{HORIZONTAL ELLIPSIS}")
             served = await elsewhere(None, setup.serve)
@@ -152,7 +156,8 @@ class Playground:
         now = numbers(self.log)
         self._numbers.value = table(now, None if self.previous is None else numbers(self.previous))
         self._show_boards()
-        self._say(" ".join(filter(None, (changed, _in_words(served, now)))))
+        self._told = " ".join(filter(None, (changed, _in_words(served, now))))
+        self._say(self._told)
 
     def _draw(self, bundles: list[dict[str, Any]]) -> None:
         for output, data in zip(self._plots.children, bundles, strict=True):
