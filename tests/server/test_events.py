@@ -115,7 +115,7 @@ def test_viewers_hear_that_the_server_is_about_to_stop(
 ) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    server = serve(gate=str(gate))
+    server = serve(gate=str(gate), server={"keep_alive": 1000.0})
     caller = Caller(server.url, "/v1/completions", BODY, X_Client="gate")
     with Feed(server.url) as feed:
         feed.keyframe()
@@ -126,7 +126,7 @@ def test_viewers_hear_that_the_server_is_about_to_stop(
 
 
 def test_viewers_hear_that_the_engine_has_failed(serve: Callable[..., BackgroundServer]) -> None:
-    url = serve(paused=True).url
+    url = serve(paused=True, server={"keep_alive": 1000.0}).url
     with Feed(url) as feed:
         feed.keyframe()
         callers = [Caller(url, "/v1/completions", BODY, X_Client=name) for name in ("x", "break")]
