@@ -190,9 +190,10 @@ def measure(browser: Browser, path: Path) -> dict[str, Any]:
     """One page, from opening it to the end."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     page.add_init_script(_WATCH)
+    page.on("pageerror", lambda error: print(f"page error: {error}", flush=True))
     meter = ThreadTime(page)
     page.goto(path.as_uri())
-    page.wait_for_function("window.board && window.read", timeout=120_000)
+    page.wait_for_function("window.board?.model && window.read", timeout=120_000)
     load_cpu = meter.lap()
     rng = random.Random(SEED)
     first, last = page.evaluate("[board.model.firstStep, board.model.lastStep]")
