@@ -146,7 +146,7 @@ def test_several_logs_stand_on_one_scale(busy: EventLog, static: EventLog) -> No
 
 
 def test_a_long_run_is_drawn_with_few_points_and_says_so() -> None:
-    long = served(20, requests=700)
+    long = served(20, requests=640)
     assert len(long.steps) > 2 * POINTS
     for draw, what in (
         (figures.memory, "fullest"), (figures.tokens_per_step, "mean"), (figures.queue, "largest"),
