@@ -75,11 +75,9 @@ def _preempted(moment: Moment) -> Question | None:
     return _who(moment, "preempted", words, victims, choices)
 
 
-def _admitted(moment: Moment) -> Question | None:
+def _admitted(moment: Moment) -> Question:
     came = {event.request for event in _admissions(moment)}
     choices = sorted(moment.before.waiting)
-    if not came <= set(choices):
-        return None
     return _who(moment, "admitted", "Who of those who wait is admitted?", came, choices)
 
 

@@ -165,7 +165,9 @@ class Moment:
         verb = "resumes" if event.resumed else "is admitted"
         blocks = f" ({count(len(event.blocks), 'block')})" if found else ""
         row = self.rows.get(event.request)
-        rest = f", {row.count} computed now" if row else ""
+        later = length - row.start - row.count if row else 0
+        left = f", {later} left for later" if later > 0 else ""
+        rest = f", {row.count} computed now{left}" if row else ""
         return [f"{verb}: {found} of its {count(length, 'token')} are cached{blocks}{rest}"]
 
     def computes(self, row: v.ScheduledRow) -> Words:

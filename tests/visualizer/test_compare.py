@@ -66,8 +66,12 @@ def one_block_more(workload: Workload) -> EventLog:
 def one_arrival_later(workload: Workload) -> EventLog:
     other = copy.deepcopy(workload)
     other.arrivals.sort(key=lambda arrival: arrival.step)
-    last = other.arrivals[-1]
-    last.step += 1
+    following = [*other.arrivals[1:], None]
+    # The first whom nobody follows at once: the order of arrival stays.
+    for arrival, after in zip(other.arrivals, following, strict=True):
+        if after is None or after.step > arrival.step:
+            arrival.step += 1
+            break
     return run(other)
 
 

@@ -36,7 +36,7 @@ class PredictionPage {
     this.boards = h("div", { class: "so-far" });
     this.sheet.root.append(this.progress, this.form, this.said, this.boards);
     this.form.addEventListener("submit", (event) => this.submit(event), { signal });
-    this.said.addEventListener("click", (event) => this.clicked(event), { signal });
+    this.sheet.root.addEventListener("click", (event) => this.clicked(event), { signal });
     const heard = () => this.follow();
     for (const name of ["question", "verdict", "log", "score"]) {
       traits.on(`change:${name}`, heard);
@@ -130,7 +130,7 @@ class PredictionPage {
       ],
     }[form]();
     const none = form === "requests" || form === "prefixes";
-    const hint = none ? h("p", { class: "note muted" }, "Choose as many as there are, or nobody.") : null;
+    const hint = none ? h("p", { class: "note muted" }, "Choose all that there are; it may be none.") : null;
     const box = h("div", { class: `choices ${form}` }, ...fields);
     const button = h("button", { type: "submit", class: "go" }, "That is what comes");
     this.form.replaceChildren(h("fieldset", {}, legend, box, hint), button);
@@ -162,7 +162,8 @@ class PredictionPage {
   }
 
   clicked({ target }) {
-    if (target.closest(".go")) {
+    if (target.closest(".so-far")) return; // a board hears of its own
+    if (target.closest(".said .go")) {
       this.acted = true;
       this.send("turn", this.get("question").number + 1);
     }
@@ -203,6 +204,7 @@ class PredictionPage {
     const go = known ?? h("button", { type: "button", class: "go" }, more ? "Next question" : "All of the log");
     const lead = right ? "Right: " : "Not so. It is ";
     const texts = [
+      h("p", { class: "muted" }, ...this.nodes(this.get("question").words)),
       h("p", { class: "sentence" }, h("strong", {}, lead), ...this.nodes(words), "."),
       ...why.map((line) => h("p", {}, ...this.nodes(line))),
     ];
