@@ -27,6 +27,7 @@ Underglass serves {model} at {url}
   curl -N {url}/v1/completions -H 'Content-Type: application/json'{key} \\
        -d '{{"prompt": "Once upon a time", "max_tokens": 50}}'
 
+  watch it live      {url}/
   what it is doing   {url}/health
   its event log      {url}/trace
   every route        {url}/docs
