@@ -114,7 +114,8 @@ def decided(log: EventLog) -> Iterator[tuple[int, list[Any]]]:
                 events.append(("tokens", [(row.request, row.ids) for row in event.tokens]))
             case v.RequestFinished() if event.reason != "abort":
                 events.append(("finished", event.request, event.reason))
-    yield step, events
+    if step:
+        yield step, events
 
 
 def first_step_that_differs(a: EventLog, b: EventLog) -> int | None:
