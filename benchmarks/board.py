@@ -139,7 +139,7 @@ def workload() -> Workload:
     arrivals += some(5_600, 1500, 1, arrivals=bursts(400, 9000), **crowd)
     arrivals += some(2_000, 70_000, 2, arrivals=bursts(2000, 1), **crowd)
     arrivals.sort(key=lambda one: one.at_ms)
-    leave = [
+    leave: list[Input] = [
         Abort(at_ms=one.at_ms + rng.expovariate(1 / 400), request=number)
         for number, one in enumerate(arrivals, start=1)
         if rng.random() < 0.03
@@ -236,7 +236,7 @@ class ThreadTime:
     def lap(self) -> float:
         """Milliseconds since the last lap, or since the page began to load."""
         metrics = self._session.send("Performance.getMetrics")["metrics"]
-        now = next(1000 * one["value"] for one in metrics if one["name"] == "TaskDuration")
+        now = next(1000 * float(one["value"]) for one in metrics if one["name"] == "TaskDuration")
         passed, self._last = now - self._last, now
         return passed
 
