@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbclient
@@ -21,6 +22,14 @@ CELLS = [
     "print('kernel:', board, board.selected, len(board.state()['free']))",
     "board.step = 7\nboard.selected = 5",
 ]
+
+
+@pytest.fixture(autouse=True)
+def patience() -> Iterator[None]:
+    """A kernel answers when it gets to it: on a busy machine later than a page does."""
+    expect.set_options(timeout=30_000)
+    yield
+    expect.set_options(timeout=5_000)
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +179,7 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
     blocks.expect_step(32)
     blocks.expect_selected(9)
     other.expect_step(5)
+    expect(timeline.root).to_have_attribute("data-range", "31-32")
     expect(timeline.root).to_have_attribute("data-synced", "32 9")
     run_cell(page, 3)
     link = "#step=32&selected=9&range=31-32&panel=blocks"

@@ -46,8 +46,8 @@ export const inNotebook =
     const moved = (name, go) =>
       listen(name, () => board.model && view.source === shared.get("log") && go());
     moved("change:step", () => board.goTo(shared.get("step")));
-    moved("change:selected", () => board.restore(openingOf(shared)));
-    moved("change:range", () => board.restore(openingOf(shared)));
+    for (const name of ["selected", "range"])
+      moved(`change:${name}`, () => board.restore({ [name]: openingOf(shared)[name] }));
     moved("change:window", () => {
       const { window } = openingOf(shared);
       if (window && String(window) !== String(board.state().window)) board.restore({ window });
@@ -138,11 +138,13 @@ function syncer(shared, rootOf) {
       shared.set(name, value);
       moved = true;
     }
-    if (moved)
+    if (moved) {
+      delete rootOf().dataset.synced;
       timer ??= setTimeout(() => {
         timer = null;
         shared.save_changes();
         rootOf().dataset.synced = `${shared.get("step")} ${shared.get("selected")}`;
       }, SYNC_EVERY);
+    }
   };
 }
