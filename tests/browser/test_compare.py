@@ -7,6 +7,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from engine.events import EventLog
 from tests.browser.conftest import NewPage
+from tests.browser.test_board_accessibility import expect_no_violation
 from tests.browser.test_jupyterlab import open_notebook, run_cell, set_theme, write_notebook
 from tests.visualizer.storytellers import storytellers
 from visualizer import compare
@@ -136,13 +137,14 @@ def test_the_table_says_what_changed_for_whom_and_can_be_sorted(
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280, 1920])
-def test_nothing_is_wider_than_the_page(
+def test_nothing_is_wider_than_the_page_and_axe_finds_nothing(
     new_page: NewPage, comparison: Comparison, tmp_path: Path, width: int, theme: str
 ) -> None:
     page = new_page(width=width)
     root = opened(page, comparison, tmp_path, theme)
     expect(root).to_have_attribute("data-theme", theme)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    expect_no_violation(page)
 
 
 def test_equal_runs_say_so(

@@ -131,6 +131,10 @@ class ComparisonPage {
       this.sheet.root.dataset.ready = "error";
       return;
     }
+    this.boards.flat().forEach(({ panels: [{ element }] }, i) => {
+      const label = element.getAttribute("aria-label");
+      element.setAttribute("aria-label", `${label}, ${facts.names[i % 2]}`);
+    });
     this.linked = new LinkedViews(views, facts, signal);
     this.sheet.root.querySelector(".changes-line").append(...this.alone());
     this.shareAxis();
