@@ -7,6 +7,8 @@ import { h, plural } from "./html.js";
 import { labAddress, sourceOf } from "./sources.js";
 import { chip, wordNodes } from "./words_html.js";
 
+/** So many requests are named in one line; with two thousand waiting a page would hold nothing else. */
+const MOST_NAMED = 24;
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
 export class DecisionsPanel {
@@ -109,7 +111,7 @@ function row(decision, index, context) {
   };
   const words = wordNodes(decision.spans, context);
   if (decision.requests || decision.request == null) {
-    const who = (decision.requests ?? []).map((id) => chip(id, context));
+    const who = named(decision.requests ?? [], context);
     return h("tr", attributes, h("td", { class: "wide", colspan: 3 }, ...who, " ", ...words));
   }
   const who = h("td", { class: "who" }, chip(decision.request, context));
@@ -123,4 +125,14 @@ function row(decision, index, context) {
     h("td", { class: "what" }, ...words),
     h("td", { class: "budget" }, budget),
   );
+}
+
+/** The first of them and the selected one by name, the others by their number. */
+function named(requests, context) {
+  const { selected } = context;
+  const first = requests.slice(0, MOST_NAMED);
+  if (requests.includes(selected) && !first.includes(selected)) first.push(selected);
+  const rest = requests.length - first.length;
+  const chips = first.map((id) => chip(id, context));
+  return rest ? [...chips, ` and ${rest.toLocaleString("en")} more`] : chips;
 }
