@@ -75,7 +75,11 @@ export function requestTable({ rows, names, paired }, model) {
     return one == null ? -Infinity : order.at === 0 ? -one : Math.abs(one);
   };
   element.show = (now = context) => {
+    // It says nothing of the step: most moves leave it as it is.
+    const { theme, selected } = context ?? {};
+    const isSame = now !== context && now.theme === theme && now.selected === selected;
     context = now;
+    if (isSame) return;
     const sign = order.down ? -1 : 1;
     const sorted = rows.toSorted((a, b) => sign * (value(a) - value(b)) || a[0] - b[0]);
     const shown = sorted.slice(0, MOST_ROWS);
