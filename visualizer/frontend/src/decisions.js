@@ -41,7 +41,8 @@ export class DecisionsPanel {
     const { board } = this;
     this.lines = linesOf(board.frame);
     this.list.replaceChildren(...decisionNodes(this.lines, board.context()));
-    showMoment(this.element);
+    // In the next frame, when the page has been laid out: asked for now, it would be laid out twice.
+    requestAnimationFrame(() => showMoment(this.element));
     this.writeSource(this.lines.findIndex(({ hot }) => hot));
   }
 
