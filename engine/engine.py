@@ -218,8 +218,9 @@ class Engine(Offline):
     def step(self) -> StepOutput:
         """One scheduling decision, one forward pass, one commit. Nothing happens without work.
 
-        Raises one of `part_errors.RECOVERABLE` when a part that was passed in makes a mistake: then
-        nobody has computed in this step, and the next one may be made. KeyboardInterrupt during the
+        Raises one of `part_errors.RECOVERABLE` when a part that was passed in makes a mistake. In the
+        middle of a decision, nobody has computed in this step; either way the next one may be made.
+        KeyboardInterrupt during the
         forward pass lets the step end first. After anything else that is raised here the engine is
         stopped, and each further step says why.
         """

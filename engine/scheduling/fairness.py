@@ -20,9 +20,8 @@ from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
 
-MOST_LABELS = (
-    10_000  # labels are a client's to choose: a server must not remember them all for ever
-)
+# Labels are a client's to choose: a server must not remember them all for ever.
+MOST_LABELS = 10_000
 
 
 class Fair(Policy):
