@@ -19,8 +19,9 @@ from typing import Any
 
 from engine.engine import Engine, StepOutput
 from engine.events.vocabulary import Admitted, Event, StepFinished
+from engine.output import TokenOutput
 from server.errors import ApiError
-from server.generation import Gain, Generation, Prompt
+from server.generation import Gain, Generation, Logprobs, Prompt
 from server.window import Outbox
 
 
@@ -249,6 +250,7 @@ class EngineThread:
             owner = self._owners.get(tokens.request.id)
             if owner is not None:
                 gain = Gain(owner.choice, at, list(tokens.ids), list(tokens.texts))
+                _tell(gain, tokens)
                 gains[tokens.request.id] = gain
                 self._report.gains.append((owner.generation, gain))
         for request in output.finished:
@@ -260,6 +262,20 @@ class EngineThread:
                 self._report.gains.append((owner.generation, gains[request.id]))
             gains[request.id].finish_reason = request.finish_reason
             gains[request.id].error = request.error
+
+
+def _tell(gain: Gain, tokens: TokenOutput) -> None:
+    """Add the log-probabilities that the request asks for."""
+    request = tokens.request
+    params = request.params
+    if params.logprobs is not None or params.best_of is not None:
+        forced = [False] * (len(tokens.ids) - tokens.forced) + [True] * tokens.forced
+        gain.logprobs = Logprobs(
+            list(tokens.pieces), list(tokens.logprobs), list(tokens.top), forced
+        )
+    first = len(tokens.ids) == len(request.tokens) - request.prompt_length
+    if first and params.prompt_logprobs is not None:
+        gain.prompt_scores = request.prompt_scores
 
 
 def _end_of_step(events: list[Event]) -> int:

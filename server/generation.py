@@ -9,11 +9,14 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from server.errors import ApiError
 
 # What a token costs in a buffer beside its text: about the size of its event on the wire.
 TOKEN_BYTES = 80
+# The same for each log-probability that goes with it.
+LOGPROB_BYTES = 80
 
 
 @dataclass(slots=True)
@@ -41,17 +44,45 @@ class Order:
 
 
 @dataclass(slots=True)
+class Logprobs:
+    """How probable the model found the tokens of a Gain: one entry of each list per token.
+
+    pieces  the tokens' own text as the log has it, also where a stop string holds it back or ends it
+    chosen  natural logarithm of the token's probability; 0.0 for forced ones
+    top     (id, logprob) of the likeliest in its place, as many as `SamplingParams.logprobs`
+    forced  whether a tool put it there, and nothing was chosen
+    """
+
+    pieces: list[str]
+    chosen: list[float]
+    top: list[list[tuple[int, float]]]
+    forced: list[bool]
+
+    def extend(self, later: "Logprobs") -> None:
+        """Take in those of later tokens."""
+        self.pieces += later.pieces
+        self.chosen += later.chosen
+        self.top += later.top
+        self.forced += later.forced
+
+
+@dataclass(slots=True)
 class Gain:
     """What one choice (a sample of a prompt) gained: ids, a piece of text for each, perhaps its end.
 
-    `at` is the engine clock's time, in microseconds, at the end of the step that brought the first
-    of them.
+    at             the engine clock's time, in microseconds, at the end of the step that brought the
+                   first of them
+    logprobs       where the request asks for them with `logprobs`, or needs them for `best_of`
+    prompt_scores  of the prompt's tokens from the second on, where `prompt_logprobs` asks for them;
+                   in the choice's first Gain
     """
 
     choice: int
     at: int
     ids: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
+    logprobs: Logprobs | None = None
+    prompt_scores: list[TokenScore] = field(default_factory=list)
     finish_reason: str | None = None
     error: str = ""
 
@@ -59,13 +90,18 @@ class Gain:
         """Take in what the same choice gained later."""
         self.ids += later.ids
         self.texts += later.texts
+        if self.logprobs is None or later.logprobs is None:  # the end may come without tokens
+            self.logprobs = self.logprobs or later.logprobs
+        else:
+            self.logprobs.extend(later.logprobs)
         self.finish_reason = later.finish_reason
 
 
 class Generation:
     """All choices of one HTTP request. Lives on the event loop; nothing here is locked.
 
-    prompts        in the order of the request; choice i is sample i % n of prompt i // n
+    prompts        in the order of the request; each has as many choices, one after the other, as it
+                   has samples
     request_ids    the engine's id of each prompt's first sample, once it is queued
     cached_tokens  per prompt, how many tokens were found in the prefix cache
     submitted_at   the engine clock's time when the client asked, in microseconds
@@ -121,6 +157,8 @@ class Generation:
             return
         self._gains.append(gain)
         self._bytes += sum(map(len, gain.texts)) + TOKEN_BYTES * len(gain.ids)
+        if gain.logprobs is not None:
+            self._bytes += LOGPROB_BYTES * sum(len(top) + 1 for top in gain.logprobs.top)
         if self._bytes > self._buffer_bytes:
             self._gains.clear()
             message = f"the reader is more than {self._buffer_bytes} bytes behind and was cut off"
