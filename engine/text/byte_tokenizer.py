@@ -81,6 +81,10 @@ class ByteTokenizer:
         reader = ByteDetokenizer(self._table)
         return [reader.push(token_id) for token_id in ids]
 
+    def token_bytes(self, token_id: int) -> bytes:
+        """See `Tokenizer`."""
+        return self._bytes([token_id])
+
     def token_id(self, text: str) -> int | None:
         """See `Tokenizer`."""
         return self._special.get(text)

@@ -12,6 +12,7 @@ Notes before reading:
 """
 
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,6 +21,9 @@ import tokenizers
 
 from engine.text.chat_template import ChatTemplate
 from engine.text.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
+
+# How SentencePiece writes a byte of a character that it has no token for.
+_BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 
 
 class TokenizerError(ValueError):
@@ -61,6 +65,13 @@ class Tokenizer(Protocol):
 
         A character that the last id leaves incomplete is in no piece: `detokenizer(ids)` carries it
         into the first piece of the output.
+        """
+        ...
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """What one token stands for, whatever is around it; it may be part of a character.
+
+        Special tokens, end tokens too, give their names; ids without a token nothing.
         """
         ...
 
@@ -184,6 +195,15 @@ class HFTokenizer:
             WindowDetokenizer(self._decode) if self._table is None else ByteDetokenizer(self._table)
         )
         return [reader.push(token_id) for token_id in ids]
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """See `Tokenizer`."""
+        if self._table is not None:
+            return self._bytes([token_id])
+        token: str = self._tokenizer.id_to_token(token_id) or ""
+        if _BYTE_TOKEN.fullmatch(token):
+            return bytes([int(token[3:5], 16)])
+        return (token if token in self._special else token.replace("▁", " ")).encode("utf-8")
 
     def token_id(self, text: str) -> int | None:
         """See `Tokenizer`."""

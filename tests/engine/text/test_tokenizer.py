@@ -114,6 +114,20 @@ def test_round_trip(any_tokenizer, text):
         assert "".join(pieces) == text
 
 
+@pytest.mark.parametrize("text", HARD)
+def test_bytes_of_single_tokens_joined_are_the_text(any_tokenizer, text):
+    ids = any_tokenizer.encode_ordinary(text)
+    joined = b"".join(map(any_tokenizer.token_bytes, ids)).decode()
+    # SentencePiece puts a space in front, or takes a space for the one it puts there.
+    assert joined in (text, " " + text)
+
+
+def test_bytes_of_special_tokens_are_their_names_and_of_no_token_nothing(any_tokenizer):
+    name = "<|bos|>" if any_tokenizer.token_id("<|bos|>") is not None else "</s>"
+    assert any_tokenizer.token_bytes(any_tokenizer.token_id(name)) == name.encode()
+    assert any_tokenizer.token_bytes(any_tokenizer.vocab_size + 5) == b""
+
+
 @settings(deadline=None)
 @given(text=st.text(max_size=40))
 def test_round_trip_of_any_text(byte_level, text):
