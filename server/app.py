@@ -5,12 +5,14 @@ from fastapi import FastAPI
 from server import docs_page, errors, feed, live_page, operation
 from server.bridge import Bridge
 from server.errors import ErrorResponse
+from server.hosts import HostCheck
 from server.middleware import ApiKey, BodyLimit, RequestId
 from server.openai import routes as openai_routes
 
 
 def create_app(bridge: Bridge) -> FastAPI:
     """The app over a bridge; `bridge.start()` must have been called before it serves."""
+    settings = bridge.settings
     app = FastAPI(
         title="Underglass",
         docs_url=None,  # both load their program from another server: see docs_page
@@ -22,9 +24,15 @@ def create_app(bridge: Bridge) -> FastAPI:
         },
     )
     errors.install(app)
-    app.add_middleware(BodyLimit, limit=bridge.settings.max_body_bytes)
-    if bridge.settings.api_key is not None:
-        app.add_middleware(ApiKey, key=bridge.settings.api_key)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    if settings.api_key is not None:
+        app.add_middleware(ApiKey, key=settings.api_key)
+    app.add_middleware(
+        HostCheck,
+        bound=settings.host,
+        allowed=settings.allowed_hosts,
+        origins=settings.cors_origins,
+    )
     app.add_middleware(RequestId)
     for room in (openai_routes, operation, feed):
         app.include_router(room.routes(bridge))

@@ -83,6 +83,20 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     api_key: Annotated[
         str | None, _option("API_KEY", "Ask for this key on every route but /health and /ready.")
     ] = _SERVER.api_key,
+    allowed_host: Annotated[
+        list[str],
+        _option(
+            "ALLOWED_HOST",
+            "A further name this server is known by (repeatable); requests under others get 403.",
+        ),
+    ] = [],  # noqa: B006 (typer copies it)
+    cors_origin: Annotated[
+        list[str],
+        _option(
+            "CORS_ORIGIN",
+            "A site whose pages may use this server, as https://example.org (repeatable); * for all.",
+        ),
+    ] = [],  # noqa: B006
     max_waiting: Annotated[
         int, _option("MAX_WAITING", "Waiting requests beyond which new ones get 429.", min=1)
     ] = _SERVER.max_waiting,
@@ -193,6 +207,9 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
             config,
             ServerSettings(
                 model_name=Path(model).resolve().name,
+                host=host,
+                allowed_hosts=tuple(allowed_host),
+                cors_origins=tuple(cors_origin),
                 api_key=api_key,
                 max_waiting=max_waiting,
                 chat_max_tokens=chat_max_tokens,

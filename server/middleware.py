@@ -77,21 +77,26 @@ class ApiKey:
 
     def __init__(self, app: ASGIApp, key: str) -> None:
         self._app = app
-        self._expected = b"Bearer " + key.encode()
+        self._key = key.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, or answer 401."""
-        path = scope.get("path", "")
-        is_open = path in _OPEN or path.startswith(_OPEN_FOLDERS)
-        if scope["type"] == "http" and not is_open:
-            given = dict(scope["headers"]).get(b"authorization", b"")
-            if not secrets.compare_digest(given, self._expected):
-                refused = ApiError(
-                    401,
-                    "this server asks for a key: send the header Authorization: Bearer KEY",
-                    code="invalid_api_key",
-                    headers={"WWW-Authenticate": "Bearer"},
-                )
-                await refused.response()(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        """Pass the request or WebSocket on, or answer 401."""
+        if scope["type"] == "lifespan" or self._is_open(scope) or self._has_key(scope):
+            await self._app(scope, receive, send)
+            return
+        refused = ApiError(
+            401,
+            "this server asks for a key: send the header Authorization: Bearer KEY",
+            code="invalid_api_key",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+        await refused.response()(scope, receive, send)
+
+    def _is_open(self, scope: Scope) -> bool:
+        path = scope["path"]
+        return scope["type"] == "http" and (path in _OPEN or path.startswith(_OPEN_FOLDERS))
+
+    def _has_key(self, scope: Scope) -> bool:
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, key = given.partition(b" ")
+        return scheme.lower() == b"bearer" and secrets.compare_digest(key.strip(), self._key)

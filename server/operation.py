@@ -1,14 +1,14 @@
 """The routes that watch over a server and hold its engine."""
 
-import ipaddress
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from server.bridge import Bridge
 from server.errors import ApiError, unavailable
+from server.hosts import cross_site, is_loopback
+from server.settings import ServerSettings
 
 
 class StepRequest(BaseModel):
@@ -22,7 +22,6 @@ class StepRequest(BaseModel):
 def routes(bridge: Bridge) -> APIRouter:
     """/health, /ready and /engine/... over a bridge."""
     router = APIRouter()
-    key = bridge.settings.api_key
 
     @router.get("/health", tags=["Operation"])
     async def health() -> dict[str, Any]:
@@ -39,19 +38,19 @@ def routes(bridge: Bridge) -> APIRouter:
     @router.post("/engine/pause", tags=["Teacher's controls"])
     async def pause(request: Request) -> dict[str, Any]:
         """Hold the engine: requests still queue up, no step runs."""
-        _only_here(request, key)
+        _only_here(request, bridge.settings)
         return {"step": await bridge.pause(), "paused": True}
 
     @router.post("/engine/resume", tags=["Teacher's controls"])
     async def resume(request: Request) -> dict[str, Any]:
         """Let the engine go on."""
-        _only_here(request, key)
+        _only_here(request, bridge.settings)
         return {"step": await bridge.resume(), "paused": False}
 
     @router.post("/engine/step", tags=["Teacher's controls"])
     async def step(request: Request, body: StepRequest | None = None) -> dict[str, Any]:
         """Run some steps of a held engine; answers with the last one's number when it has run."""
-        _only_here(request, key)
+        _only_here(request, bridge.settings)
         return {"step": await bridge.step(body.steps if body else 1), "paused": True}
 
     return router
@@ -80,24 +79,14 @@ def _health(bridge: Bridge) -> dict[str, Any]:
 
 def may_control(request: Request, key: str | None) -> bool:
     """Without a key, only this machine may hold the engine."""
-    return key is not None or _is_loopback(request.client.host if request.client else "")
+    return key is not None or is_loopback(request.client.host if request.client else "")
 
 
-def _only_here(request: Request, key: str | None) -> None:
-    """Refuse whoever may not hold the engine, and pages of other sites.
-
-    A browser lets any page send a POST without a body anywhere, this machine included; it says in
-    `Origin` which site the page is of.
-    """
-    origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc != request.headers.get("host"):
-        raise ApiError(
-            403,
-            f"a page of {origin} may not hold this engine: use the server's own page",
-            type="permission_error",
-            code="cross_site",
-        )
-    if not may_control(request, key):
+def _only_here(request: Request, settings: ServerSettings) -> None:
+    """Refuse whoever may not hold the engine, and pages of other sites."""
+    if refused := cross_site(request.scope, settings.cors_origins):
+        raise refused
+    if not may_control(request, settings.api_key):
         raise ApiError(
             403,
             "without a key the engine can be held from this machine only: start the server with "
@@ -105,10 +94,3 @@ def _only_here(request: Request, key: str | None) -> None:
             type="permission_error",
             code="loopback_only",
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

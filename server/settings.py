@@ -9,8 +9,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the server listens, whom it lets in and how much it holds.
 
     model_name       what `/v1/models` calls the model
+    host             address or name that the server listens on
+    allowed_hosts    further names it is known by; another `Host` is refused
+    cors_origins     sites whose pages may use it, as "https://example.org"; "*" for all
     api_key          where set, every route but /health and /ready asks for it
     max_waiting      requests in the queue beyond which new ones get 429
+    max_waiting_tokens  the same in tokens: prompts and the output they may have
     chat_max_tokens  cap on a chat answer for which the client names none
     log_window       events that /trace returns and a feed can catch up on
     trace_file       where the whole log is written as it happens
@@ -23,8 +27,12 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     model_name: str = "bundled"
+    host: str = "127.0.0.1"
+    allowed_hosts: tuple[str, ...] = ()
+    cors_origins: tuple[str, ...] = ()
     api_key: str | None = None
     max_waiting: int = 256
+    max_waiting_tokens: int = 1 << 18
     chat_max_tokens: int = 256
     log_window: int = 50_000
     trace_file: Path | None = None

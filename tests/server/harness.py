@@ -135,22 +135,36 @@ class Caller:
     def __init__(
         self, url: str, path: str, body: Any, *, receive_buffer: int = 0, **headers: str
     ) -> None:
+        content = json.dumps(body).encode()
+        self._connect(url, receive_buffer)
+        self._send_head(
+            f"POST {path} HTTP/1.1",
+            f"Host: {url.removeprefix('http://')}",
+            "Content-Type: application/json",
+            f"Content-Length: {len(content)}",
+            "Connection: close",
+            *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()),
+        )
+        self.socket.sendall(content)
+
+    @classmethod
+    def raw(cls, url: str, *lines: str) -> "Caller":
+        """A request of which nothing is there but these lines."""
+        caller = cls.__new__(cls)
+        caller._connect(url)
+        caller._send_head(*lines)
+        return caller
+
+    def _connect(self, url: str, receive_buffer: int = 0) -> None:
         host, _, port = url.removeprefix("http://").partition(":")
         self.socket = socket.socket()
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.settimeout(TIMEOUT)
         self.socket.connect((host, int(port)))
-        content = json.dumps(body).encode()
-        lines = [
-            f"POST {path} HTTP/1.1",
-            f"Host: {host}:{port}",
-            "Content-Type: application/json",
-            f"Content-Length: {len(content)}",
-            "Connection: close",
-            *(f"{name.replace('_', '-')}: {value}" for name, value in headers.items()),
-        ]
-        self.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n" + content)
+
+    def _send_head(self, *lines: str) -> None:
+        self.socket.sendall("\r\n".join(lines).encode() + b"\r\n\r\n")
 
     def close(self) -> None:
         """Leave politely."""
