@@ -5,6 +5,7 @@ Subclass `Policy`, override what you want to be different and pass an object in:
 shows one of each kind.
 
     asked      key      the order of the queue           before an admission
+               admit    who of the queue may join        once in each step in which anybody waits
                victim   who is preempted                 when a running request finds no block
                defer    who is put off for this step     before an admission, while others compute
     told       joins    a request joins the queue
@@ -14,14 +15,23 @@ vLLM's policies are queues (`vllm/v1/core/sched/request_queue.py`), SGLang's sor
 (`python/sglang/srt/managers/schedule_policy.py`).
 """
 
-from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Hashable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.cache.radix_tree import RadixTree
 from engine.scheduling.request import Request
 
 if TYPE_CHECKING:
     from engine.scheduling.waiting_queue import WaitingQueue
+
+
+class Room(NamedTuple):
+    """What running requests leave in a step: places in the batch, tokens of the budget, KV blocks."""
+
+    places: int
+    tokens: int
+    blocks: int
+    block_size: int
 
 
 class Policy:
@@ -52,6 +62,15 @@ class Policy:
         looks at as many requests as there are clients. By default everybody is a line alone.
         """
         return request.id
+
+    def admit(self, waiting: Iterator[Request], room: Room) -> Collection[Request] | None:  # noqa: ARG002
+        """Those of `waiting`, which comes in order, who may join now; None: everybody who fits.
+
+        It can keep requests out, and with them all behind, but let nobody in who does not fit. While
+        nobody else computes, the first in line joins in any case, so that every step gets something
+        done.
+        """
+        return None
 
     def victim(self, running: Sequence[Request], needed_by: Request) -> Request:  # noqa: ARG002
         """The one of `running` to preempt so that `needed_by` gets blocks; it may be itself.

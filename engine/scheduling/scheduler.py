@@ -13,7 +13,7 @@ preempts itself ends vLLM's loop; here the loop goes on, because the blocks it g
 those after it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -32,7 +32,7 @@ from engine.events.vocabulary import (
 from engine.part_errors import DrafterError, PolicyError, ask, named
 from engine.runner import Row
 from engine.scheduling.drafter import Drafter, checked_drafts
-from engine.scheduling.policy import Policy
+from engine.scheduling.policy import Policy, Room
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
 
@@ -201,6 +201,7 @@ class Scheduler:
         may_defer = not self.waiting.is_over_limit  # as the queue stands before anybody leaves it
         if self.config.batching == "static" and not self.running:
             self._form_static_batch()
+        chosen = self._chosen() if self.waiting and not after_preemption else ()
         with closing(self.waiting.in_order()) as candidates:
             for request in candidates:
                 obstacle: _Obstacle | None = ("after_preemption", 0, 0)
@@ -212,12 +213,25 @@ class Scheduler:
                 if obstacle is None:
                     match = self.cache.find(request)
                     obstacle = self._no_room(request, match)
+                if obstacle is None and self._plan.rows and request not in chosen:
+                    obstacle = ("policy", 0, 0)
                 if obstacle is not None:
                     reason, need, have = obstacle
                     behind = len(self.waiting) - len(deferred) - 1
                     return Blocked(request.id, reason, behind, need, have), deferred
                 self._admit(request, match)
         return None, deferred
+
+    def _chosen(self) -> Collection[Request]:
+        """Those of the queue whom the policy lets join, if they fit."""
+        places = self.config.max_batch_size - sum(other.slots for other in self.running)
+        room = Room(places, self._budget, self.cache.room, self.config.block_size)
+        with closing(self.waiting.in_order()) as waiting:
+            chosen = ask(PolicyError, self.policy.admit, waiting, room)
+        if not isinstance(chosen, Collection | None):
+            what = f"a collection of requests or None, got {chosen!r}"
+            raise PolicyError(f"{named(self.policy, 'admit')} must return {what}")
+        return self.waiting if chosen is None else chosen
 
     def _is_deferred(self, request: Request) -> bool:
         if not self._plan.rows:

@@ -10,7 +10,7 @@ from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog
-from engine.scheduling.policies import LongestPrefixMatch
+from engine.scheduling.policies import LongestPrefixMatch, Policy
 
 # The events that move a request's lock to a node and those above it.
 LOCKING = (v.Admitted, v.Forked, v.RadixJoined, v.RadixInserted, v.RadixExtended)
@@ -187,6 +187,10 @@ def check_reason(
     if blocked.reason == "static_batch":
         assert config.batching == "static"
         assert state.running
+        return
+    if blocked.reason == "policy":
+        assert type(engine.policy).admit is not Policy.admit
+        assert state.plan, "somebody has to compute"
         return
     assert blocked.need > blocked.have
     request = state.requests[blocked.request]

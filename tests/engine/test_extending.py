@@ -52,6 +52,7 @@ def cells() -> dict[str, tuple[Engine, str, dict]]:
     [
         ("LongestFirst", "policy", "[3, 2, 1]"),
         ("OldestGivesWay", "policy", "1"),
+        ("OneAtATime", "policy", "[1, 2, 3]"),
         ("OneForEachLabel", "policy", "[1, 7, 1]"),
         ("Accounts", "policy", "{'Ada': 11, 'Bo': 18}"),
         ("LargestFirst", "eviction", "[2]"),
@@ -73,6 +74,7 @@ def test_without_the_part_the_result_is_the_one_that_the_page_compares_with(cell
     for name, part in [
         ("LongestFirst", "policy"),
         ("OldestGivesWay", "policy"),
+        ("OneAtATime", "policy"),
         ("OneForEachLabel", "policy"),
         ("LargestFirst", "eviction"),
         ("LongestFree", "pool"),
@@ -114,6 +116,9 @@ def fails():
 class BadPolicy(GoneWrong, Policy):
     def key(self, *args):
         return self._maybe("key", *args)
+
+    def admit(self, *args):
+        return self._maybe("admit", *args)
 
     def victim(self, *args):
         return self._maybe("victim", *args)
@@ -206,10 +211,17 @@ NOT_DRAFTS = {
 RAISES = {"an exception": (fails, "raised ZeroDivisionError: of all things")}
 MISTAKES = [
     *[("policy", BadPolicy, "key", PolicyError, one) for one in NOT_KEYS.values()],
+    (
+        "policy",
+        BadPolicy,
+        "admit",
+        PolicyError,
+        (lambda: 7, "must return a collection of requests"),
+    ),
     ("policy", BadPolicy, "victim", PolicyError, (lambda: 7, "chose one not running: 7")),
     *[
         ("policy", BadPolicy, method, PolicyError, RAISES["an exception"])
-        for method in ("victim", "defer", "line", "joins", "served")
+        for method in ("admit", "victim", "defer", "line", "joins", "served")
     ],
     *[("eviction", BadOrder, "key", EvictionError, one) for one in NOT_KEYS.values()],
     *[("drafter", BadDrafter, "propose", DrafterError, one) for one in NOT_DRAFTS.values()],
