@@ -201,7 +201,7 @@ class Scheduler:
         may_defer = not self.waiting.is_over_limit  # as the queue stands before anybody leaves it
         if self.config.batching == "static" and not self.running:
             self._form_static_batch()
-        chosen = self._chosen() if self.waiting and not after_preemption else ()
+        chosen = self._chosen() if self.waiting and not after_preemption else None
         with closing(self.waiting.in_order()) as candidates:
             for request in candidates:
                 obstacle: _Obstacle | None = ("after_preemption", 0, 0)
@@ -213,7 +213,8 @@ class Scheduler:
                 if obstacle is None:
                     match = self.cache.find(request)
                     obstacle = self._no_room(request, match)
-                if obstacle is None and self._plan.rows and request not in chosen:
+                left_out = chosen is not None and request not in chosen
+                if obstacle is None and left_out and self._plan.rows:
                     obstacle = ("policy", 0, 0)
                 if obstacle is not None:
                     reason, need, have = obstacle
@@ -222,8 +223,8 @@ class Scheduler:
                 self._admit(request, match)
         return None, deferred
 
-    def _chosen(self) -> Collection[Request]:
-        """Those of the queue whom the policy lets join, if they fit."""
+    def _chosen(self) -> Collection[Request] | None:
+        """Those of the queue whom the policy lets join, if they fit; None: everybody."""
         places = self.config.max_batch_size - sum(other.slots for other in self.running)
         room = Room(places, self._budget, self.cache.room, self.config.block_size)
         with closing(self.waiting.in_order()) as waiting:
@@ -231,7 +232,7 @@ class Scheduler:
         if not isinstance(chosen, Collection | None):
             what = f"a collection of requests or None, got {chosen!r}"
             raise PolicyError(f"{named(self.policy, 'admit')} must return {what}")
-        return self.waiting if chosen is None else chosen
+        return chosen
 
     def _is_deferred(self, request: Request) -> bool:
         if not self._plan.rows:
