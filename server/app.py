@@ -3,16 +3,16 @@
 from fastapi import FastAPI
 
 from server import docs_page, errors, feed, live_page, operation
-from server.bridge import Bridge
 from server.errors import ErrorResponse
 from server.hosts import HostCheck
 from server.middleware import ApiKey, BodyLimit, RequestId
+from server.models import Models
 from server.openai import routes as openai_routes
 
 
-def create_app(bridge: Bridge) -> FastAPI:
-    """The app over a bridge; `bridge.start()` must have been called before it serves."""
-    settings = bridge.settings
+def create_app(models: Models) -> FastAPI:
+    """The app over its models; `models.start()` must have been called before it serves."""
+    settings = models.settings
     app = FastAPI(
         title="Underglass",
         docs_url=None,  # both load their program from another server: see docs_page
@@ -35,7 +35,7 @@ def create_app(bridge: Bridge) -> FastAPI:
     )
     app.add_middleware(RequestId)
     for room in (openai_routes, operation, feed):
-        app.include_router(room.routes(bridge))
+        app.include_router(room.routes(models))
     live_page.install(app)
     docs_page.install(app)
     return app

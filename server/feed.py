@@ -22,27 +22,30 @@ from starlette.types import Receive, Scope, Send
 from engine.events.vocabulary import Event
 from server.bridge import Bridge
 from server.errors import ClientLeft
+from server.models import Models, ViewedModel
 from server.operation import may_control
 from server.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
 from server.window import Window, encode_event
 
 
-def routes(bridge: Bridge) -> APIRouter:
-    """/events and /trace over a bridge."""
+def routes(models: Models) -> APIRouter:
+    """/events and /trace over the loaded models."""
     router = APIRouter(tags=["Event log"])
 
     @router.get("/trace")
-    async def get_trace() -> Response:
+    async def get_trace(model: ViewedModel = None) -> Response:
         """The last part of the event log as JSON Lines; `EventLog.load` reads it."""
-        body = await asyncio.to_thread(_json_lines, bridge.window.trace())
+        body = await asyncio.to_thread(_json_lines, models.viewed(model).window.trace())
         return Response(body, media_type="application/jsonl")
 
     @router.get("/events")
     async def events(
         request: Request,
         last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
+        model: ViewedModel = None,
     ) -> Response:
         """The event log as it happens (server-sent events); the first event is a keyframe."""
+        bridge = models.viewed(model)
         last_seen = _number_in(last_event_id, bridge.window.run)
         return Feed(bridge, last_seen, controls=may_control(request, bridge.settings.api_key))
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from server.bridge import Bridge
 from server.errors import ApiError, unavailable
 from server.hosts import cross_site, is_loopback
+from server.models import Models, ViewedModel
 from server.settings import ServerSettings
 
 
@@ -19,39 +20,43 @@ class StepRequest(BaseModel):
     steps: int = Field(1, ge=1, le=100_000, description="Steps to run.")
 
 
-def routes(bridge: Bridge) -> APIRouter:
-    """/health, /ready and /engine/... over a bridge."""
+def routes(models: Models) -> APIRouter:
+    """/health, /ready and /engine/... over the loaded models."""
     router = APIRouter()
+    settings = models.settings
 
     @router.get("/health", tags=["Operation"])
-    async def health() -> dict[str, Any]:
+    async def health(model: ViewedModel = None) -> dict[str, Any]:
         """What the engine is doing, as of its last step."""
-        return _health(bridge)
+        return _health(models.viewed(model))
 
     @router.get("/ready", tags=["Operation"])
-    async def ready() -> dict[str, str]:
+    async def ready(model: ViewedModel = None) -> dict[str, str]:
         """200 if requests are welcome; 503 while the server drains, hangs or has failed."""
-        if bridge.not_ready:
-            raise unavailable(bridge.not_ready, "not_ready")
+        if not_ready := models.viewed(model).not_ready:
+            raise unavailable(not_ready, "not_ready")
         return {"status": "ready"}
 
     @router.post("/engine/pause", tags=["Teacher's controls"])
-    async def pause(request: Request) -> dict[str, Any]:
+    async def pause(request: Request, model: ViewedModel = None) -> dict[str, Any]:
         """Hold the engine: requests still queue up, no step runs."""
-        _only_here(request, bridge.settings)
-        return {"step": await bridge.pause(), "paused": True}
+        _only_here(request, settings)
+        return {"step": await models.viewed(model).pause(), "paused": True}
 
     @router.post("/engine/resume", tags=["Teacher's controls"])
-    async def resume(request: Request) -> dict[str, Any]:
+    async def resume(request: Request, model: ViewedModel = None) -> dict[str, Any]:
         """Let the engine go on."""
-        _only_here(request, bridge.settings)
-        return {"step": await bridge.resume(), "paused": False}
+        _only_here(request, settings)
+        return {"step": await models.viewed(model).resume(), "paused": False}
 
     @router.post("/engine/step", tags=["Teacher's controls"])
-    async def step(request: Request, body: StepRequest | None = None) -> dict[str, Any]:
+    async def step(
+        request: Request, body: StepRequest | None = None, model: ViewedModel = None
+    ) -> dict[str, Any]:
         """Run some steps of a held engine; answers with the last one's number when it has run."""
-        _only_here(request, bridge.settings)
-        return {"step": await bridge.step(body.steps if body else 1), "paused": True}
+        _only_here(request, settings)
+        steps = body.steps if body else 1
+        return {"step": await models.viewed(model).step(steps), "paused": True}
 
     return router
 

@@ -21,6 +21,7 @@ import uvicorn
 from engine.engine import Engine
 from server.app import create_app
 from server.bridge import Bridge
+from server.models import ModelDirectory, Models
 from server.settings import ServerSettings
 from server.trace_file import TraceFile
 from server.window import Outbox
@@ -62,6 +63,7 @@ def run_server(
     settings: ServerSettings,
     listener: socket.socket,
     *,
+    directory: ModelDirectory | None = None,
     trace_file: TraceFile | None = None,
     ready: Callable[[], None] = lambda: None,
     until_stdin_closes: bool = False,
@@ -69,6 +71,7 @@ def run_server(
     """Serve until a signal says stop; returns after the drain.
 
     engine              made with `outbox` as its log
+    directory           further models, loaded when a request names one
     ready               called once requests are answered
     until_stdin_closes  stop, too, when whoever started the server closes its stdin or dies
     """
@@ -77,9 +80,10 @@ def run_server(
     # (measured with the bundled model; vLLM freezes its heap as well, in `vllm/utils/gc_utils.py`).
     gc.collect()
     gc.freeze()
-    bridge = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
+    first = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
+    models = Models(first, directory)
     config = uvicorn.Config(
-        create_app(bridge),
+        create_app(models),
         log_level="warning",
         access_log=False,
         lifespan="off",
@@ -87,7 +91,7 @@ def run_server(
         timeout_graceful_shutdown=5,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_serve(bridge, _Server(config, ready), listener, until_stdin_closes))
+        runner.run(_serve(models, _Server(config, ready), listener, until_stdin_closes))
 
 
 class _Server(uvicorn.Server):
@@ -106,7 +110,7 @@ class _Server(uvicorn.Server):
 
 
 async def _serve(
-    bridge: Bridge, server: _Server, listener: socket.socket, until_stdin_closes: bool
+    models: Models, server: _Server, listener: socket.socket, until_stdin_closes: bool
 ) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -120,14 +124,14 @@ async def _serve(
         loop.add_signal_handler(number, on_signal, number)
     if until_stdin_closes:
         threading.Thread(target=_await_eof, args=(loop, stop), daemon=True).start()
-    bridge.start()
+    models.start()
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not serving.done():
-        await bridge.drain()
-    await bridge.stop()
+        await models.drain()
+    await models.stop()
     server.should_exit = True
     await serving
 

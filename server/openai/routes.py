@@ -6,9 +6,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
-from server.bridge import Bridge
 from server.errors import bad_request
 from server.generation import Order
+from server.models import Models
 from server.openai.chat import ChatForm, chat_prompts
 from server.openai.completions import CompletionForm, encode_prompts
 from server.openai.requests import ChatRequest, CompletionRequest
@@ -23,10 +23,10 @@ TEACHING_MAX_TOKENS = 50
 Label = Annotated[str | None, Header(alias="X-Client", description="Who asks, for the log.")]
 
 
-def routes(bridge: Bridge) -> APIRouter:
-    """/v1/completions, /v1/chat/completions and /v1/models over a bridge."""
+def routes(models: Models) -> APIRouter:
+    """/v1/completions, /v1/chat/completions and /v1/models."""
     router = APIRouter(prefix="/v1", tags=["OpenAI"])
-    settings = bridge.settings
+    settings = models.settings
     created = int(time.time())
 
     @router.post("/completions")
@@ -39,6 +39,7 @@ def routes(bridge: Bridge) -> APIRouter:
             temperature=0.0 if teaching else OPENAI_TEMPERATURE,
         )
         prompts = body.prompts()
+        bridge = await models.serving(body.model)
         order = Order(
             lambda: encode_prompts(prompts, params, bridge.tokenizer),
             label=x_client or body.user or "",
@@ -62,6 +63,7 @@ def routes(bridge: Bridge) -> APIRouter:
         body.check_fields()
         params = body.sampling(max_tokens=settings.chat_max_tokens, temperature=OPENAI_TEMPERATURE)
         messages = body.conversation()
+        bridge = await models.serving(body.model)
         slots = bridge.config.num_blocks * bridge.config.block_size
         room = min(slots + 1, bridge.max_context or slots + 1)
         order = Order(
@@ -81,14 +83,13 @@ def routes(bridge: Bridge) -> APIRouter:
         return WholeAnswer(bridge, order, form.render)
 
     @router.get("/models")
-    async def models() -> dict[str, Any]:
-        """The model that is served."""
-        model = {
-            "id": settings.model_name,
-            "object": "model",
-            "created": created,
-            "owned_by": "underglass",
-        }
-        return {"object": "list", "data": [model]}
+    async def list_models() -> dict[str, Any]:
+        """The models that are served; with `--model auto`, which are `loaded`, too."""
+        common = {"object": "model", "created": created, "owned_by": "underglass"}
+        data = [
+            {"id": name} | common | ({"loaded": loaded} if models.directory else {})
+            for name, loaded in models.names().items()
+        ]
+        return {"object": "list", "data": data}
 
     return router
