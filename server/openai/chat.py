@@ -12,6 +12,7 @@ import msgspec
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import Tokenizer
 from server.generation import Gain, Generation, Prompt
+from server.openai.logprobs import chat_logprobs
 from server.openai.wire import DONE, Envelope, count, usage
 from server.streaming import sse
 
@@ -75,13 +76,17 @@ def chat_prompts(
 
 
 class ChatForm:
-    """The Form of a chat stream; `render` is the same answer whole."""
+    """The Form of a chat stream; `render` is the same answer whole.
+
+    Where log-probabilities are asked for, every token is told of, also those that give no text.
+    """
 
     done = DONE
 
-    def __init__(self, model: str, *, include_usage: bool) -> None:
+    def __init__(self, model: str, tokenizer: Tokenizer, *, include_usage: bool) -> None:
         self._chunks = Envelope("chatcmpl", "chat.completion.chunk", model)
         self._model = model
+        self._tokenizer = tokenizer
         self._include_usage = include_usage
         self._tokens = 0
 
@@ -95,11 +100,11 @@ class ChatForm:
     def chunk(self, gain: Gain) -> bytes:
         """The text so far unsent, then the end if this is it."""
         self._tokens += len(gain.ids)
-        text, data = "".join(gain.texts), b""
-        if text:
-            data += self._chunk(gain.choice, {"content": text})
+        text, logprobs, data = "".join(gain.texts), self._logprobs(gain), b""
+        if text or logprobs:
+            data += self._chunk(gain.choice, {"content": text}, logprobs)
         if gain.finish_reason:
-            data += self._chunk(gain.choice, {}, gain.finish_reason)
+            data += self._chunk(gain.choice, {}, None, gain.finish_reason)
         return data
 
     def closing(self) -> bytes:
@@ -118,7 +123,7 @@ class ChatForm:
                     "content": "".join(choice.texts),
                     "refusal": None,
                 },
-                "logprobs": None,
+                "logprobs": self._logprobs(choice),
                 "finish_reason": choice.finish_reason,
             }
             for choice in choices
@@ -126,6 +131,18 @@ class ChatForm:
         counts = usage(generation, count(choices))
         return Envelope("chatcmpl", "chat.completion", self._model).wrap(messages, usage=counts)
 
-    def _chunk(self, index: int, delta: dict[str, str], finish_reason: str | None = None) -> bytes:
-        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish_reason}
-        return sse(self._chunks.wrap([choice]))
+    def _logprobs(self, gain: Gain) -> dict[str, Any] | None:
+        if gain.logprobs is None:
+            return None
+        return chat_logprobs(gain.ids, gain.logprobs, self._tokenizer)
+
+    def _chunk(
+        self,
+        index: int,
+        delta: dict[str, str],
+        logprobs: dict[str, Any] | None = None,
+        finish_reason: str | None = None,
+    ) -> bytes:
+        choice = {"index": index, "delta": delta}
+        more = {"logprobs": logprobs, "finish_reason": finish_reason}
+        return sse(self._chunks.wrap([choice | more]))

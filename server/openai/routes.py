@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
-from server.errors import bad_request
+from server.errors import ApiError
 from server.generation import Order
 from server.models import Models
 from server.openai.chat import ChatForm, chat_prompts
@@ -33,7 +33,7 @@ def routes(models: Models) -> APIRouter:
     async def completions(body: CompletionRequest, x_client: Label = None) -> Response:
         """Continue a text. With neither `model` nor `stream` in the body: the teaching stream."""
         body.check_fields()
-        teaching = body.model is None and body.stream is None
+        teaching = body.is_teaching
         params = body.sampling(
             max_tokens=TEACHING_MAX_TOKENS if teaching else OPENAI_MAX_TOKENS,
             temperature=0.0 if teaching else OPENAI_TEMPERATURE,
@@ -42,17 +42,19 @@ def routes(models: Models) -> APIRouter:
         bridge = await models.serving(body.model)
         order = Order(
             lambda: encode_prompts(prompts, params, bridge.tokenizer),
+            fields=body.fields,
             label=x_client or body.user or "",
             priority=body.priority or 0,
         )
         if teaching:
-            if len(prompts) > 1 or params.n > 1:
-                raise bad_request(
-                    "prompt" if len(prompts) > 1 else "n",
-                    "the teaching stream has one prompt and one answer: add stream: true for more",
-                )
-            return StreamedAnswer(bridge, order, TeachingStream())
-        form = CompletionForm(body.model or settings.model_name, include_usage=body.include_usage)
+            return StreamedAnswer(bridge, order, TeachingStream(bridge.tokenizer))
+        form = CompletionForm(
+            body.model or settings.model_name,
+            prompts,
+            bridge.tokenizer,
+            body.shown,
+            include_usage=body.include_usage,
+        )
         if body.stream:
             return StreamedAnswer(bridge, order, form)
         return WholeAnswer(bridge, order, form.render)
@@ -77,7 +79,9 @@ def routes(models: Models) -> APIRouter:
             label=x_client or body.user or "",
             priority=body.priority or 0,
         )
-        form = ChatForm(body.model or settings.model_name, include_usage=body.include_usage)
+        form = ChatForm(
+            body.model or settings.model_name, bridge.tokenizer, include_usage=body.include_usage
+        )
         if body.stream:
             return StreamedAnswer(bridge, order, form)
         return WholeAnswer(bridge, order, form.render)
@@ -85,11 +89,19 @@ def routes(models: Models) -> APIRouter:
     @router.get("/models")
     async def list_models() -> dict[str, Any]:
         """The models that are served; with `--model auto`, which are `loaded`, too."""
-        common = {"object": "model", "created": created, "owned_by": "underglass"}
-        data = [
-            {"id": name} | common | ({"loaded": loaded} if models.directory else {})
-            for name, loaded in models.names().items()
-        ]
-        return {"object": "list", "data": data}
+        return {"object": "list", "data": [entry(*one) for one in models.names().items()]}
+
+    @router.get("/models/{name:path}")
+    async def one_model(name: str) -> dict[str, Any]:
+        """One of them. Requests may name others, too, where only one is served: it answers them."""
+        names = models.names()
+        if name not in names:
+            message = f"there is no model {name!r} here, only {', '.join(names)}"
+            raise ApiError(404, message, param="model", code="model_not_found")
+        return entry(name, names[name])
+
+    def entry(name: str, loaded: bool) -> dict[str, Any]:
+        model = {"id": name, "object": "model", "created": created, "owned_by": "underglass"}
+        return model | ({"loaded": loaded} if models.directory else {})
 
     return router

@@ -44,3 +44,25 @@ def usage(generation: Generation, completion_tokens: int) -> dict[str, Any]:
 def count(choices: list[Gain]) -> int:
     """Tokens in all choices."""
     return sum(len(choice.ids) for choice in choices)
+
+
+def best_choices(generation: Generation, choices: list[Gain]) -> list[Gain]:
+    """The choices to hand out: of each prompt's samples the n best, best first, and numbered anew.
+
+    Without `best_of` all of them, as they are. See `engine.output.best`.
+    """
+    params = generation.prompts[0].params  # the same for all prompts of a request
+    if params.best_of is None:
+        return choices
+    best: list[Gain] = []
+    for first in range(0, len(choices), params.best_of):
+        samples = sorted(choices[first : first + params.best_of], key=_mean_logprob, reverse=True)
+        best += samples[: params.n]
+    for index, gain in enumerate(best):
+        gain.choice = index
+    return best
+
+
+def _mean_logprob(gain: Gain) -> float:
+    assert gain.logprobs is not None  # best_of asks for them
+    return sum(gain.logprobs.chosen) / max(1, len(gain.ids))
