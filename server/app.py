@@ -3,14 +3,16 @@
 from fastapi import FastAPI
 
 from server import docs_page, errors, feed, live_page, operation
+from server.cors import Cors
 from server.errors import ErrorResponse
 from server.hosts import HostCheck
-from server.middleware import ApiKey, BodyLimit, RequestId
+from server.middleware import ApiKey, BodyLimit
 from server.models import Models
 from server.openai import routes as openai_routes
+from server.request_log import LogWriter, RequestLog
 
 
-def create_app(models: Models) -> FastAPI:
+def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
     """The app over its models; `models.start()` must have been called before it serves."""
     settings = models.settings
     app = FastAPI(
@@ -27,13 +29,15 @@ def create_app(models: Models) -> FastAPI:
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
     if settings.api_key is not None:
         app.add_middleware(ApiKey, key=settings.api_key)
+    if settings.cors_origins:  # around the key: a preflight has none, and a 401 is to be read
+        app.add_middleware(Cors, origins=settings.cors_origins)
     app.add_middleware(
         HostCheck,
         bound=settings.host,
         allowed=settings.allowed_hosts,
         origins=settings.cors_origins,
     )
-    app.add_middleware(RequestId)
+    app.add_middleware(RequestLog, writer=request_log)
     for room in (openai_routes, operation, feed):
         app.include_router(room.routes(models))
     live_page.install(app)

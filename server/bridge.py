@@ -22,6 +22,7 @@ from engine.text.tokenizer import TokenizerError
 from server.engine_thread import EngineThread, Report
 from server.errors import ApiError, bad_request, unavailable
 from server.generation import Generation, Order
+from server.request_log import account
 from server.settings import ServerSettings
 from server.window import Outbox, Window
 
@@ -144,6 +145,7 @@ class Bridge:
             yield generation
         finally:
             generation.close()
+            account(generation, order.label)
             self._live.discard(generation)
             if not self._live:
                 self._idle.set()

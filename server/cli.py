@@ -181,6 +181,14 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
         Path | None,
         _option("TRACE_FILE", "Write the whole event log to this file; replaces it.", "Event log"),
     ] = None,
+    request_log: Annotated[
+        str,
+        _option(
+            "REQUEST_LOG",
+            "Where a line per finished request goes: stderr, off, or a file to append to.",
+            "Event log",
+        ),
+    ] = "stderr",
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
     train_steps: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
 ) -> None:
@@ -222,6 +230,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
             train=train,
             train_steps=train_steps,
             trace_file=trace_file,
+            request_log=request_log,
             until_stdin_closes=until_stdin_closes,
         )
     except ConfigError as error:
@@ -239,10 +248,12 @@ def _serve(
     train: bool,
     train_steps: int | None,
     trace_file: Path | None,
+    request_log: str,
     until_stdin_closes: bool,
 ) -> None:
     from engine.cache.eviction import eviction_named
     from engine.scheduling.policies import policy_named
+    from server.request_log import LogWriter
     from server.serving import listen, run_server, trained_nanogpt, url_of
     from server.trace_file import TraceFile
     from server.window import Outbox
@@ -259,6 +270,11 @@ def _serve(
         trace = TraceFile(trace_file) if trace_file else None
     except OSError as error:
         _fail(f"--trace-file {trace_file} cannot be written: {error.strerror}")
+    try:
+        path = None if request_log in ("stderr", "off") else Path(request_log)
+        requests = None if request_log == "off" else LogWriter(path)
+    except OSError as error:
+        _fail(f"--request-log {request_log} cannot be written: {error.strerror}")
 
     from engine.compute.checkpoint import CheckpointError
     from engine.engine import Engine
@@ -285,6 +301,7 @@ def _serve(
         settings,
         listener,
         trace_file=trace,
+        request_log=requests,
         ready=ready,
         until_stdin_closes=until_stdin_closes,
     )

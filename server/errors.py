@@ -78,7 +78,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(Exception, _unexpected_error)
 
 
 async def _api_error(_request: Request, error: Exception) -> Response:
@@ -102,7 +101,7 @@ async def _validation_error(request: Request, error: Exception) -> Response:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """Starlette's own: no such path, method not allowed, body too large."""
+    """Starlette's own: no such path, method not allowed."""
     assert isinstance(error, HTTPException)
     path = request.url.path
     message, code = {
@@ -110,15 +109,6 @@ async def _http_error(request: Request, error: Exception) -> Response:
         405: (f"{request.method} is not allowed on {path}", "method_not_allowed"),
     }.get(error.status_code, (str(error.detail), None))
     return ApiError(error.status_code, message, code=code, headers=error.headers).response()
-
-
-async def _unexpected_error(_request: Request, error: Exception) -> Response:
-    return ApiError(
-        500,
-        f"the server failed: {type(error).__name__}",
-        type="server_error",
-        code="internal_error",
-    ).response()
 
 
 def _field(location: tuple[int | str, ...]) -> str | None:

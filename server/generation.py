@@ -105,6 +105,9 @@ class Generation:
     request_ids    the engine's id of each prompt's first sample, once it is queued
     cached_tokens  per prompt, how many tokens were found in the prefix cache
     submitted_at   the engine clock's time when the client asked, in microseconds
+    first_at       the engine clock's time at the end of the step that brought the first token
+    output_tokens  how many there were so far, over all choices
+    finish_reasons of the choices that have ended
     finished       every choice has ended and its last gain has been taken
     closed         nobody waits for it any more; the engine thread reads this, too
 
@@ -119,6 +122,9 @@ class Generation:
         self.prompts: list[Prompt] = []
         self.request_ids: list[int] = []
         self.cached_tokens: list[int] = []
+        self.first_at: int | None = None
+        self.output_tokens = 0
+        self.finish_reasons: list[str] = []
         self.closed = False
         self._buffer_bytes = buffer_bytes
         self._gains: list[Gain] = []
@@ -147,8 +153,13 @@ class Generation:
         """Add what a step brought. Beyond the buffer's limit, the reader is cut off."""
         if self._failure is not None:
             return
+        if gain.ids:
+            self.output_tokens += len(gain.ids)
+            if self.first_at is None:
+                self.first_at = gain.at
         if gain.finish_reason is not None:
             self._unfinished -= 1
+            self.finish_reasons.append(gain.finish_reason)
         if (
             gain.finish_reason == "error"
         ):  # the end of all choices: an answer is whole, or it failed

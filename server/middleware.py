@@ -1,75 +1,24 @@
-"""Around every request: an id in the response, and the key where one is set. Pure ASGI.
+"""Before a request reaches its route: the key, where one is set, and how large a body may be.
 
-Starlette's BaseHTTPMiddleware would keep a stalled stream alive after its client has left, and
-costs four times as much per chunk.
+Pure ASGI. Starlette's BaseHTTPMiddleware would keep a stalled stream alive after its client has left,
+and costs four times as much per chunk.
 """
 
+import re
 import secrets
-import uuid
 
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.errors import ApiError
+from server.errors import ApiError, bad_request
 
 # Whoever watches over the server must see its health without the key; and a browser has none when it
 # opens a page.
 _OPEN = frozenset({"/health", "/ready", "/", "/docs", "/openapi.json"})
 _OPEN_FOLDERS = ("/page/", "/board/")
 
-
-class RequestId:
-    """Gives each response an `x-request-id`: the client's own, or a new one."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        given = dict(scope["headers"]).get(b"x-request-id", b"")
-        request_id = given if 0 < len(given) <= 128 else uuid.uuid4().hex.encode()
-
-        async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), (b"x-request-id", request_id)]
-            await send(message)
-
-        await self._app(scope, receive, send_with_id)
-
-
-class BodyLimit:
-    """Refuses a request body of more than `limit` bytes, announced or not."""
-
-    def __init__(self, app: ASGIApp, limit: int) -> None:
-        self._app = app
-        self._limit = limit
-        self._refused = ApiError(
-            413, f"the body is larger than {limit} bytes: send less", code="body_too_large"
-        )
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, counting what comes, or answer 413."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        announced = dict(scope["headers"]).get(b"content-length", b"0")
-        if announced.isdigit() and int(announced) > self._limit:
-            await self._refused.response()(scope, receive, send)
-            return
-        received = 0
-
-        async def receive_counted() -> Message:
-            nonlocal received
-            message = await receive()
-            received += len(message.get("body", b""))
-            if received > self._limit:
-                raise HTTPException(413, self._refused.error["message"])
-            return message
-
-        await self._app(scope, receive_counted, send)
+MAX_JSON_DEPTH = 64
+# Strings, also one that never ends, and brackets. Nothing in it can make the search go back.
+_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 class ApiKey:
@@ -100,3 +49,69 @@ class ApiKey:
         given = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, key = given.partition(b" ")
         return scheme.lower() == b"bearer" and secrets.compare_digest(key.strip(), self._key)
+
+
+class BodyLimit:
+    """Refuses a body of more than `limit` bytes, announced or not, and JSON that is nested too deep.
+
+    A body that is too large is not read to its end. One that is nested a thousand deep is a small
+    one, and would exhaust the stack of whatever walks through it.
+    """
+
+    def __init__(self, app: ASGIApp, limit: int) -> None:
+        self._app = app
+        self._limit = limit
+        self._refused = ApiError(
+            413, f"the body is larger than {limit} bytes: send less", code="body_too_large"
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its whole body, or refuse it."""
+        if scope["type"] != "http" or scope["method"] not in ("POST", "PUT", "PATCH"):
+            await self._app(scope, receive, send)
+            return
+        announced = dict(scope["headers"]).get(b"content-length", b"0")
+        if announced.isdigit() and (len(announced) > 15 or int(announced) > self._limit):
+            await self._refused.response()(scope, receive, send)
+            return
+        body = bytearray()
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self._limit:
+                await self._refused.response()(scope, receive, send)
+                return
+        if _too_deep(body):
+            refused = bad_request(
+                None, f"the body is nested more than {MAX_JSON_DEPTH} deep", code="too_deep"
+            )
+            await refused.response()(scope, receive, send)
+            return
+        unread = True
+
+        async def receive_again() -> Message:
+            nonlocal unread
+            if unread:
+                unread = False
+                return {"type": "http.request", "body": bytes(body), "more_body": False}
+            return await receive()
+
+        await self._app(scope, receive_again, send)
+
+
+def _too_deep(body: bytearray) -> bool:
+    if body.count(b"[") + body.count(b"{") <= MAX_JSON_DEPTH:  # so is nearly every body
+        return False
+    depth = 0
+    for found in _STRING_OR_BRACKET.finditer(body):
+        if found[0] in (b"[", b"{"):
+            depth += 1
+            if depth > MAX_JSON_DEPTH:
+                return True
+        elif found[0] in (b"]", b"}"):
+            depth -= 1
+    return False

@@ -22,6 +22,7 @@ from engine.engine import Engine
 from server.app import create_app
 from server.bridge import Bridge
 from server.models import ModelDirectory, Models
+from server.request_log import LogWriter
 from server.settings import ServerSettings
 from server.trace_file import TraceFile
 from server.window import Outbox
@@ -65,6 +66,7 @@ def run_server(
     *,
     directory: ModelDirectory | None = None,
     trace_file: TraceFile | None = None,
+    request_log: LogWriter | None = None,
     ready: Callable[[], None] = lambda: None,
     until_stdin_closes: bool = False,
 ) -> None:
@@ -83,7 +85,7 @@ def run_server(
     first = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
     models = Models(first, directory)
     config = uvicorn.Config(
-        create_app(models),
+        create_app(models, request_log),
         log_level="warning",
         access_log=False,
         lifespan="off",

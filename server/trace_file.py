@@ -4,6 +4,7 @@ import logging
 from pathlib import Path
 
 from engine.events.vocabulary import Event
+from server.log_files import open_log
 from server.window import encode_event
 
 logger = logging.getLogger("underglass")
@@ -14,12 +15,12 @@ class TraceFile:
 
     What is written has left the process when `write` returns, so a killed server leaves a log that
     loads up to its last whole line. A disk that fills up ends the recording, not the serving.
-    Opening raises OSError.
+    Opening raises OSError; see `open_log` for what it replaces.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._file = path.open("wb", buffering=0)
+        self._file = open_log(path)
         self._broken = False
 
     def write(self, events: list[Event]) -> None:

@@ -21,6 +21,7 @@ from engine.runner import Row, Sampled
 from engine.scheduling.policies import Policy
 from engine.scheduling.request import Request
 from engine.text.byte_tokenizer import ByteTokenizer
+from server.request_log import LogWriter
 from server.serving import listen, run_server, url_of
 from server.settings import ServerSettings
 from server.trace_file import TraceFile
@@ -100,6 +101,7 @@ def main() -> None:
         settings,
         listener,
         trace_file=TraceFile(Path(trace)) if trace else None,
+        request_log=LogWriter(Path(options["request_log"])) if "request_log" in options else None,
         ready=lambda: print(f"Underglass serves alphabet at {url_of(listener)}", flush=True),
         until_stdin_closes=True,
     )

@@ -1,0 +1,159 @@
+"""The request log: one true line per request, whatever its sender puts into it; ids in responses."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
+from server.log_files import open_log
+from server.process import BackgroundServer
+from tests.server.harness import Caller, Feed, get, http, post, trace
+
+Serve = Callable[..., BackgroundServer]
+
+
+def lines_of(server: BackgroundServer, path: Path) -> list[dict[str, Any]]:
+    """The whole log; the server is stopped, so that everything is written."""
+    server.stop()
+    text = path.read_text(encoding="ascii")
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_a_line_says_what_the_event_log_says(serve: Serve, tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    server = serve(request_log=str(path))
+    prompt = "forty-one letters that nobody else sends"
+    body = {"prompt": prompt, "max_tokens": 5}
+    for _ in range(2):
+        post(server.url, "/v1/completions", body, **{"X-Client": "Ada", "X-Request-Id": "lab/7"})
+    log = trace(server.url)
+    first, second, third = lines_of(server, path)
+    assert third["route"] == "/trace"
+    assert "requests" not in third
+    for line, arrived, cached in zip((first, second), log.of(RequestArrived), (0, 32), strict=True):
+        assert (line["id"], line["from"], line["label"]) == ("lab/7", "127.0.0.1", "Ada")
+        assert (line["method"], line["route"], line["status"]) == ("POST", "/v1/completions", 200)
+        assert line["requests"] == [arrived.request]
+        assert line["prompt_tokens"] == len(arrived.prompt)
+        assert (line["cached_tokens"], line["output_tokens"]) == (cached, 5)
+        assert line["finish"] == ["length"]
+        steps = [
+            s for s in log.of(StepFinished) if any(t.request == arrived.request for t in s.tokens)
+        ]
+        assert line["ttft_ms"] == (steps[0].t["end"] - arrived.t["at"]) / 1000
+        assert line["duration_ms"] > 0
+    assert prompt not in path.read_text()
+
+
+def test_refused_failed_and_abandoned_requests_have_lines(serve: Serve, tmp_path: Path) -> None:
+    path = tmp_path / "requests.jsonl"
+    server = serve(request_log=str(path), paused=True)
+    url = server.url
+    post(url, "/v1/completions", {"prompt": "x", "max_tokens": -1})
+    get(url, "/v1/nothing")
+    get(url, "/health")  # a watcher's routine is not worth a line
+    with Feed(url) as feed:
+        feed.keyframe()
+        whole = Caller(url, "/v1/completions", {"prompt": "x", "n": 2, "stream": False})
+        feed.until_kind(RequestArrived)
+        whole.close()
+        feed.until_kind(RequestFinished)
+        stream = Caller(url, "/v1/completions", {"prompt": "x"})
+        feed.until_kind(RequestArrived)
+        stream.reset()
+        feed.until_kind(RequestFinished)
+        post(url, "/engine/resume")
+        failing = {"X-Client": "fail-after-1"}
+        post(url, "/v1/completions", {"prompt": "x", "n": 2, "stream": False}, **failing)
+    lines = lines_of(server, path)
+    told = [(line["route"], line["status"], line.get("finish")) for line in lines]
+    assert ("/v1/completions", 400, None) in told
+    assert ("/v1/nothing", 404, None) in told
+    assert ("/v1/completions", 499, ["abort", "abort"]) in told
+    assert ("/v1/completions", 200, ["abort"]) in told
+    assert ("/v1/completions", 500, ["error", "abort"]) in told
+    assert "/health" not in {line["route"] for line in lines}
+
+
+NASTY = 'x"}\n{"time": "now", "status": 200}\r\n\x1b[31m\x9b31m\u2028\u202e\x00'
+
+
+def test_nothing_a_client_sends_ends_a_line_or_reaches_a_terminal(
+    serve: Serve, tmp_path: Path
+) -> None:
+    path, recorded = tmp_path / "requests.jsonl", tmp_path / "trace.jsonl"
+    server = serve(request_log=str(path), trace_file=str(recorded))
+    post(server.url, "/v1/completions", {"prompt": "x", "user": NASTY, "max_tokens": 1})
+    with http(server.url) as client:
+        client.get("/%0a%1b[31m%22injected")
+        client.get("/v1/models", headers={"X-Request-Id": b"a\x9b\xe2\x80\xa8b"})
+    labelled, odd_path, odd_id = lines_of(server, path)
+    assert labelled["label"] == NASTY
+    assert odd_path["route"] == '/\n\x1b[31m"injected'
+    assert odd_id["id"].isalnum()
+    printable = set(range(32, 127)) | {ord("\n")}
+    assert set(path.read_bytes()) <= printable
+    assert all(json.loads(line) for line in recorded.read_bytes().split(b"\n") if line)
+
+
+@pytest.mark.parametrize("sane", ["mine", "a/b:c+d=e@f.g-h_i", "x" * 128])
+def test_a_sane_request_id_is_kept(url: str, sane: str) -> None:
+    with http(url) as client:
+        for path in ("/v1/models", "/nowhere", "/v1/completions", "/"):
+            assert client.get(path, headers={"X-Request-Id": sane}).headers["x-request-id"] == sane
+
+
+@pytest.mark.parametrize("odd", ["", "x" * 129, "two words", "a\tb", "<script>", "ä"])
+def test_another_one_is_replaced(url: str, odd: str) -> None:
+    with http(url) as client:
+        headers = {"X-Request-Id": odd.encode("latin-1")}
+        given = client.get("/v1/models", headers=headers).headers["x-request-id"]
+    assert given != odd
+    assert given.isalnum()
+
+
+# The files
+
+
+def test_a_link_somebody_left_is_not_followed(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    for target in (precious, tmp_path / "not there yet"):
+        link = tmp_path / f"link to {target.name}"
+        link.symlink_to(target)
+        with pytest.raises(OSError, match="symbolic link"):
+            open_log(link)
+        assert not target.exists()
+
+
+def test_what_is_no_log_is_not_overwritten(tmp_path: Path) -> None:
+    precious = tmp_path / "thesis.txt"
+    precious.write_text("a year's work")
+    for append in (False, True):
+        with pytest.raises(OSError, match="no log"):
+            open_log(precious, append=append)
+    assert precious.read_text() == "a year's work"
+
+
+def test_directories_and_pipes_are_refused_without_waiting(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (tmp_path, pipe, Path("/dev/null"), tmp_path / "nowhere" / "log"):
+        with pytest.raises(OSError):
+            open_log(path)
+
+
+def test_an_old_log_is_replaced_or_appended_to(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with open_log(path) as file:
+        file.write(b'{"time": 1}\n')
+    assert path.stat().st_mode & 0o777 == 0o600
+    with open_log(path, append=True) as file:
+        file.write(b'{"time": 2}\n')
+    assert path.read_bytes() == b'{"time": 1}\n{"time": 2}\n'
+    with open_log(path) as file:
+        file.write(b'{"time": 3}\n')
+    assert path.read_bytes() == b'{"time": 3}\n'
