@@ -57,11 +57,25 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
         str | None,
         _option(
             "MODEL",
-            'A Hugging Face model directory, or "bundled" for our own.',
+            'A Hugging Face model directory, "bundled" for our own, or "auto": see --model-dir.',
             "Model",
             show_default="bundled",
         ),
     ] = None,
+    model_dir: Annotated[
+        Path | None,
+        _option(
+            "MODEL_DIR",
+            "With --model auto: its model directories and GGUF files are loaded when asked for.",
+            "Model",
+        ),
+    ] = None,
+    max_models: Annotated[
+        int,
+        _option(
+            "MAX_MODELS", "With --model auto: how many may be loaded beside ours.", "Model", min=1
+        ),
+    ] = 2,
     train: Annotated[
         bool,
         _option(
@@ -197,6 +211,9 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     if train and model is not None:
         _fail("--train makes the model to serve: leave out --model (UNDERGLASS_MODEL), or --train")
     model = model or ("nanogpt" if train else "bundled")
+    _check_auto(model, model_dir, trace_file)
+    if model_dir is not None:
+        model = "bundled"
     try:
         config = EngineConfig(
             token_budget=token_budget,
@@ -231,10 +248,21 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
             train_steps=train_steps,
             trace_file=trace_file,
             request_log=request_log,
+            model_dir=model_dir,
+            max_models=max_models,
             until_stdin_closes=until_stdin_closes,
         )
     except ConfigError as error:
         _fail(str(error))
+
+
+def _check_auto(model: str, model_dir: Path | None, trace_file: Path | None) -> None:
+    if (model == "auto") != (model_dir is not None):
+        _fail("--model auto and --model-dir DIR go together: give both, or neither")
+    if model_dir is not None and not model_dir.is_dir():
+        _fail(f"--model-dir {model_dir} is not a directory")
+    if model_dir is not None and trace_file is not None:
+        _fail("--trace-file holds one engine's log: leave it out, or give --model one model")
 
 
 def _serve(
@@ -249,17 +277,21 @@ def _serve(
     train_steps: int | None,
     trace_file: Path | None,
     request_log: str,
+    model_dir: Path | None,
+    max_models: int,
     until_stdin_closes: bool,
 ) -> None:
     from engine.cache.eviction import eviction_named
     from engine.scheduling.policies import policy_named
+    from server.models import ModelDirectory
     from server.request_log import LogWriter
     from server.serving import listen, run_server, trained_nanogpt, url_of
     from server.trace_file import TraceFile
     from server.window import Outbox
 
     # These complain before the model is loaded.
-    policy, eviction = policy_named(config.policy), eviction_named(config.eviction)
+    policy_named(config.policy)
+    eviction_named(config.eviction)
     try:
         listener = listen(host, port)
     except OSError as error:
@@ -280,16 +312,26 @@ def _serve(
     from engine.engine import Engine
     from engine.text.tokenizer import TokenizerError
 
-    outbox = Outbox()
+    def load(source: str | Path) -> tuple[Engine, Outbox]:
+        outbox = Outbox()
+        engine = Engine.load(
+            source,
+            config,
+            policy=policy_named(config.policy),
+            eviction=eviction_named(config.eviction),
+            log=outbox,
+        )
+        if paused:
+            engine.pause()
+        return engine, outbox
+
     try:
         with trained_nanogpt(train_steps) if train else nullcontext(model) as source:
-            engine = Engine.load(source, config, policy=policy, eviction=eviction, log=outbox)
+            engine, outbox = load(source)
     except (CheckpointError, TokenizerError) as error:
         _fail(f"--model {model}: {error}")
     except MemoryError:
         _fail(f"no room for --max-kv-tokens {config.max_kv_tokens}: choose fewer")
-    if paused:
-        engine.pause()
 
     def ready() -> None:
         key = f" -H 'Authorization: Bearer {settings.api_key}'" if settings.api_key else ""
@@ -300,6 +342,7 @@ def _serve(
         outbox,
         settings,
         listener,
+        directory=ModelDirectory(model_dir, max_models, load) if model_dir else None,
         trace_file=trace,
         request_log=requests,
         ready=ready,

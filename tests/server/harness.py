@@ -57,10 +57,13 @@ class Feed:
 
     _decoder = msgspec.json.Decoder(AnyEvent)
 
-    def __init__(self, url: str, last_event_id: str | bytes | None = None) -> None:
+    def __init__(
+        self, url: str, last_event_id: str | bytes | None = None, model: str | None = None
+    ) -> None:
         self._client = http(url)
         headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
-        self._stream = self._client.stream("GET", "/events", headers=headers)
+        params = {} if model is None else {"model": model}
+        self._stream = self._client.stream("GET", "/events", headers=headers, params=params)
         self.state = State()
         self.run = ""
         self.seq = -1
