@@ -19,7 +19,8 @@ from tests.browser.live import (
     steps,
 )
 from tests.browser.test_board_accessibility import expect_no_violation
-from tests.server.harness import Feed, get, start
+from tests.server.harness import Feed, get, start, trace
+from visualizer.logs import Steps, state_at
 
 
 @pytest.fixture
@@ -223,6 +224,8 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     board = BoardOnPage(page)
     callers = ask(server.url, *"ABCDEF", max_tokens=60)
     board.wait()
+    look = "Object.fromEntries(window.watched.board.model.requests.map((r) => [r.id, r.hueIndex]))"
+    hues = page.evaluate(look)
     step = 0
     while "have left the window" not in board.text(".live"):
         step = steps(server.url, 5)
@@ -231,10 +234,39 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     expect_same_as_trace(board, server.url, step)
     first = int(board.text(".live").split("Steps before ")[1].split(" ")[0])
     assert first > 1
+    kept = page.evaluate(look)
+    assert kept and kept.items() <= hues.items(), "each keeps its hue"
     expect_same_as_trace(board, server.url, steps(server.url, 1))
     board.press("Home")
     expect_same_as_trace(board, server.url, first)
     assert page.evaluate("window.watched.live.model.events.length") <= 400
+    for caller in callers:
+        caller.close()
+
+
+def test_after_a_crowd_has_come_who_runs_is_in_sight_and_keeps_the_lane(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    """Forty ask at once, four run at a time, thirty lanes are seen: nobody's turn is out of sight."""
+    url = server.url
+    callers = ask(url, *(f"student {number}" for number in range(40)), max_tokens=3)
+    board = open_live(new_page(), url).wait()
+    places: dict[int, int] = {}
+    for step in range(2, 31, 2):
+        assert steps(url, 2) == step
+        board.expect_step(step)
+        shown = [
+            int(id)
+            for id in (
+                board.root.locator(".lanes canvas").get_attribute("data-shown") or ""
+            ).split()
+        ]
+        log = trace(url)
+        running = state_at(log, Steps(log), step)["running"]
+        assert len(shown) == 30
+        assert set(running) <= set(shown)
+        assert all(shown.index(id) == places.get(id, shown.index(id)) for id in running)
+        places |= {id: shown.index(id) for id in shown}
     for caller in callers:
         caller.close()
 

@@ -8,7 +8,7 @@ export function cursorBand(pencil, { scale, step }, top, bottom) {
   pencil.fill(
     scale.x(step) - 0.5,
     top,
-    Math.max(1, scale.width) + 1,
+    Math.max(1, scale.end(step) - scale.x(step)) + 1,
     bottom - top,
     pencil.theme.band,
   );
@@ -17,9 +17,9 @@ export function cursorBand(pencil, { scale, step }, top, bottom) {
 /** The two edges of the cursor's step; one line where a step is too thin for two. */
 export function cursorLines(pencil, { scale, step }, top, bottom) {
   pencil.faded(0.55, () => {
-    const edges = scale.width < 3 ? [step + 0.5] : [step, step + 1];
-    for (const edge of edges) {
-      const x = scale.x(edge) + (edges.length > 1 ? (edge === step ? -0.5 : 0.5) : 0);
+    const [left, right] = [scale.x(step), scale.end(step)];
+    const edges = right - left < 3 ? [scale.middle(step)] : [left - 0.5, right + 0.5];
+    for (const x of edges) {
       if (x >= scale.left - 1 && x <= scale.right + 1)
         pencil.line(x, top, x, bottom, pencil.theme.ink);
     }
@@ -28,7 +28,7 @@ export function cursorLines(pencil, { scale, step }, top, bottom) {
 
 /** Leaves 42% of whatever was drawn after the cursor. */
 export function veil(pencil, scale, step, top, height, ground, right = scale.right) {
-  const x = Math.max(scale.left, scale.x(step + 1));
+  const x = Math.max(scale.left, scale.end(step));
   if (x >= right) return;
   pencil.faded(1 - AFTER, () => pencil.fill(x, top, right - x, height, ground));
 }

@@ -2,7 +2,7 @@
  * One request's life, drawn in a lane. Colour says who; form says what happened.
  *
  *   prefill     a 14 px bar with its token count; what was found in the cache is its hatched top
- *   decode      5 px on the baseline, one dash a step
+ *   decode      5 px on the baseline, one dash a step (less in the narrow lanes of a crowd)
  *   waiting     a thin line with a tick where it began, and its reasons in words
  *   preempted   an ink bar, dashes in the request's hue, an arrowhead where it resumes
  *   stalled     dots: it runs, but the budget had no tokens left for it
@@ -11,33 +11,47 @@
 
 import { countWords, isChunk, waitLabel } from "./lane_words.js";
 
-const BAR = 14;
-const DECODE = 5;
-const MARK = 11;
+/** The measures of a lane: what is below its baseline, and the forms that stand on it. */
+export function formsOf(pitch) {
+  if (pitch >= 19) return { below: 4, bar: 14, decode: 5, mark: 11, words: 8 };
+  if (pitch >= 16) return { below: 3, bar: 12, decode: 4, mark: 10, words: 6 };
+  return { below: 2, bar: 10, decode: 4, mark: 9, words: 0 };
+}
 
-/** Draws a life whose lane has its baseline at `base`. Returns the words that belong beside it. */
-export function drawLife(pencil, scene, life, base) {
-  const { scale, model } = scene;
+/**
+ * Draws what a life is at a stay in a lane with its baseline at `base`. Returns the words that belong beside it.
+ */
+export function drawLife(pencil, scene, stay, base) {
+  const { scale, model, laneHeight } = scene;
+  const life = model.requests[stay.index];
+  const forms = formsOf(laneHeight);
   const lane = {
+    ...forms,
     pencil,
     scale,
     base,
-    middle: base - DECODE / 2,
+    middle: base - forms.decode / 2,
     paint: pencil.paint(life.hueIndex),
     hue: pencil.hue(life.hueIndex),
   };
   const words = [];
-  drawGround(lane, life, model.lastStep);
+  const first = Math.max(scale.first, stay.from);
+  const last = Math.min(scale.last, stay.to);
+  drawGround(lane, life, stay, model.lastStep);
   for (const [i, segment] of life.segments.entries()) {
     const span = { from: segment.from, to: segment.to ?? model.lastStep };
-    if (span.to < scale.first || span.from > scale.last) continue;
+    if (span.to < first || span.from > last) continue;
     switch (segment.kind) {
       case "decode":
         drawDecodes(lane, span);
         break;
       case "waiting":
         drawWaiting(lane, span);
-        words.push(...waitLabel(pencil, scene, life, segment, lane.middle - 4));
+        words.push(
+          ...(forms.words
+            ? waitLabel(pencil, scene, life, segment, lane.middle - 4)
+            : waitLabel(pencil, scene, life, segment, base, true)),
+        );
         break;
       case "preempted":
         drawGap(lane, span, segment.resume != null);
@@ -47,59 +61,61 @@ export function drawLife(pencil, scene, life, base) {
         break;
       default: {
         drawBar(lane, segment);
-        const last = !isChunk(life.segments[i + 1], segment);
-        if (last && scale.width >= 3) words.push(countWords(scene, life, i, base - 8));
+        const isLast = !isChunk(life.segments[i + 1], segment);
+        if (isLast && forms.words && scale.width >= 3)
+          words.push(countWords(scene, life, i, base - forms.words));
       }
     }
   }
-  if (life.finished) words.push(...drawFinish(lane, scene, life));
+  if (life.finished && life.finished.step <= stay.to) words.push(...drawFinish(lane, scene, life, stay));
   return words;
 }
 
 /** A hairline from the first step it ran to its last. */
-function drawGround({ pencil, scale, base }, life, lastStep) {
-  const end = (life.finished?.step ?? lastStep) + 1;
-  const begin = life.segments.find(({ kind }) => kind !== "waiting")?.from ?? end;
-  const width = scale.x(end) - scale.x(begin);
-  if (width > 0) pencil.fill(scale.x(begin), base, width, 1, pencil.theme.rule);
+function drawGround({ pencil, scale, base }, life, stay, lastStep) {
+  const end = life.finished?.step ?? lastStep;
+  const begin = life.segments.find(({ kind }) => kind !== "waiting")?.from ?? end + 1;
+  if (begin > Math.min(end, stay.to)) return;
+  pencil.fill(scale.x(begin), base, scale.end(end) - scale.x(begin), 1, pencil.theme.rule);
 }
 
-function drawDecodes({ pencil, scale, base, paint }, { from, to }) {
+function drawDecodes({ pencil, scale, base, paint, decode }, { from, to }) {
   const first = Math.max(from, scale.first);
   const last = Math.min(to, scale.last);
   if (scale.width < 4) {
-    const width = Math.max(3, (last + 1 - first) * scale.width);
-    pencil.fill(scale.x(first), base - DECODE, width, DECODE, paint);
+    const width = Math.max(3, scale.end(last) - scale.x(first));
+    pencil.fill(scale.x(first), base - decode, width, decode, paint);
     return;
   }
   for (let step = first; step <= last; step += 1) {
-    pencil.fill(scale.x(step) + 0.5, base - DECODE, scale.width - 1, DECODE, paint);
+    const x = scale.x(step) + 0.5;
+    pencil.fill(x, base - decode, Math.max(1, scale.end(step) - x - 0.5), decode, paint);
   }
 }
 
-function drawBar({ pencil, scale, base, paint, hue }, { from, count, found }) {
+function drawBar({ pencil, scale, base, paint, hue, bar }, { from, count, found }) {
   const slit = scale.width < 4 ? 0 : 0.5;
   const x = scale.x(from) + slit;
-  const width = Math.max(3, scale.width - 2 * slit);
+  const width = Math.max(3, scale.end(from) - x - slit);
   const share = count / (count + found);
-  const computed = found ? Math.max(4, Math.min(BAR - 4, BAR * share)) : BAR;
+  const computed = found ? Math.max(4, Math.min(bar - 4, bar * share)) : bar;
   pencil.fill(x, base - computed, width, computed, paint);
   if (!found) return;
-  pencil.fill(x, base - BAR, width, BAR - computed, pencil.hatch(hue, 1.6));
-  pencil.frame(x, base - BAR, width, BAR - computed + 1, hue);
+  pencil.fill(x, base - bar, width, bar - computed, pencil.hatch(hue, 1.6));
+  pencil.frame(x, base - bar, width, bar - computed + 1, hue);
 }
 
 function drawWaiting({ pencil, scale, middle }, { from, to }) {
   const left = scale.x(from);
   const { muted } = pencil.theme;
-  pencil.line(left, middle, scale.x(to + 1), middle, muted, 1.5);
+  pencil.line(left, middle, scale.end(to), middle, muted, 1.5);
   pencil.line(left, middle - 4, left, middle + 4, muted, 1.5);
 }
 
-function drawGap({ pencil, scale, base, middle, hue }, { from, to }, resumes) {
+function drawGap({ pencil, scale, base, middle, hue, mark }, { from, to }, resumes) {
   const left = scale.x(from);
-  const right = scale.x(to + 1);
-  pencil.line(left + 1, base - MARK, left + 1, base, pencil.theme.ink, 2);
+  const right = scale.end(to);
+  pencil.line(left + 1, base - mark, left + 1, base, pencil.theme.ink, 2);
   if (right - left > 10) {
     pencil.line(left + 3, middle, right - (resumes ? 6 : 0), middle, hue, 3, [3, 3]);
   }
@@ -108,17 +124,17 @@ function drawGap({ pencil, scale, base, middle, hue }, { from, to }, resumes) {
 
 function drawStall({ pencil, scale, middle }, { from, to }) {
   const { muted } = pencil.theme;
-  pencil.line(scale.x(from), middle, scale.x(to + 1), middle, muted, 1.5, [1.5, 3]);
+  pencil.line(scale.x(from), middle, scale.end(to), middle, muted, 1.5, [1.5, 3]);
 }
 
 /** The mark where it ended; the reason goes behind it, up to whoever has the lane next. */
-function drawFinish({ pencil, scale, base, hue }, { packing, spans, end }, life) {
+function drawFinish({ pencil, scale, base, hue, mark }, { packing, end }, life, stay) {
   const { step, reason } = life.finished;
-  const x = scale.x(step + 1);
+  const x = scale.end(step);
   if (x < scale.left || x > scale.right + 2) return [];
-  pencil.line(x + 1, base - MARK, x + 1, base, hue, 3);
-  const lane = packing.lanes[packing.laneOf[life.hueIndex]];
-  const next = lane[lane.indexOf(life.hueIndex) + 1];
-  const room = (next == null ? end : scale.x(spans[next].from)) - x - 5;
+  pencil.line(x + 1, base - mark, x + 1, base, hue, 3);
+  const lane = packing.lanes[stay.lane];
+  const next = lane[lane.indexOf(stay) + 1];
+  const room = (next == null ? end : scale.x(next.from)) - x - 5;
   return [{ text: reason, x: x + 5, y: base, muted: true, room }];
 }

@@ -1,61 +1,146 @@
 /**
  * Which request is drawn in which lane. Pure.
  *
- * A few requests have a lane each. With more of them a lane is used again once its request has
- * finished, so that the picture is as high as the crowd at its largest, not as the log is long.
+ * The first sixteen requests have a lane each. After that a lane is used again once its request has
+ * finished, the upper ones first: the picture is as high as the crowd, not as the log is long. Who finds
+ * the `room` of a screen full stands in line below it, and comes up when admitted: who runs is on top.
+ *
+ * A request keeps its lane while it lives, but for that one move, and what comes later in a log never
+ * changes what was placed before: a live picture does not jump.
  */
 
 const A_LANE_EACH = 16;
+const GAP = 3; // steps between two requests of a lane, for the words behind the first
+
+/** How many lanes are seen at once: those of a class of thirty, or what fits at full height. */
+export const ROOM = { crowd: 30, roomy: 18 };
 
 /**
- * `spans` has one `{from, to}` per request, in order of arrival: the first and last step at which
- * there is something of it to draw. Returns `lanes`, each a list of indexes into `spans` by time, and
- * `laneOf`, the lane of each index.
+ * `spans` has one `{from, to, runs}` per request: the first and last step at which there is something of
+ * it to draw, and the step that admitted it first (null: none yet). At most `batch` run at once. `kept` has
+ * lanes to go on with, by index into `spans`: `chosen` of an earlier packing.
+ *
+ * Returns `lanes`, each a list of stays `{index, lane, from, to}` by time; `stays`, the one or two of each
+ * request; and `chosen`, for each request `[lane at its arrival, lane once it runs]`.
  */
-export function packLanes(spans, gap = 3) {
+export function packLanes(spans, { room = ROOM.crowd, batch = 0, kept = [] } = {}) {
   const lanes = [];
-  const laneOf = new Array(spans.length);
-  if (spans.length <= A_LANE_EACH) {
-    spans.forEach((_, index) => {
-      laneOf[index] = lanes.push([index]) - 1;
-    });
-    return { lanes, laneOf };
+  const until = []; // by lane: the last step, gap included, at which it is taken
+  const ends = new Heap((a, b) => a.until - b.until);
+  const free = [new Heap((a, b) => a - b), new Heap((a, b) => a - b)]; // in the room, below it
+  const stays = spans.map(() => []);
+  const chosen = [];
+  const waiting = [0, 0]; // how many wait in the room, and below it
+
+  const settle = (index, lane, from, to) => {
+    while (lanes.length <= lane) {
+      free[lanes.length < room ? 0 : 1].push(lanes.length);
+      until.push(-Infinity);
+      lanes.push([]);
+    }
+    const stay = { index, lane, from, to };
+    lanes[lane].push(stay);
+    stays[index].push(stay);
+    until[lane] = Infinity;
+  };
+  const leave = (lane, end) => {
+    until[lane] = end;
+    ends.push({ lane, until: end });
+  };
+  const lowest = (heap, step) => {
+    while (heap.size && until[heap.top] >= step) heap.pop(); // taken by one who had it before
+    return heap.size ? heap.pop() : null;
+  };
+  const upper = (step) => {
+    if (lanes.length < Math.min(room, A_LANE_EACH)) return lanes.length;
+    return lowest(free[0], step) ?? (lanes.length < room ? lanes.length : null);
+  };
+  const below = (step) => lowest(free[1], step) ?? Math.max(room, lanes.length);
+
+  for (const { step, index, what } of moments(spans)) {
+    while (ends.size && ends.top.until < step) {
+      const { lane, until: end } = ends.pop();
+      if (until[lane] === end) free[lane < room ? 0 : 1].push(lane);
+    }
+    const { to, runs } = spans[index];
+    const before = stays[index].at(-1);
+    if (what === ARRIVES) {
+      // While some stand below, the room keeps lanes for all that can run.
+      const mayStay = runs === step || !waiting[1] || waiting[0] < room - batch;
+      const above = () => (mayStay ? (upper(step) ?? justLeft(until, room, step)) : null);
+      const lane = kept[index]?.[0] ?? above() ?? below(step);
+      settle(index, lane, step, to);
+      chosen[index] = [lane, lane];
+      if (lane < room || runs === step) leave(lane, to + GAP);
+      if (runs !== step) waiting[lane < room ? 0 : 1] += 1;
+    } else if (before.lane < room) waiting[0] -= 1;
+    else {
+      waiting[1] -= 1;
+      const above = () => kept[index]?.[1] ?? lowest(free[0], step) ?? justLeft(until, room, step);
+      const lane = what === RUNS ? above() : null;
+      if (lane == null || lane === before.lane) leave(before.lane, to + GAP);
+      else {
+        before.to = step - 1;
+        leave(before.lane, step - 1);
+        settle(index, lane, step, to);
+        leave(lane, to + GAP);
+        chosen[index][1] = lane;
+      }
+    }
   }
-  const free = new Heap((a, b) => a - b);
-  const busy = new Heap((a, b) => a.until - b.until);
-  const order = spans
-    .map((_, index) => index)
-    .sort((a, b) => spans[a].from - spans[b].from || a - b);
-  for (const index of order) {
-    while (busy.size && busy.top.until < spans[index].from) free.push(busy.pop().lane);
-    const lane = free.size ? free.pop() : lanes.push([]) - 1;
-    lanes[lane].push(index);
-    laneOf[index] = lane;
-    busy.push({ lane, until: spans[index].to + gap });
-  }
-  return { lanes, laneOf };
+  return { lanes, stays, chosen };
 }
 
-/** The request a lane is about at `step`: the last that began by then, else its first. */
-export function occupant(lane, spans, step) {
+const [GOES, ARRIVES, RUNS] = [0, 1, 2];
+
+/** What moves somebody, in order: arrivals, first admissions, and the end of those never admitted. */
+function moments(spans) {
+  const all = [];
+  spans.forEach(({ from, to, runs }, index) => {
+    all.push({ step: from, what: ARRIVES, index });
+    if (runs == null) all.push({ step: to + 1, what: GOES, index });
+    else if (runs > from) all.push({ step: runs, what: RUNS, index });
+  });
+  return all.sort((a, b) => a.step - b.step || a.what - b.what || a.index - b.index);
+}
+
+/** A lane of the room whose request has ended, though its words may still stand there. */
+function justLeft(until, room, step) {
+  for (let lane = 0; lane < Math.min(room, until.length); lane += 1)
+    if (until[lane] - GAP < step) return lane;
+  return null;
+}
+
+/** The stay a lane is about at `step`: the last that began by then, else its first. */
+export function occupant(lane, step) {
+  return lane[Math.max(0, firstAfter(lane, step) - 1)];
+}
+
+/** The stays of a lane that have something to draw between two steps. */
+export function occupantsBetween(lane, first, last) {
+  const found = [];
+  for (let at = Math.max(0, firstAfter(lane, first) - 1); at < lane.length; at += 1) {
+    if (lane[at].from > last) break;
+    if (lane[at].to >= first) found.push(lane[at]);
+  }
+  return found;
+}
+
+/** Where a request is at a step; its first lane before it arrived, null if it has none. */
+export function laneAt({ stays }, index, step) {
+  const own = stays[index];
+  return own ? (own.findLast(({ from }) => from <= step) ?? own[0]).lane : null;
+}
+
+function firstAfter(lane, step) {
   let low = 0;
   let high = lane.length;
   while (low < high) {
     const middle = (low + high) >> 1;
-    if (spans[lane[middle]].from <= step) low = middle + 1;
+    if (lane[middle].from <= step) low = middle + 1;
     else high = middle;
   }
-  return lane[Math.max(0, low - 1)];
-}
-
-/** The requests of a lane that have something to draw between two steps. */
-export function occupantsBetween(lane, spans, first, last) {
-  const found = [];
-  for (let at = lane.indexOf(occupant(lane, spans, first)); at < lane.length; at += 1) {
-    if (spans[lane[at]].from > last) break;
-    if (spans[lane[at]].to >= first) found.push(lane[at]);
-  }
-  return found;
+  return low;
 }
 
 /** A binary heap: the smallest element first. */

@@ -19,9 +19,9 @@ export function countWords({ scale, narrow, step, model }, life, last, y) {
   while (first > 0 && isChunk(life.segments[first], life.segments[first - 1])) first -= 1;
   const chunks = life.segments.slice(first, last + 1);
   const { found, kind } = chunks[0];
-  const end = chunks.at(-1).to + 1;
+  const end = chunks.at(-1).to;
   const after = life.segments.slice(last + 1).find((segment) => segment.kind !== "decode");
-  const free = after?.from ?? (life.finished?.step ?? model.lastStep) + 1;
+  const free = after ? scale.x(after.from) : scale.end(life.finished?.step ?? model.lastStep);
   const text = counted(chunks.map(({ count }) => count));
   const prefill = narrow
     ? "prefill, then one per step"
@@ -30,10 +30,10 @@ export function countWords({ scale, narrow, step, model }, life, last, y) {
     text,
     long: found ? `${text} + ${found} cached` : kind === "prefill" && `${text} ${prefill}`,
     topic: found ? "found" : "prefill",
-    x: scale.x(end) + 2,
+    x: scale.end(end) + 2,
     y,
-    room: (free - end) * scale.width - 4,
-    muted: end - 1 > step,
+    room: free - scale.end(end) - 4,
+    muted: end > step,
   };
 }
 
@@ -45,10 +45,11 @@ function counted(counts) {
 /**
  * "batch full, then behind r9": why it waited, in order, as far as the words fit above the line. Whom it
  * waited behind is left out before its own reasons, what held for few steps before what held for many.
+ * `onLine`: in a narrow lane there is no room above it.
  */
-export function waitLabel(pencil, { scale, model }, life, segment, y) {
+export function waitLabel(pencil, { scale, model }, life, segment, y, onLine) {
   const x = Math.max(scale.x(segment.from), scale.left) + 4;
-  const right = Math.min(scale.x((segment.to ?? model.lastStep) + 1), scale.right);
+  const right = Math.min(scale.end(segment.to ?? model.lastStep), scale.right);
   const all = model.waitReasons(life, segment);
   const kept = [...all];
   const text = () => kept.map(({ words }) => words).join(", then ") + (kept.length < all.length ? " …" : "");
@@ -56,18 +57,19 @@ export function waitLabel(pencil, { scale, model }, life, segment, y) {
     const least = kept.reduce((a, b) => (a.own - b.own || a.steps - b.steps) < 0 ? a : b);
     kept.splice(kept.indexOf(least), 1);
   }
-  return kept.length ? [{ text: text(), x, y, muted: true }] : [];
+  return kept.length ? [{ text: text(), x, y, muted: true, onLine }] : [];
 }
 
 /** Writes words, in the long form where it fits and its topic has not been told yet. */
 export function placeWords(pencil, words) {
   const told = new Set();
-  for (const { text, long, topic, x, y, room = Infinity, muted, ground } of words) {
+  for (const { text, long, topic, x, y, room = Infinity, muted, ground, onLine } of words) {
     const fits = (candidate) => pencil.measure(candidate, SMALL) <= room;
     const explains = long && !told.has(topic) && fits(long);
     if (explains) told.add(topic);
     if (!explains && !fits(text)) continue;
     const { theme } = pencil;
+    if (onLine) pencil.fill(x - 2, y - 8, pencil.measure(text, SMALL) + 4, 10, ground);
     const color = muted ? theme.muted : theme.ink;
     pencil.text(explains ? long : text, x, y, { ...SMALL, color, halo: ground });
   }

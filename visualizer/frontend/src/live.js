@@ -41,6 +41,7 @@ export class Live {
     this.note = h("span", { class: "muted", role: "status" });
     this.button = h("button", { type: "button" });
     this.button.addEventListener("click", () => this.follow(!this.following));
+    board.isLive = true;
     board.root.append(h("style", {}, css));
     const mark = h("i", { "aria-hidden": "true" });
     board.root.append(h("div", { class: "live" }, mark, this.words, this.note, this.button));
@@ -116,6 +117,7 @@ export class Live {
       this.#remark(`Dropped ${count(dropped, "event")}: joined anew.`);
     }
     this.run = run;
+    if (this.board.time) this.board.time.lanesKept = null;
     this.model = new Model();
     this.#successor = null;
     this.#pending = [];
@@ -210,6 +212,7 @@ export class Live {
     this.model = renewed;
     const { step, selected } = board.store;
     const view = { ...board.time?.view };
+    board.time?.keepLanes(renewed);
     board.open(renewed, { step, selected: renewed.request(selected) ? selected : null });
     if (view.from >= renewed.firstStep) {
       board.time.view = view;

@@ -24,7 +24,7 @@ export class RangeMark {
     boxes.forEach((box, i) => {
       const [scale, top, height] = places[i];
       const left = range && Math.max(scale.left, scale.x(range[0]));
-      const right = range && Math.min(scale.right, scale.x(range[1] + 1));
+      const right = range && Math.min(scale.right, scale.end(range[1]));
       box.hidden = !range || right <= left;
       if (box.hidden) return;
       const px = { left, top, width: right - left, height };

@@ -47,7 +47,7 @@ function columnsOf(model, scale) {
     columns.push({
       step,
       x: scale.x(step),
-      width: (end + 1 - step) * scale.width,
+      width: scale.end(end) - scale.x(step),
       from: step - model.firstStep,
       to: end - model.firstStep,
     });
@@ -179,7 +179,7 @@ function drawFullest(pencil, model, scale) {
   const needed = pencil.measure(words, { size: 10.5 }) + 6;
   for (let i = 0; i < length; i += 1) {
     if (tokens[i] < budget) continue;
-    const x = scale.x(model.firstStep + i + 1);
+    const x = scale.end(model.firstStep + i);
     const covered = Math.ceil(needed / scale.width);
     let room = x >= scale.left && x + needed < scale.right;
     for (let k = i + 1; room && k <= i + covered && k < length; k += 1)
@@ -221,7 +221,7 @@ function drawWindow(pencil, { scale, window }) {
 function drawFlag(pencil, { scale, step, width }) {
   const words = `step ${step}`;
   const box = pencil.measure(words, { bold: true }) + 10;
-  const centre = scale.x(step) + scale.width / 2;
+  const centre = scale.middle(step);
   const left = Math.min(Math.max(centre - box / 2, scale.left - 18), width - box);
   pencil.fill(left, 2, box, 15, pencil.theme.ink);
   pencil.text(words, left + box / 2, 13.5, {

@@ -22,6 +22,9 @@ export function timeScale(view, left, right) {
     width,
     /** Left edge of a step (which may be a fraction). */
     x: (step) => left + (step - view.from) * width,
+    /** Its right edge, and its middle. */
+    end: (step) => left + (step + 1 - view.from) * width,
+    middle: (step) => left + (step - view.from) * width + width / 2,
     /** The whole step at x, which may lie outside the view. */
     stepAt: (x) => Math.floor(view.from + (x - left) / width),
     /** First and last whole step that can be seen. */

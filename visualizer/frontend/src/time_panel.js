@@ -1,7 +1,8 @@
 /** Strip, lanes and axis as one panel: three canvases on one time axis, and the pointer over them. */
 
 import { h } from "./html.js";
-import { occupant, packLanes } from "./lane_packing.js";
+import { laneAt, occupant, packLanes, ROOM } from "./lane_packing.js";
+import { laneRows } from "./lane_rows.js";
 import { Pencil } from "./pencil.js";
 import { rangeWords } from "./range.js";
 import { RangeMark } from "./range_mark.js";
@@ -9,7 +10,7 @@ import { drawStrip, STRIP_HEIGHT } from "./strip.js";
 import { requestTable, stepTable } from "./tables.js";
 import { listenToPointer } from "./time_pointer.js";
 import { clampView, panView, revealStep, timeScale, wholeView, zoomView } from "./time_axis.js";
-import { BLEED, drawAxis, drawTimeline, HEADROOM, laneHeight } from "./timeline.js";
+import { BLEED, drawAxis, drawTimeline, HEADROOM } from "./timeline.js";
 
 const AXIS_HEIGHT = 22;
 const COMFORTABLE = 12; // px a step gets when the log is too long to be shown whole
@@ -45,11 +46,30 @@ export class TimePanel {
   setModel(model) {
     this.model = model;
     this.log = { first: model.firstStep, last: model.lastStep };
-    this.spans = model.requests.map((life) => ({
-      from: life.arrived ?? model.firstStep,
-      to: life.finished?.step ?? model.lastStep,
-    }));
-    this.packing = packLanes(this.spans);
+    this.spans = model.requests.map((life) => spanOf(life, model));
+    this.pack();
+  }
+
+  /**
+   * Gives everybody a lane. A live picture keeps all it gave; of a log the whole is known, and a crowd that
+   * would not fit anyway gets lanes of full height.
+   */
+  pack() {
+    const { requests, settings } = this.model;
+    const { max_batch_size: batch } = settings;
+    const kept = requests.map(({ id }) => this.lanesKept?.get(id));
+    this.room = ROOM.crowd;
+    this.packing = packLanes(this.spans, { room: this.room, batch, kept });
+    if (this.board.isLive || this.packing.lanes.length <= this.room) return;
+    this.room = Math.max(ROOM.roomy, batch);
+    this.packing = packLanes(this.spans, { room: this.room, batch });
+  }
+
+  /** Who has which lane; `model`, the same log without its beginning, is to be shown with them. */
+  keepLanes(model) {
+    const { requests } = this.model;
+    const kept = requests.map(({ id, index }) => [id, this.packing.chosen[index]]);
+    this.lanesKept = new Map(kept.filter(([id]) => model.request(id)));
   }
 
   /** Measures: where the axis begins, how high the lanes are, whether the strip is an overview. */
@@ -66,22 +86,33 @@ export class TimePanel {
     this.columns = { stateAt, end: gutter - 2 };
     this.left = gutter;
     this.right = this.width - (narrow ? 8 : 34);
-    this.laneHeight = laneHeight(narrow, unit);
     const steps = this.log.last + 1 - this.log.first;
     const perStep = (this.right - this.left) / Math.max(1, steps);
     this.long = perStep < (narrow ? TIGHTEST.narrow : TIGHTEST.wide);
-    this.full = this.packing.lanes.length * this.laneHeight;
-    this.viewHeight = Math.max(
-      this.laneHeight,
-      Math.min(this.full, this.laneHeight * (narrow ? 14 : 18)),
-    );
+    if (!this.view || !this.long) this.view = this.openingView();
+    const rows = laneRows(this.lanesInSight(), this.room, this.board);
+    this.laneHeight = rows.pitch;
+    this.full = this.packing.lanes.length * rows.pitch;
+    this.viewHeight = rows.height;
     this.spacer.style.height = `${(this.full + HEADROOM) * unit}px`;
     this.scroller.style.height = `${(this.viewHeight + HEADROOM) * unit}px`;
     for (const element of [this.strip, this.scroller, this.axis])
       element.style.marginLeft = `${-BLEED * unit}px`;
     this.scroller.style.marginRight = `${-BLEED * unit}px`;
-    if (!this.view || !this.long) this.view = this.openingView();
     this.writeRange();
+  }
+
+  /**
+   * How many lanes there is something in. A live picture forgets a crowd that has left it, but not before
+   * half of its lanes are empty: its height should not change all the time.
+   */
+  lanesInSight() {
+    const { lanes } = this.packing;
+    if (!this.board.isLive) return lanes.length;
+    const needed = 1 + lanes.findLastIndex((stays) => stays.at(-1)?.to >= this.view.from);
+    const before = Math.min(this.rowsBefore ?? 0, lanes.length);
+    this.rowsBefore = needed > before || needed <= before / 2 ? needed : before;
+    return this.rowsBefore;
   }
 
   /** Its height in board pixels, known before it is drawn. */
@@ -114,7 +145,8 @@ export class TimePanel {
   }
 
   revealSelected() {
-    const lane = this.packing.laneOf[this.model.request(this.board.store.selected)?.hueIndex];
+    const { selected, step } = this.board.store;
+    const lane = laneAt(this.packing, this.model.request(selected)?.index, step);
     if (lane == null) return;
     const top = lane * this.laneHeight;
     const seen = this.scrolled / this.board.unit;
@@ -165,7 +197,7 @@ export class TimePanel {
     const isWhole = this.view.from === whole.from && this.view.to === whole.to;
     if (!isWhole) this.look(whole);
     else if (life) {
-      const { from, to } = this.spans[life.hueIndex];
+      const { from, to } = this.spans[life.index];
       this.look(zoomView({ from: from - 1, to: to + 3 }, 1, from, this.log));
     } else this.look(this.openingView());
   }
@@ -193,7 +225,6 @@ export class TimePanel {
       ...common,
       scale,
       packing: this.packing,
-      spans: this.spans,
       laneHeight: this.laneHeight,
       scroll: this.scrolled / unit,
       viewHeight: this.viewHeight,
@@ -226,6 +257,16 @@ export class TimePanel {
       "aria-label",
       `Timeline of ${model.requests.length} requests; tables follow`,
     );
+    this.lanes.dataset.shown = this.shown().join(" ");
+  }
+
+  /** The requests whose lanes are in sight, from the top. */
+  shown() {
+    const { scrolled, laneHeight, viewHeight, packing, model, board } = this;
+    const top = scrolled / board.unit / laneHeight;
+    const seen = packing.lanes.slice(Math.ceil(top - 0.5), Math.floor(top + viewHeight / laneHeight + 0.5));
+    const stays = seen.filter((lane) => lane.length).map((lane) => occupant(lane, board.store.step));
+    return stays.map(({ index }) => model.requests[index].id);
   }
 
   tables() {
@@ -254,11 +295,10 @@ export class TimePanel {
     if (canvas === this.lanes) {
       const lane =
         this.packing.lanes[Math.floor((y - HEADROOM + this.scene.scroll) / this.laneHeight)];
-      if (lane)
-        place.life =
-          this.model.requests[
-            occupant(lane, this.spans, place.inPlot ? step : this.board.store.step)
-          ];
+      if (lane?.length) {
+        const stay = occupant(lane, place.inPlot ? step : this.board.store.step);
+        place.life = this.model.requests[stay.index];
+      }
     }
     return place;
   }
@@ -274,4 +314,12 @@ export class TimePanel {
       { signal: this.board.signal },
     );
   }
+}
+
+/** From when to when there is something of a request to draw, and since when it runs. */
+function spanOf(life, { firstStep, lastStep }) {
+  const from = life.forked?.step ?? life.arrived ?? firstStep;
+  const waits = ["waiting", "preempted"].includes(life.segments[0]?.kind);
+  const runs = life.admissions[0]?.step ?? (waits ? null : from);
+  return { from, to: Math.max(from, life.finished?.step ?? lastStep), runs };
 }

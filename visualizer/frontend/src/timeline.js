@@ -5,20 +5,17 @@
  */
 
 import { AFTER, cursorBand, cursorLines, veil } from "./cursor.js";
-import { drawLife } from "./lane.js";
-import { occupant, occupantsBetween } from "./lane_packing.js";
+import { drawLife, formsOf } from "./lane.js";
+import { laneAt, occupant, occupantsBetween } from "./lane_packing.js";
 import { placeWords } from "./lane_words.js";
 import { axisTicks } from "./time_axis.js";
 
 export const BLEED = 6; // the selected lane's band goes a little beyond the panel
 export const HEADROOM = 3; // above the first lane, for its words
 
-/** Lanes are 22 px; a phone has less room, so does a projector's picture of a class. */
-export const laneHeight = (narrow, unit) => (narrow ? 19 : unit > 1 ? 20 : 22);
-
 /**
  * Draws the lanes that can be seen. `scene` has model, frame, scale, step, selected, narrow, width,
- * packing, spans, laneHeight, scroll (pixels above the first visible row), viewHeight and columns (x
+ * packing, laneHeight, scroll (pixels above the first visible row), viewHeight and columns (x
  * of the gutter's columns).
  */
 export function drawTimeline(pencil, scene) {
@@ -44,7 +41,7 @@ export function drawAxis(pencil, { scale, narrow, model }) {
   const end = scale.left + pencil.measure(lead) + 16;
   if (scale.first >= model.firstStep) pencil.text(lead, scale.left, 15, { color });
   for (const tick of axisTicks(scale, narrow ? 44 : 50)) {
-    const x = scale.x(tick) + scale.width / 2;
+    const x = scale.middle(tick);
     if (x < end || x > scale.right + 4) continue;
     pencil.text(String(tick), x, 15, { color, align: "center" });
   }
@@ -52,21 +49,25 @@ export function drawAxis(pencil, { scale, narrow, model }) {
 
 /** One lane with everybody who has it in view. Returns the words to write over it at the end. */
 function drawLane(pencil, scene, lane) {
-  const { scale, scroll, packing, laneHeight: pitch, spans, step, model, width } = scene;
+  const { scale, scroll, packing, laneHeight: pitch, step, model, width, selected } = scene;
+  const stays = packing.lanes[lane];
+  if (!stays.length) return [];
   const top = lane * pitch - scroll;
-  const base = top + pitch - 4;
-  const chosen = lane === packing.laneOf[model.request(scene.selected)?.hueIndex];
+  const base = top + pitch - formsOf(pitch).below;
+  const chosen = lane === laneAt(packing, model.request(selected)?.index, step);
   const ground = chosen ? pencil.theme.band : pencil.theme.ground;
   if (chosen) drawChosenBand(pencil, scene, top);
   const words = [];
   const end = width + BLEED;
   pencil.clipped(scale.left - 1, top - HEADROOM, end - scale.left + 1, pitch + HEADROOM, () => {
-    for (const index of occupantsBetween(packing.lanes[lane], spans, scale.first, scale.last)) {
-      words.push(...drawLife(pencil, { ...scene, end }, model.requests[index], base));
+    for (const stay of occupantsBetween(stays, scale.first, scale.last)) {
+      words.push(...drawLife(pencil, { ...scene, end }, stay, base));
     }
     veil(pencil, scale, step, top, pitch - 1, ground, end);
   });
-  drawGutter(pencil, scene, model.requests[occupant(packing.lanes[lane], spans, step)], base);
+  // A lane whose last request has left the picture is free: it says nothing.
+  const now = occupant(stays, step);
+  if (now.to >= scale.first || chosen) drawGutter(pencil, scene, model.requests[now.index], base);
   return words.map((word) => ({ ...word, ground }));
 }
 
@@ -94,15 +95,17 @@ function forksToDraw({ model, scale }) {
 /** From the sibling's lane, in the step of the fork, to the first step of its own. */
 function drawElbow(pencil, scene, { id, hueIndex, forked }) {
   const { scale, packing, laneHeight: pitch, scroll, model, viewHeight, step } = scene;
-  const baseOf = (request) =>
-    (packing.laneOf[model.request(request).hueIndex] + 1) * pitch - 4 - scroll;
-  const x = scale.x(forked.step) + scale.width / 2;
+  const baseOf = (request) => {
+    const lane = laneAt(packing, model.request(request).index, forked.step);
+    return (lane + 1) * pitch - formsOf(pitch).below - scroll;
+  };
+  const x = scale.middle(forked.step);
   const y = baseOf(id) - 2.5;
   const hue = pencil.hue(hueIndex);
   pencil.clipped(scale.left - 1, 0, scale.right - scale.left, viewHeight, () =>
     pencil.faded(forked.step > step ? AFTER : 1, () => {
       pencil.line(x, baseOf(forked.parent), x, y, hue, 1.5);
-      pencil.line(x - 0.75, y, scale.x(forked.step + 1) + 0.5, y, hue, 1.5);
+      pencil.line(x - 0.75, y, scale.end(forked.step) + 0.5, y, hue, 1.5);
     }),
   );
 }
@@ -110,7 +113,7 @@ function drawElbow(pencil, scene, { id, hueIndex, forked }) {
 /** Who lost blocks to whom at the cursor: lanes, from victim to taker. */
 function handovers({ model, step, packing }) {
   if (!model.measures.preempted[step - model.firstStep]) return [];
-  const laneOf = (request) => packing.laneOf[model.request(request)?.hueIndex];
+  const laneOf = (request) => laneAt(packing, model.request(request)?.index, step);
   return model.requests.flatMap(({ id, preemptions }) =>
     preemptions
       .filter((preemption) => preemption.step === step)
@@ -122,7 +125,7 @@ function handovers({ model, step, packing }) {
 /** An arrow from the victim's lane to the lane that took its block. */
 function drawHandover(pencil, { scale, laneHeight: pitch, scroll, step }, { from, to }) {
   const { ink } = pencil.theme;
-  const x = scale.x(step) + scale.width / 2;
+  const x = scale.middle(step);
   const start = (from + 1) * pitch - scroll - 8;
   const up = to < from;
   const tip = up ? (to + 1) * pitch - scroll - 1 : to * pitch - scroll + 6;

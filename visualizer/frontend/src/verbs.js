@@ -24,7 +24,7 @@ export function verbsOf(board, names) {
 
 function selectNeighbour({ model, store }, delta) {
   const { requests } = model;
-  const at = model.request(store.selected)?.hueIndex;
+  const at = model.request(store.selected)?.index;
   const next = at == null ? (delta > 0 ? 0 : requests.length - 1) : at + delta;
   if (requests[next]) store.set({ selected: requests[next].id });
 }

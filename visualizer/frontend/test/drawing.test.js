@@ -20,6 +20,7 @@ const scale = timeScale(wholeView({ first: model.firstStep, last: model.lastStep
 const spans = model.requests.map(({ arrived, finished }) => ({
   from: arrived,
   to: finished.step,
+  runs: arrived,
 }));
 
 function timelineAt(step, selected = null) {
@@ -33,7 +34,6 @@ function timelineAt(step, selected = null) {
     narrow: false,
     width: 760,
     packing: packLanes(spans),
-    spans,
     laneHeight: PITCH,
     scroll: 0,
     viewHeight: 12 * PITCH,

@@ -8,7 +8,8 @@
  * @property {string} short     "r8"
  * @property {string} name      its label, numbered if another has it, or the short
  * @property {string} label
- * @property {number} hueIndex  in order of appearance
+ * @property {number} index     its place among the lives, in order of appearance
+ * @property {number} hueIndex  which hue it has
  * @property {number} root
  * @property {number} sample
  * @property {number} n
@@ -47,6 +48,8 @@ export class Lives {
     this.names = new Set();
     /** The latest number of each name that more than one wanted. @type {Map<string, number>} */
     this.numbers = new Map();
+    /** Does the log begin in the middle of a run? */
+    this.joined = false;
   }
 
   /**
@@ -126,6 +129,7 @@ export class Lives {
    * @param {import("./fold.js").State} state
    */
   rejoin(step, state) {
+    this.joined = true;
     for (const request of state.requests.list()) {
       const life = this.#add(request);
       life.tokenSteps = new Array(request.length - request.promptLength).fill(0);
@@ -150,7 +154,9 @@ export class Lives {
       short: `r${id}`,
       name: this.#name(label, `r${id}`),
       label,
-      hueIndex: this.list.length,
+      index: this.list.length,
+      // Whoever joins a run, or drops its beginning, gives a request the hue that all others give it.
+      hueIndex: this.joined ? id - 1 : this.list.length,
       root,
       sample,
       n: request.slots,
