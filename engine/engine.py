@@ -22,6 +22,7 @@ import msgspec
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.eviction import EvictionOrder, eviction_named
+from engine.cache.holds import Holds
 from engine.cache.kv_cache import KVCache
 from engine.cache.radix_tree import RadixTree
 from engine.clock import Clock, WallClock
@@ -42,7 +43,7 @@ from engine.offline import Offline
 from engine.output import TokenOutput, Writer
 from engine.part_errors import RECOVERABLE, PolicyError, ask
 from engine.runner import Row, Runner, Sampled
-from engine.scheduling.admission import check_request
+from engine.scheduling.admission import check_request, most_blocks
 from engine.scheduling.drafter import Drafter
 from engine.scheduling.policies import Policy, policy_named
 from engine.scheduling.request import Request
@@ -104,6 +105,7 @@ class Engine(Offline):
             config, self.policy, self.cache, self._emit, drafter, vocab_size=vocab_size
         )
         self.requests: dict[int, Request] = {}  # live ones, by id
+        self.holds = Holds(self.cache, config, self.requests, self._emit)
         self.step_count = 0
         self.paused = False
         self._stopped = ""  # why no step can be made any more
@@ -182,6 +184,7 @@ class Engine(Offline):
                 t={"at": self.clock.now() if submitted_at is None else submitted_at},
             )
         )
+        self.holds.make_way(most_blocks(len(tokens), params, self.config))
         return request
 
     def validate(self, tokens: Sequence[int], params: SamplingParams, priority: int = 0) -> None:

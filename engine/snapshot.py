@@ -52,4 +52,8 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
             }
             for _, node in sorted(engine.tree.nodes.items())
         ],
+        "holds": [
+            {"id": hold.id, "table": list(hold.table), "lock": hold.lock}
+            for _, hold in sorted(engine.holds.live.items())
+        ],
     }

@@ -9,6 +9,7 @@ vLLM keeps this in `vllm/v1/core/kv_cache_manager.py`, SGLang in
 """
 
 from collections.abc import Callable
+from typing import Protocol
 
 from engine.cache.block_pool import BlockPool, allocate_checked
 from engine.cache.radix_tree import Match, RadixNode, RadixTree
@@ -27,6 +28,14 @@ from engine.events.vocabulary import (
 from engine.scheduling.request import Request
 
 NOBODY = -1
+
+
+class Holder(Protocol):
+    """Whoever has a block table and a lock: a request, or a hold (`holds.py`)."""
+
+    table: list[int]
+    computed: int
+    lock: int
 
 
 class KVCache:
@@ -79,13 +88,13 @@ class KVCache:
 
     # A request takes blocks
 
-    def take_prefix(self, request: Request, match: Match) -> None:
+    def take_prefix(self, holder: Holder, match: Match) -> None:
         """Give an admitted request the blocks of its match and lock their path. The caller emits."""
         node = self._end_at(match)
         self.pool.share(match.blocks)
-        request.table = list(match.blocks)
-        request.computed = len(match.blocks) * self.block_size
-        self._lock(request, node)
+        holder.table = list(match.blocks)
+        holder.computed = len(match.blocks) * self.block_size
+        self._lock(holder, node)
 
     def take_slots(self, request: Request, count: int) -> tuple[int, int] | None:
         """Make `count` tokens after the computed ones writable: evict, copy on write, allocate.
@@ -114,12 +123,12 @@ class KVCache:
 
     # A request gives blocks back
 
-    def release(self, request: Request) -> None:
+    def release(self, holder: Holder) -> None:
         """Take everything away: blocks, computed tokens, lock. Harmless when repeated."""
-        self.pool.release(request.table)
-        request.table = []
-        request.computed = 0
-        self._lock(request, self.tree.root)
+        self.pool.release(holder.table)
+        holder.table = []
+        holder.computed = 0
+        self._lock(holder, self.tree.root)
 
     def trim(self, request: Request) -> None:
         """Give back blocks beyond the computed tokens: rejected drafts left them empty."""
@@ -195,9 +204,9 @@ class KVCache:
         self._emit(RadixSplit(match.node.id, match.depth, upper.id))
         return upper
 
-    def _lock(self, request: Request, node: RadixNode) -> None:
-        self.tree.move_lock(self.tree.nodes[request.lock], node)
-        request.lock = node.id
+    def _lock(self, holder: Holder, node: RadixNode) -> None:
+        self.tree.move_lock(self.tree.nodes[holder.lock], node)
+        holder.lock = node.id
 
     def _copy_last_block(self, request: Request) -> tuple[int, int]:
         source = request.table[-1]

@@ -25,6 +25,8 @@ from engine.events.vocabulary import (
     Forked,
     Keyframe,
     Preempted,
+    PrefixHeld,
+    PrefixReleased,
     RadixEvicted,
     RadixExtended,
     RadixInserted,
@@ -64,6 +66,16 @@ class RequestState:
 
 
 @dataclass(slots=True)
+class HoldState:
+    """A prefix that somebody holds; `label` is for display."""
+
+    id: int
+    table: list[int]
+    lock: int
+    label: str
+
+
+@dataclass(slots=True)
 class NodeState:
     """A node of the radix tree with the edge above it."""
 
@@ -92,6 +104,7 @@ class State:
         self.refs: list[int] = []
         self.requests: dict[int, RequestState] = {}
         self.nodes: dict[int, NodeState] = {}
+        self.holds: dict[int, HoldState] = {}
 
     def apply(self, event: Event) -> None:
         """Take one event into account. Events must come in order, beginning with the first."""
@@ -122,6 +135,10 @@ class State:
                 {name: _plain(getattr(node, name)) for name in _CORE_NODE}
                 for _, node in sorted(self.nodes.items())
             ],
+            "holds": [
+                {"id": hold.id, "table": list(hold.table), "lock": hold.lock}
+                for _, hold in sorted(self.holds.items())
+            ],
         }
 
     def keyframe(self) -> Keyframe:
@@ -133,6 +150,8 @@ class State:
             entry |= {name: _plain(getattr(request, name)) for name in _DISPLAY_REQUEST}
         for entry in state["nodes"]:
             entry["texts"] = list(self.nodes[entry["id"]].texts)
+        for entry in state["holds"]:
+            entry["label"] = self.holds[entry["id"]].label
         return Keyframe(self.seq, state)
 
     # Helpers
@@ -162,17 +181,17 @@ class State:
             yield self.nodes[node]
             node = self.nodes[node].parent
 
-    def _move_lock(self, request: RequestState, node: int) -> None:
-        if request.lock == node == ROOT:
+    def _move_lock(self, holder: RequestState | HoldState, node: int) -> None:
+        if holder.lock == node == ROOT:
             return
         self.tick += 1
         for above in self._path(node):
             above.lock += 1
             above.last = self.tick
-        for above in self._path(request.lock):
+        for above in self._path(holder.lock):
             above.lock -= 1
             above.last = self.tick
-        request.lock = node
+        holder.lock = node
 
     def _release(self, request: RequestState) -> None:
         self._drop(request.table)
@@ -358,6 +377,17 @@ class State:
             self.running.remove(event.request)
         self._release(request)
 
+    def _prefix_held(self, event: PrefixHeld) -> None:
+        hold = HoldState(event.hold, list(event.blocks), ROOT, event.label)
+        self.holds[hold.id] = hold
+        self._share(hold.table)
+        self._move_lock(hold, event.node)
+
+    def _prefix_released(self, event: PrefixReleased) -> None:
+        hold = self.holds.pop(event.hold)
+        self._drop(hold.table)
+        self._move_lock(hold, ROOT)
+
     def _keyframe(self, event: Keyframe) -> None:
         state = event.state
         self.seq, self.step, self.tick = event.seq, state["step"], state["tick"]
@@ -375,6 +405,10 @@ class State:
             entry["id"]: NodeState(**{name: _plain(entry[name]) for name in (*_CORE_NODE, "texts")})
             for entry in state["nodes"]
         }
+        self.holds = {
+            entry["id"]: HoldState(entry["id"], list(entry["table"]), entry["lock"], entry["label"])
+            for entry in state.get("holds", [])  # logs from before there were any
+        }
         self._recount()
 
     def _recount(self) -> None:
@@ -384,8 +418,8 @@ class State:
             self._share(node.blocks)
             if node.id != ROOT:
                 self.nodes[node.parent].children.add(node.id)
-        for request in self.requests.values():
-            self._share(request.table)
+        for holder in (*self.requests.values(), *self.holds.values()):
+            self._share(holder.table)
 
 
 _CORE_REQUEST = (
@@ -426,5 +460,7 @@ _FOLD: dict[type[Event], Callable[[State, Any], None]] = {
     RadixInserted: State._radix_inserted,
     RadixExtended: State._radix_extended,
     RequestFinished: State._request_finished,
+    PrefixHeld: State._prefix_held,
+    PrefixReleased: State._prefix_released,
     Keyframe: State._keyframe,
 }

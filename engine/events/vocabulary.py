@@ -10,7 +10,10 @@ Notes before reading:
   deterministic: two runs of one workload give equal logs once `t` is dropped.
 - Times are integer microseconds since the run started. Steps count from 1. A request is an int;
   sample s of request r is request r + s. A tree node is a counter, the root is 0. A block is
-  0..N-1.
+  0..N-1. A hold has a number of its own, from 1.
+- Between steps somebody may hold a prefix that is in the tree: `prefix_held` until `prefix_released`.
+  A hold counts as a reader like any request: it has a block table, which is the path it has locked. It
+  is in no queue and in no batch, so no other event speaks of it.
 
 No production engine records this much. vLLM's and SGLang's KV events (`BlockStored`,
 `BlockRemoved`, `AllBlocksCleared`) cover the blocks alone, and neither says why.
@@ -33,6 +36,7 @@ WaitingReason = Literal[
 ]
 FinishReason = Literal["stop", "length", "abort", "error"]
 EvictionReason = Literal["room", "cleared"]
+HoldEnd = Literal["released", "room"]
 
 
 class ScheduledRow(msgspec.Struct, array_like=True, gc=False):
@@ -256,6 +260,25 @@ class RequestFinished(Event):
     matched: str = ""
 
 
+class PrefixHeld(Event):
+    """A prefix in the tree was locked for somebody who will come back; the path ends at `node`."""
+
+    hold: int
+    node: int
+    blocks: list[int]
+    label: str
+
+
+class PrefixReleased(Event):
+    """A hold ended and gave its blocks and lock back.
+
+    "released": its owner let it go, or left. "room": a request was submitted that may need the memory.
+    """
+
+    hold: int
+    reason: HoldEnd
+
+
 class Keyframe(Event):
     """The whole folded state as of event `seq`: the start of a window, or of a live join."""
 
@@ -281,5 +304,7 @@ AnyEvent = (
     | RadixInserted
     | RadixExtended
     | RequestFinished
+    | PrefixHeld
+    | PrefixReleased
     | Keyframe
 )

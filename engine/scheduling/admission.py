@@ -76,6 +76,19 @@ def check_request(
         )
 
 
+def most_blocks(prompt_length: int, params: SamplingParams, config: EngineConfig) -> int:
+    """KV blocks that a request must be able to get when it is alone, or it might never end.
+
+    The last sampled token is never computed, so it needs no slot. With preemption, one sample at a time
+    is enough.
+    """
+    whole = config.blocks_for(prompt_length + params.max_tokens - 1)
+    if config.preemption:
+        return whole
+    shared = prompt_length // config.block_size
+    return shared + params.samples * (whole - shared)
+
+
 def _check_ids(field: str, ids: Iterable[int], vocab_size: int) -> None:
     for token in ids:
         if not isinstance(token, int) or not 0 <= token < vocab_size:

@@ -150,6 +150,7 @@ def _preemption(before: State, event: v.Preempted) -> Preemption:
         if other.id != event.request
         for block in other.table
     }
+    others.update(block for hold in before.holds.values() for block in hold.table)
     shared = sum(block in others for block in table)
     freed = sum(before.refs[block] == 1 for block in table)
     return Preemption(

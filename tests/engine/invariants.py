@@ -6,14 +6,22 @@ counter that the engine keeps for itself.
 
 from typing import Any
 
+from engine.cache.holds import HELD_SHARE
 from engine.engine import Engine
 from engine.events import vocabulary as v
-from engine.events.fold import State
+from engine.events.fold import HoldState, State
 from engine.events.log import EventLog
 from engine.scheduling.policies import LongestPrefixMatch, Policy
 
 # The events that move a request's lock to a node and those above it.
-LOCKING = (v.Admitted, v.Forked, v.RadixJoined, v.RadixInserted, v.RadixExtended)
+LOCKING = (
+    v.Admitted,
+    v.Forked,
+    v.RadixJoined,
+    v.RadixInserted,
+    v.RadixExtended,
+    v.PrefixHeld,
+)
 
 
 class CheckingLog(EventLog):
@@ -62,9 +70,13 @@ class CheckingLog(EventLog):
             self.checking = False
 
     def _locked(self, event: Any) -> set[int]:
-        """The nodes that the event's request has locked in the folded state."""
-        path, request = set(), self.folded.requests.get(event.request)
-        at = request.lock if request else 0
+        """The nodes that the event's request, or hold, has locked in the folded state."""
+        path, holder = set(), None
+        if isinstance(event, v.PrefixHeld):
+            holder = self.folded.holds.get(event.hold)
+        else:
+            holder = self.folded.requests.get(event.request)
+        at = holder.lock if holder else 0
         while at:
             path.add(at)
             at = self.folded.nodes[at].parent
@@ -83,15 +95,17 @@ def check_counts(state: State) -> None:
         for block in node.blocks:
             refs[block] += 1
     locks = dict.fromkeys(state.nodes, 0)
-    for request in state.requests.values():
-        for block in request.table:
+    for holder in (*state.requests.values(), *state.holds.values()):
+        for block in holder.table:
             refs[block] += 1
-        path, at = [], request.lock
+        path, at = [], holder.lock
         while at != 0:
             locks[at] += 1
             path = state.nodes[at].blocks + path
             at = state.nodes[at].parent
-        assert request.table[: len(path)] == path, "the table's head is not the locked path"
+        assert holder.table[: len(path)] == path, "the table's head is not the locked path"
+        if isinstance(holder, HoldState):
+            assert holder.table == path, "a hold has more blocks than it has locked"
     assert refs == state.refs, "reference counts do not recount"
     assert {block for block, count in enumerate(refs) if count == 0} == set(state.free)
     assert len(state.free) == len(set(state.free)), "a block is free twice"
@@ -261,6 +275,12 @@ def check_after_step(engine: Engine) -> None:
             held.setdefault(block, []).append(request.tokens[:end])
     for prefixes in held.values():
         assert all(prefix == prefixes[0] for prefix in prefixes), "shared, but not by one prefix"
+    kept = {block for hold in engine.holds.live.values() for block in hold.table}
+    assert len(kept) <= HELD_SHARE * engine.pool.num_blocks, "holds have more than their share"
+    for request in engine.requests.values():
+        room = engine.pool.num_blocks - len(kept)
+        needed = request.prompt_length + request.params.max_tokens - 1
+        assert engine.config.blocks_for(needed) <= room, "a request cannot fit beside the holds"
     free, cached = len(engine.pool.free), len(in_tree)
     held_only = len(set(held) - set(in_tree))
     assert free + cached + held_only == engine.pool.num_blocks

@@ -101,7 +101,8 @@ class Witness(EventLog):
 
     def _victim(self, engine: Engine, event: v.Preempted) -> dict[str, int]:
         table, free = engine.pool.before
-        tables = {block for other in engine.requests.values() for block in other.table}
+        others = (*engine.requests.values(), *engine.holds.live.values())
+        tables = {block for other in others for block in other.table}
         freed = sum(block in engine.pool.free for block in table)
         shared = sum(block in tables for block in table)
         cached = {block for node in engine.tree.nodes.values() for block in node.blocks} - tables

@@ -44,6 +44,8 @@ class Workload:
     aborts: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th request id
     failures: set[int] = field(default_factory=set)  # steps whose forward pass raises
     draft_length: int = 0
+    holds: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th request so far
+    releases: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th hold
 
 
 def next_token(tokens: Sequence[int], seed: int) -> int:
@@ -147,7 +149,9 @@ def make_engine(workload: Workload, log: EventLog | None = None, **parts: object
 def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> list[Request]:
     """Run a workload to its end; returns every request, samples included, refused ones left out."""
     pending = sorted(workload.arrivals, key=lambda arrival: arrival.step)
-    aborts = sorted(workload.aborts)
+    aborts, holds, releases = (
+        sorted(planned) for planned in (workload.aborts, workload.holds, workload.releases)
+    )
     seen: dict[int, Request] = {}
     step, limit = 1, 60 * (len(pending) + 1) * max(1, max(a.params.max_tokens for a in pending))
     while pending or engine.has_work():
@@ -165,11 +169,21 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
             if ids:
                 engine.abort(ids[index % len(ids)])
         seen |= engine.requests
+        while holds and holds[0][0] <= step:
+            index = holds.pop(0)[1]
+            if seen:
+                engine.holds.hold(seen[sorted(seen)[index % len(seen)]].tokens)
+        while releases and releases[0][0] <= step:
+            index = releases.pop(0)[1]
+            if engine.holds.live:
+                engine.holds.let_go(sorted(engine.holds.live)[index % len(engine.holds.live)])
         output = engine.step()
         seen |= {gained.request.id: gained.request for gained in output.tokens}
         after_step(engine)
         step += 1
         assert step < limit, "the workload does not end: somebody starves"
+    for hold in list(engine.holds.live):
+        assert engine.holds.let_go(hold)
     return [request for _, request in sorted(seen.items())]
 
 
@@ -188,6 +202,7 @@ def random_workload(seed: int) -> Workload:
     rng = random.Random(seed)
     # Drawn apart, so that a seed that once failed still gives the workload that it failed on.
     more = random.Random(f"{seed}: labels, fairness, eviction")
+    apart = random.Random(f"{seed}: holds")
     block_size = rng.choice([1, 2, 3, 4, 8])
     blocks = rng.choice([4, 5, 6, 8, 10, 14, 24, 60])
     budget = rng.choice([1, 2, 3, 5, 8, 16, 32, 64])
@@ -227,4 +242,8 @@ def random_workload(seed: int) -> Workload:
         arrivals.append(Arrival(step, prompt[:room], params, priority, label))
     aborts = [(rng.randint(1, 25), rng.randrange(9)) for _ in range(rng.choice([0, 0, 1, 3]))]
     failures = {rng.randint(1, 20)} if rng.random() < 0.1 else set()
-    return Workload(config, arrivals, aborts, failures, rng.choice([0, 0, 0, 2, 4]))
+    draft_length = rng.choice([0, 0, 0, 2, 4])
+    many = apart.choice([0, 0, 1, 4])
+    holds = [(apart.randint(2, 25), apart.randrange(9)) for _ in range(many)]
+    releases = [(apart.randint(3, 30), apart.randrange(9)) for _ in range(many // 2)]
+    return Workload(config, arrivals, aborts, failures, draft_length, holds, releases)

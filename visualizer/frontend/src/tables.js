@@ -104,7 +104,10 @@ export function treeTable({ model, frame }) {
     node.parent ? String(node.parent) : "root",
     String(node.blocks.length),
     String(node.lock),
-    node.owners.map((id) => model.request(id).name).join(", ") || "cached",
+    [
+      ...node.owners.map((id) => model.request(id).name),
+      ...node.holders.map((label) => (label ? `a buffer of ${label}` : "a buffer")),
+    ].join(", ") || "cached",
     visible(node.text.slice(0, 80)),
   ]);
   const heads = ["node", "below", "blocks", "lock", "requests", "text"];

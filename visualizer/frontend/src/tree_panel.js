@@ -155,6 +155,7 @@ export class TreePanel {
       return [`${item.subtrees} more subtrees: ${plural(item.folded.blocks, "block")}`];
     const { node } = item;
     const names = node.owners.map((id) => model.request(id).name);
+    for (const label of node.holders) names.push(label ? `a buffer of ${label}` : "a buffer");
     const used = names.length
       ? `lock ${node.lock}: used by ${listed(names)}`
       : `lock 0: idle ${node.since === null ? "since before the log begins" : `for ${plural(board.frame.step - node.since, "step")}`}, may be evicted`;

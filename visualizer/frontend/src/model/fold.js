@@ -33,6 +33,12 @@
  * @property {Record<string, any>} sampling
  * @property {object} [epoch]    whose it is to change, as in NodeState
  *
+ * @typedef {object} HoldState  a prefix that somebody holds though no request reads it; never changed
+ * @property {number} id
+ * @property {number[]} table
+ * @property {number} lock
+ * @property {string} label
+ *
  * @typedef {object} NodeState
  * @property {number} id
  * @property {number} parent
@@ -67,6 +73,8 @@ export class State {
     this.requests = new Pages();
     /** @type {Pages<NodeState>} */
     this.nodes = new Pages();
+    /** Replaced, never changed in place: copies share it. @type {Map<number, HoldState>} */
+    this.holds = new Map();
     /** Blocks by what they are; they add up to all there are. */
     this.counts = { unshared: 0, shared: 0, cached: 0, free: 0 };
     this.waitingCount = 0;
@@ -110,6 +118,17 @@ export class State {
   /** Whether a block is in the tree. */
   inTree(/** @type {number} */ block) {
     return ((this.words.get(block) ?? 0) & 1) === 1;
+  }
+
+  /** Blocks that eviction can free: cached ones, but for those that somebody holds. */
+  get evictable() {
+    const held = new Set([...this.holds.values()].flatMap(({ table }) => table));
+    let kept = 0;
+    for (const block of held) {
+      const word = this.words.get(block) ?? 0;
+      kept += Number(kindOf(word - 2 * this.#holdsOf(block)) === "cached");
+    }
+    return this.counts.cached - kept;
   }
 
   /** Ids of the waiting requests, front to back. @returns {number[]} */
@@ -189,6 +208,9 @@ export class State {
         last: node.last,
         lock: node.lock,
       })),
+      holds: [...this.holds.values()]
+        .sort((a, b) => a.id - b.id)
+        .map(({ id, table, lock }) => ({ id, table: [...table], lock })),
     };
   }
 
@@ -279,9 +301,22 @@ export class State {
   /** Changes a block's word and the counts with it. @param {number} block @param {number} by */
   #count(block, by) {
     const before = this.words.get(block) ?? 0;
-    this.counts[kindOf(before)]--;
-    this.counts[kindOf(before + by)]++;
+    const held = 2 * this.#holdsOf(block);
+    this.counts[kindOf(before - held)]--;
+    this.counts[kindOf(before + by - held)]++;
     this.words.set(block, before + by);
+  }
+
+  #holdsOf(/** @type {number} */ block) {
+    let holds = 0;
+    for (const { table } of this.holds.values()) holds += Number(table.includes(block));
+    return holds;
+  }
+
+  /** References of a hold. A block that only holds read counts as cached: no request uses it. */
+  #keep(/** @type {HoldState} */ hold) {
+    this.holds = new Map(this.holds).set(hold.id, hold);
+    for (const block of hold.table) this.words.set(block, (this.words.get(block) ?? 0) + 2);
   }
 
   #share(/** @type {number[]} */ blocks) {
@@ -312,7 +347,7 @@ export class State {
     else this.#drop(blocks);
   }
 
-  #lock(/** @type {RequestState} */ request, /** @type {number} */ node) {
+  #lock(/** @type {{lock: number}} */ request, /** @type {number} */ node) {
     if (request.lock === ROOT && node === ROOT) return;
     this.tick++;
     if (node === request.lock) return this.#touch(node, 0);
@@ -497,6 +532,21 @@ export class State {
     this.requests.delete(request.id);
   }
 
+  prefix_held(/** @type {any} */ { hold: id, node, blocks, label }) {
+    const hold = { id, table: blocks, lock: ROOT, label };
+    this.#lock(hold, node);
+    this.#keep(hold);
+  }
+
+  prefix_released(/** @type {any} */ event) {
+    const hold = this.holds.get(event.hold);
+    if (!hold) throw this.#wrong(`there is no hold ${event.hold}`);
+    this.holds = new Map(this.holds);
+    this.holds.delete(hold.id);
+    for (const block of hold.table) this.words.set(block, this.words.get(block) - 2);
+    this.#lock({ ...hold }, ROOT);
+  }
+
   keyframe(/** @type {any} */ { seq, state }) {
     Object.assign(this, new State());
     this.#reset(state.settings, state.free);
@@ -515,6 +565,10 @@ export class State {
       this.#addRequest(entry, place.get(entry.id) ?? null);
       this.#share(entry.table);
       for (const node of this.path(entry.lock)) node.lock++;
+    }
+    for (const hold of state.holds ?? []) {
+      this.#keep(hold);
+      for (const node of this.path(hold.lock)) node.lock++;
     }
   }
 }

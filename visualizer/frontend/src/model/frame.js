@@ -210,7 +210,7 @@ export class Frame {
       else if (marks[id] & HIT && held.length) mark = "hit";
       else if (kind === "free") mark = before.refs(id) ? "freed" : null;
       else if (to !== null) mark = from !== null ? "handed" : marks[id] & EVICTED ? "evicted" : "new";
-      const refs = held.length + Number(node > 0);
+      const refs = state.refs(id);
       const full = node ? slots : filled[id];
       described.push({ id, kind, owners: held, refs, node, filled: full, slots, mark, from, to });
     }

@@ -40,6 +40,8 @@ const FIELDS = Object.fromEntries(
     radix_inserted: "request:i node:i parent:i blocks:I",
     radix_extended: "request:i node:i blocks:I",
     request_finished: "request:i reason:s message:s? matched:s?",
+    prefix_held: "hold:i node:i blocks:I label:s",
+    prefix_released: "hold:i reason:s",
     keyframe: "seq:i state:o",
   }).map(([type, fields]) => [
     type,

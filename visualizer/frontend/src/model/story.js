@@ -122,13 +122,13 @@ export class Story {
       }
       case "preempted": {
         const { needed_by: by, refunded } = event;
-        const { free, cached } = state.counts;
+        const { free } = state.counts;
         this.preemptions.push({
           ...loss(state, request, seq),
           by,
           refunded,
           free,
-          evictable: cached,
+          evictable: state.evictable,
           running: state.running,
           want: want(state, by),
         });
@@ -192,8 +192,8 @@ export class Story {
     this.places = state.running.reduce((sum, id) => sum + state.request(id).slots, 0);
     if (!event.blocked) return;
     const [request, reason, behind, need, have] = event.blocked;
-    const { free, cached } = state.counts;
-    this.blocked = { request, reason, behind, need, have, free, evictable: cached, seq };
+    const { free } = state.counts;
+    this.blocked = { request, reason, behind, need, have, free, evictable: state.evictable, seq };
   }
 }
 

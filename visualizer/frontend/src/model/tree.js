@@ -21,6 +21,8 @@ export class TreeNode {
     this.children = [];
     /** Requests locked here or below. @type {number[]} */
     this.owners = [];
+    /** Labels of holds locked here or below. @type {string[]} */
+    this.holders = [];
     this.read = (/** @type {"tokens" | "texts"} */ what) => state.tokensOf(node, what);
   }
 
@@ -59,6 +61,9 @@ export function treeOf(state) {
   for (const id of state.running) {
     for (const { id: above } of state.path(state.request(id).lock))
       tree.get(above)?.owners.push(id);
+  }
+  for (const { lock, label } of state.holds.values()) {
+    for (const { id: above } of state.path(lock)) tree.get(above)?.holders.push(label);
   }
   return [...tree.values()];
 }

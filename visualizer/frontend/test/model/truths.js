@@ -58,7 +58,8 @@ function checkBlocks(/** @type {import("../../src/model/frame.js").Frame} */ fra
       block.owners,
       holders.map(({ id }) => id),
     );
-    assert.equal(block.refs, holders.length + Number(inTree.has(block.id)));
+    const holds = core.holds.filter(({ table }) => table.includes(block.id));
+    assert.equal(block.refs, holders.length + holds.length + Number(inTree.has(block.id)));
     assert.equal(block.node > 0, inTree.has(block.id));
     assert.equal(frame.blockTexts(block.id).length, block.filled);
     if (block.mark === "freed") assert.equal(block.kind, "free");
@@ -76,7 +77,8 @@ function checkTree(/** @type {import("../../src/model/frame.js").Frame} */ frame
   for (const node of frame.tree) {
     const [same] = core.nodes.filter(({ id }) => id === node.id);
     assert.deepEqual(node.blocks, same.blocks);
-    assert.equal(node.owners.length, node.lock, "a lock has as many owners as it counts");
+    const readers = node.owners.length + node.holders.length;
+    assert.equal(readers, node.lock, "a lock has as many readers as it counts");
     assert.equal(node.texts.length, same.tokens.length);
   }
   for (const tail of frame.tails) {
