@@ -1,0 +1,281 @@
+"""Log-probabilities, echo and best_of over HTTP: what each says, and that they agree."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import openai
+import pytest
+
+from engine.compute.loader import BUNDLED
+from engine.text.tokenizer import HFTokenizer
+from server.process import serve_in_background
+from tests.server.harness import post, sse_data
+from tests.server.sdk import lenient, sdk
+
+TOKENIZER = HFTokenizer(BUNDLED)
+PROMPT = "Once upon a time"
+HARD = "The 😀 é"  # the bundled model writes the emoji as four tokens of a byte each
+ASKED = {"model": "m", "prompt": PROMPT, "max_tokens": 12, "temperature": 0}
+CHAT = {"messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 12}
+LISTS = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with serve_in_background() as server:
+        yield server.url
+
+
+@pytest.fixture(scope="module")
+def client(url: str) -> Iterator[openai.OpenAI]:
+    with sdk(url) as client:
+        yield client
+
+
+def complete(url: str, **fields: Any) -> dict[str, Any]:
+    answer = post(url, "/v1/completions", ASKED | fields)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def streamed(url: str, **fields: Any) -> dict[int, dict[str, Any]]:
+    """A completion stream's choices, put together: what must equal the same answer whole."""
+    choices: dict[int, dict[str, Any]] = {}
+    body = ASKED | {"stream": True} | fields
+    for chunk in sse_data(post(url, "/v1/completions", body).text)[:-1]:
+        (choice,) = chunk["choices"]
+        known = choices.setdefault(choice["index"], choice)
+        if known is not choice:
+            known["text"] += choice["text"]
+            known["finish_reason"] = choice["finish_reason"]
+            for name in LISTS if choice["logprobs"] else ():
+                known["logprobs"][name] += choice["logprobs"][name]
+    return choices
+
+
+def test_without_asking_nobody_is_told(url: str) -> None:
+    assert complete(url)["choices"][0]["logprobs"] is None
+    chat = post(url, "/v1/chat/completions", CHAT).json()
+    assert chat["choices"][0]["logprobs"] is None
+
+
+@pytest.mark.parametrize("count", [0, 1, 3, 100])
+def test_completions_tell_of_every_token_and_of_the_likeliest(
+    client: openai.OpenAI, count: int
+) -> None:
+    answer = client.completions.create(
+        model="m", prompt=PROMPT, max_tokens=12, temperature=1, seed=5, logprobs=count
+    )
+    choice, told = answer.choices[0], answer.choices[0].logprobs
+    assert {len(getattr(told, name)) for name in LISTS} == {answer.usage.completion_tokens}
+    assert "".join(told.tokens) == choice.text
+    ends = [*told.text_offset[1:], len(choice.text)]
+    cut = [choice.text[a:b] for a, b in zip(told.text_offset, ends, strict=True)]
+    assert cut == told.tokens
+    for token, logprob, top in zip(
+        told.tokens, told.token_logprobs, told.top_logprobs, strict=True
+    ):
+        assert top[token] == logprob <= 0
+        assert len(top) in (count, count + 1)  # the chosen one comes on top of the likeliest
+    if count:  # at this temperature others are chosen, too
+        chosen_likeliest = [
+            logprob == max(top.values())
+            for logprob, top in zip(told.token_logprobs, told.top_logprobs, strict=True)
+        ]
+        assert True in chosen_likeliest and False in chosen_likeliest
+
+
+def test_greedy_tokens_have_the_greatest_of_their_log_probabilities(url: str) -> None:
+    told = complete(url, logprobs=1)["choices"][0]["logprobs"]
+    for logprob, top in zip(told["token_logprobs"], told["top_logprobs"], strict=True):
+        assert max(top.values()) == logprob  # the same float: clients compare them
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"logprobs": 2},
+        {"echo": True},
+        {"echo": True, "logprobs": 2},
+        {"echo": True, "logprobs": 0, "max_tokens": 0},
+        {"echo": True, "prompt": [PROMPT, HARD, "x"], "n": 2, "logprobs": 1, "temperature": 1},
+        {"logprobs": 1, "stop": " prince called"},
+        {"logprobs": 1, "stop": "a prince called nobody"},
+        {"logprobs": 1, "max_tokens": 400},
+    ],
+    ids=str,
+)
+def test_a_stream_tells_the_same_as_the_whole_answer(url: str, fields: dict) -> None:
+    whole = complete(url, seed=3, **fields)["choices"]
+    assert list(streamed(url, seed=3, **fields).values()) == whole
+
+
+def test_tokens_of_a_stop_string_are_told_of_though_not_shown(url: str) -> None:
+    free = complete(url, logprobs=1, max_tokens=40)["choices"][0]
+    stop = free["text"][2:9]
+    answer = complete(url, logprobs=1, max_tokens=40, stop=stop)
+    choice, told = answer["choices"][0], answer["choices"][0]["logprobs"]
+    assert choice["text"] == free["text"][:2]
+    count = answer["usage"]["completion_tokens"]
+    assert [told[name] for name in LISTS] == [free["logprobs"][name][:count] for name in LISTS]
+    assert stop in "".join(told["tokens"])
+
+
+def test_text_that_is_held_back_changes_no_offset(url: str) -> None:
+    """It comes with a later token, but begins where its own token does."""
+    free, held = (
+        complete(url, logprobs=0, **f) for f in ({}, {"stop": ", a prince called nobody"})
+    )
+    assert held["choices"][0]["logprobs"] == free["choices"][0]["logprobs"]
+    assert held["choices"][0]["text"] == free["choices"][0]["text"]
+
+
+def test_what_lm_eval_asks(url: str) -> None:
+    """Its `local-completions` sums `token_logprobs[ctxlen:-1]` and asks whether it is greedy."""
+    texts = [PROMPT + ", a prince called", HARD]
+    prompts = [TOKENIZER.encode(text) for text in texts]
+    answer = complete(url, prompt=prompts, max_tokens=1, logprobs=1, echo=True, seed=1234)
+    for choice, prompt in zip(answer["choices"], prompts, strict=True):
+        told = choice["logprobs"]
+        assert {len(told[name]) for name in LISTS} == {len(prompt) + 1}
+        assert (told["token_logprobs"][0], told["top_logprobs"][0]) == (None, None)
+        for logprob, top in zip(told["token_logprobs"][1:], told["top_logprobs"][1:], strict=True):
+            assert logprob <= max(top.values()) <= 0
+    continuation = slice(len(TOKENIZER.encode(PROMPT)), -1)
+    told = answer["choices"][0]["logprobs"]
+    for logprob, top in zip(
+        told["token_logprobs"][continuation], told["top_logprobs"][continuation], strict=True
+    ):
+        assert logprob == max(top.values())  # it is what the model writes by itself
+
+
+def test_a_text_has_the_same_log_probabilities_as_prompt_and_as_output(url: str) -> None:
+    """Computed in a prompt's chunks, or token by token: within the rounding of float32."""
+    written = complete(url, logprobs=0)["choices"][0]
+    read = complete(url, prompt=PROMPT + written["text"], logprobs=0, echo=True, max_tokens=0)
+    told = read["choices"][0]["logprobs"]
+    assert told["tokens"][-12:] == written["logprobs"]["tokens"]
+    assert told["token_logprobs"][-12:] == pytest.approx(
+        written["logprobs"]["token_logprobs"], abs=1e-4
+    )
+    assert told["text_offset"][-12:] == [
+        at + len(PROMPT) for at in written["logprobs"]["text_offset"]
+    ]
+
+
+def test_echo_puts_the_prompt_in_front(url: str) -> None:
+    bare = complete(url)["choices"][0]["text"]
+    assert complete(url, echo=True)["choices"][0]["text"] == PROMPT + bare
+    ids = TOKENIZER.encode(PROMPT)
+    assert complete(url, prompt=ids, echo=True)["choices"][0]["text"] == "<|bos|>" + PROMPT + bare
+
+
+def test_max_tokens_0_with_echo_is_the_prompt_alone(url: str) -> None:
+    for prompt in (PROMPT, TOKENIZER.encode(PROMPT)):
+        answer = complete(url, prompt=prompt, echo=True, max_tokens=0, logprobs=2)
+        (choice,) = answer["choices"]
+        assert choice["text"].removeprefix("<|bos|>") == PROMPT
+        assert choice["finish_reason"] == "length"
+        assert answer["usage"]["completion_tokens"] == 0
+        assert len(choice["logprobs"]["tokens"]) == answer["usage"]["prompt_tokens"]
+
+
+def test_bos_that_nobody_wrote_takes_no_place_in_the_text(url: str) -> None:
+    told = complete(url, echo=True, logprobs=0)["choices"][0]["logprobs"]
+    assert told["tokens"][:2] == ["<|bos|>", "Once"]
+    assert told["text_offset"][:3] == [0, 0, 4]
+
+
+def test_a_character_of_several_tokens_begins_where_it_is_complete(url: str) -> None:
+    choice = complete(url, prompt=HARD, echo=True, logprobs=5, max_tokens=0)["choices"][0]
+    told = choice["logprobs"]
+    assert choice["text"] == HARD
+    assert told["tokens"][2:7] == [" ", "\ufffd", "\ufffd", "\ufffd", "\ufffd"]
+    assert told["text_offset"][2:8] == [3, 4, 4, 4, 4, 5]
+    assert all(a <= b for a, b in pairwise(told["text_offset"]))
+
+
+def test_of_tokens_with_the_same_name_the_likeliest_keeps_it(url: str) -> None:
+    """Bytes are all called U+FFFD. The chosen one must not hide a likelier one: it is not greedy."""
+    forced = {"logit_bias": {str(token): 30 for token in range(180, 260)}, "temperature": 3}
+    choice = complete(url, logprobs=100, max_tokens=30, seed=2, **forced)["choices"][0]
+    told = choice["logprobs"]
+    shadowed = 0
+    for name, logprob, top in zip(
+        told["tokens"], told["token_logprobs"], told["top_logprobs"], strict=True
+    ):
+        assert top[name] >= logprob
+        shadowed += top[name] > logprob
+    assert shadowed
+
+
+def test_best_of_returns_the_likeliest_samples_best_first(client: openai.OpenAI) -> None:
+    def ask(**fields: Any) -> Any:
+        return client.completions.create(
+            model="m", prompt=[PROMPT, "The end"], max_tokens=6, seed=9, logprobs=0, **fields
+        )
+
+    samples = ask(n=6)
+    best = ask(n=2, best_of=6)
+    assert [choice.index for choice in best.choices] == [0, 1, 2, 3]
+    for prompt in (0, 1):
+        mine = samples.choices[6 * prompt : 6 * prompt + 6]
+        mean = {
+            choice.text: sum(choice.logprobs.token_logprobs) / len(choice.logprobs.token_logprobs)
+            for choice in mine
+        }
+        expected = sorted(mean, key=mean.__getitem__, reverse=True)[:2]
+        assert [choice.text for choice in best.choices[2 * prompt : 2 * prompt + 2]] == expected
+    assert best.usage.completion_tokens == samples.usage.completion_tokens
+
+
+def test_best_of_as_many_as_n_may_be_streamed(client: openai.OpenAI) -> None:
+    chunks = lenient(client).completions.create(
+        model="m", prompt=PROMPT, n=2, best_of=2, stream=True
+    )
+    assert {chunk.choices[0].index for chunk in chunks} == {0, 1}
+
+
+@pytest.mark.parametrize("count", [None, 0, 2])
+def test_chat_tells_of_every_token(client: openai.OpenAI, count: int | None) -> None:
+    fields = CHAT | {"model": "m", "seed": 1, "logprobs": True}
+    if count is not None:
+        fields["top_logprobs"] = count
+    answer = client.chat.completions.create(**fields)
+    (choice,) = answer.choices
+    told = choice.logprobs.content
+    assert len(told) == answer.usage.completion_tokens
+    assert b"".join(bytes(one.bytes) for one in told).decode() == choice.message.content
+    assert [one.token.encode() for one in told] == [bytes(one.bytes) for one in told]
+    for one in told:
+        assert one.logprob <= 0
+        assert len(one.top_logprobs) == (count or 0)
+        likeliest = [other.logprob for other in one.top_logprobs]
+        assert likeliest == sorted(likeliest, reverse=True)
+
+    streamed = []
+    for chunk in client.chat.completions.create(**fields, stream=True):
+        if chunk.choices[0].logprobs is not None:
+            streamed += chunk.choices[0].logprobs.content
+    assert [one.to_dict() for one in streamed] == [one.to_dict() for one in told]
+
+
+def test_bytes_tell_apart_what_has_no_name(client: openai.OpenAI) -> None:
+    forced = {str(token): 30 for token in range(180, 260)}
+    answer = client.chat.completions.create(
+        model="m", **CHAT, logit_bias=forced, logprobs=True, top_logprobs=20
+    )
+    for one in answer.choices[0].logprobs.content:
+        assert len({bytes(other.bytes) for other in one.top_logprobs}) == 20
+
+
+def test_the_teaching_stream_tells_as_well(url: str) -> None:
+    asked = {"prompt": PROMPT, "max_tokens": 5, "stop": " prince", "min_tokens": 0}
+    *tokens, last = sse_data(post(url, "/v1/completions", asked | {"logprobs": 2}).text)
+    assert last["full_text"] == ", a"
+    told = [event["top_logprobs"] for event in tokens]
+    assert [event["logprob"] for event in tokens] == [top[0]["logprob"] for top in told]
+    assert {len(top) for top in told} == {2}
+    plain = sse_data(post(url, "/v1/completions", asked).text)
+    assert not any("logprob" in event for event in plain)
