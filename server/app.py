@@ -6,6 +6,7 @@ from server import docs_page, errors, feed, live_page, operation
 from server.cors import Cors
 from server.errors import ErrorResponse
 from server.hosts import HostCheck
+from server.lmtp import routes as lmtp_routes
 from server.middleware import ApiKey, BodyLimit
 from server.models import Models
 from server.openai import routes as openai_routes
@@ -40,6 +41,7 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
     app.add_middleware(RequestLog, writer=request_log)
     for room in (openai_routes, operation, feed):
         app.include_router(room.routes(models))
+    lmtp_routes.install(app, models)
     live_page.install(app)
     docs_page.install(app)
     return app

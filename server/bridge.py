@@ -226,6 +226,10 @@ class Bridge:
         self._asked.add(reply)
         return reply
 
+    def between_steps(self, change: Callable[[Engine], None]) -> None:
+        """Have the engine thread call `change` after the step that is running; asks for no answer."""
+        self._thread.post(lambda: change(self._engine))
+
     # What the engine thread says
 
     def _on_loop(self, function: Callable[[Any], None], argument: object) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 from engine.engine import Engine, StepOutput
 from engine.events.vocabulary import Admitted, Event, StepFinished
 from engine.output import TokenOutput
+from engine.scheduling.request import Request
 from server.errors import ApiError
 from server.generation import Gain, Generation, Logprobs, Prompt
 from server.window import Outbox
@@ -47,11 +48,12 @@ class Report:
 
 @dataclass(slots=True)
 class _Owner:
-    """Whom a request of the engine belongs to."""
+    """Whom a request of the engine belongs to; `ended` is its prompt's."""
 
     generation: Generation
     prompt: int
     choice: int
+    ended: Callable[[Engine, Request], None] | None
 
 
 @dataclass(slots=True)
@@ -143,7 +145,7 @@ class EngineThread:
             )
             ids.append(request.id)
             for sample in range(prompt.params.samples):
-                self._owners[request.id + sample] = _Owner(generation, index, choice)
+                self._owners[request.id + sample] = _Owner(generation, index, choice, prompt.ended)
                 choice += 1
         self._ids[generation] = list(range(ids[0], ids[-1] + prompts[-1].params.samples))
         self._report.queued.append((generation, prompts, ids))
@@ -213,6 +215,10 @@ class EngineThread:
     def _step(self) -> StepOutput:
         self._step_began = time.monotonic()
         output = self._engine.step()
+        for request in output.finished:
+            owner = self._owners.get(request.id)
+            if owner is not None and owner.ended is not None:
+                owner.ended(self._engine, request)
         self._step_began = None
         if self._steps:
             self._steps[0].left -= 1

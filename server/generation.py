@@ -9,7 +9,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from engine.scheduling.request import TokenScore
+from engine.engine import Engine
+from engine.scheduling.request import Request, TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from server.errors import ApiError
 
@@ -21,10 +22,14 @@ LOGPROB_BYTES = 80
 
 @dataclass(slots=True)
 class Prompt:
-    """One prompt of an HTTP request, as token ids, and how it wants its samples."""
+    """One prompt of a request, as token ids, and how it wants its samples.
+
+    `ended` is called on the engine thread as a sample ends, before the next step.
+    """
 
     tokens: list[int]
     params: SamplingParams
+    ended: Callable[[Engine, Request], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

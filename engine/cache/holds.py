@@ -76,22 +76,20 @@ class Holds:
         self._emit(PrefixHeld(hold.id, hold.lock, list(hold.table), label))
         return hold
 
-    def let_go(self, hold_id: int) -> bool:
-        """End a hold. Harmless for one that has ended; returns whether there was one."""
-        return self._end(hold_id, "released")
+    def let_go(self, hold_id: int) -> None:
+        """End a hold. Harmless for one that has ended."""
+        self._end(hold_id, "released")
 
     def make_way(self, blocks: int) -> None:
         """Let go of the oldest holds until `blocks` blocks are not held by any."""
         while self.live and self._config.num_blocks - len(self._held()) < blocks:
             self._end(next(iter(self.live)), "room")
 
-    def _end(self, hold_id: int, reason: HoldEnd) -> bool:
+    def _end(self, hold_id: int, reason: HoldEnd) -> None:
         hold = self.live.pop(hold_id, None)
-        if hold is None:
-            return False
-        self._cache.release(hold)
-        self._emit(PrefixReleased(hold.id, reason))
-        return True
+        if hold is not None:
+            self._cache.release(hold)
+            self._emit(PrefixReleased(hold.id, reason))
 
     def _held(self) -> set[int]:
         return {block for hold in self.live.values() for block in hold.table}

@@ -418,8 +418,10 @@ class State:
             self._share(node.blocks)
             if node.id != ROOT:
                 self.nodes[node.parent].children.add(node.id)
-        for holder in (*self.requests.values(), *self.holds.values()):
-            self._share(holder.table)
+        for request in self.requests.values():
+            self._share(request.table)
+        for hold in self.holds.values():
+            self._share(hold.table)
 
 
 _CORE_REQUEST = (

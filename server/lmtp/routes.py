@@ -1,0 +1,39 @@
+"""LMTP over a WebSocket, at `/` as LMQL's client expects it and at `/lmtp`.
+
+Who may connect is decided before this (`server/hosts.py`, `server/middleware.py`): not a page of
+another site, and with `--api-key` nobody without it.
+"""
+
+from collections.abc import AsyncIterator
+
+from starlette.applications import Starlette
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from server.lmtp.session import Session
+from server.models import Models
+
+
+def install(app: Starlette, models: Models) -> None:
+    """Add both routes to the app."""
+
+    async def lmtp(websocket: WebSocket) -> None:
+        await websocket.accept()
+        # LMQL's client can send no header; an address it is given may have a query.
+        label = websocket.headers.get("x-client") or websocket.query_params.get("client", "")
+        session = Session(models, websocket.send_text, label)
+        await session.serve(_frames(websocket))
+
+    for path in ("/", "/lmtp"):
+        app.router.add_websocket_route(path, lmtp)
+
+
+async def _frames(websocket: WebSocket) -> AsyncIterator[str]:
+    """Text frames until the client leaves; binary ones have no meaning in LMTP."""
+    while True:
+        message = await websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        if message.get("text") is not None:
+            yield message["text"]
+        else:
+            raise WebSocketDisconnect(1003)
