@@ -6,6 +6,10 @@ Prompts are tokenized on a thread of their own, one for all requests: the event 
 the streams that run (a long prompt takes milliseconds), the engine thread stays free for steps, and
 because it is one thread, requests reach the queue in the order in which they were asked. The
 `tokenizers` library lets go of the GIL while it works.
+
+A forward pass that hangs cannot be interrupted: no thread can be. What can be done is to tell
+everybody who waits for it, once it has taken `stuck_seconds`, and to take nobody else in until it
+returns. Then its late results find nobody, what it held is given back, and the server goes on.
 """
 
 import asyncio
@@ -19,9 +23,10 @@ from engine.events.vocabulary import Event
 from engine.scheduling.admission import RequestError
 from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
+from server.admission import Admission, tokens_of
 from server.engine_thread import EngineThread, Report
 from server.errors import ApiError, bad_request, unavailable
-from server.generation import Generation, Order
+from server.generation import Generation, Order, Prompt
 from server.request_log import account
 from server.settings import ServerSettings
 from server.window import Outbox, Window
@@ -52,6 +57,7 @@ class Bridge:
         self.max_context = engine.runner.max_context
         self.settings = settings
         self.window = Window(settings.log_window)
+        self._admission = Admission(settings, self.window.state)
         self.paused = engine.paused
         self.draining = False
         self.failure = ""
@@ -66,10 +72,12 @@ class Bridge:
         )
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
         self._live: set[Generation] = set()
-        self._pending: set[Generation] = set()  # let in, but not in the engine's queue yet
+        # Let in, but not in the engine's queue yet, with their tokens once these are counted.
+        self._pending: dict[Generation, int] = {}
         self._asked: set[asyncio.Future[Any]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._watch: asyncio.TimerHandle | None = None
         self.stopped = asyncio.Event()
         started = outbox.take()
         self._record(started)
@@ -95,15 +103,20 @@ class Bridge:
             async with asyncio.timeout(self.settings.drain_seconds):
                 await self._idle.wait()
         except TimeoutError:
-            stopped = unavailable("the server stopped before this request finished", "shutdown")
-            for generation in self._live:
-                generation.fail(stopped)
+            message = "the server stopped before this request finished"
+            self._end_all(unavailable(message, "shutdown"))
 
-    async def stop(self) -> None:
-        """End the engine thread after its step, and every feed. Handlers go on meanwhile."""
+    async def stop(self) -> bool:
+        """End the engine thread after its step, and every feed. Handlers go on meanwhile.
+
+        Returns False if the step did not end, and never may.
+        """
         self.stopped.set()
-        await asyncio.to_thread(self._thread.stop, patience=2.0)
+        if self._watch is not None:
+            self._watch.cancel()
+        ended = await asyncio.to_thread(self._thread.stop, patience=2.0)
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
+        return ended
 
     @property
     def idle(self) -> bool:
@@ -116,16 +129,21 @@ class Bridge:
         return len(self._pending)
 
     @property
+    def stuck(self) -> str:
+        """In words, that the engine hangs; empty if it does not."""
+        seconds = self._thread.busy_seconds()
+        if seconds > self.settings.stuck_seconds:
+            return f"the engine has been in one step for {seconds:.0f} s"
+        return ""
+
+    @property
     def not_ready(self) -> str:
         """Why no request should be sent here now; empty if the server is ready."""
         if self.failure:
             return f"the engine has failed: {self.failure}"
         if self.draining:
             return "the server is shutting down"
-        seconds = self._thread.seconds_in_step()
-        if seconds > self.settings.stuck_seconds:
-            return f"the engine has been in one step for {seconds:.0f} s"
-        return ""
+        return self.stuck
 
     # Requests
 
@@ -136,10 +154,14 @@ class Bridge:
         Entering the block means that the engine has the request in its queue. Raises ApiError for
         one that cannot be taken.
         """
-        self._admit()
+        self._check_alive()
+        if self.draining:
+            raise unavailable("the server is shutting down", "shutdown")
+        self._admission.check_requests(self.pending_submit)
         generation = Generation(self._engine.clock.now(), self.settings.buffer_bytes, self._release)
         self._live.add(generation)
         self._idle.clear()
+        self._watch_over()
         try:
             await self._submit(generation, order)
             yield generation
@@ -150,51 +172,47 @@ class Bridge:
             if not self._live:
                 self._idle.set()
 
-    def _admit(self) -> None:
-        """Raise ApiError unless there is room for one more. Before tokenizing, which costs."""
+    def _check_alive(self) -> None:
+        """Raise ApiError while the engine can do nothing."""
         if self.failure:
             raise unavailable(f"the engine has failed: {self.failure}", "engine_failed")
-        if self.draining:
-            raise unavailable("the server is shutting down", "shutdown")
-        waiting = len(self.window.state.waiting) + self.pending_submit
-        if waiting >= self.settings.max_waiting:
-            raise ApiError(
-                429,
-                f"{waiting} requests wait already, the limit is {self.settings.max_waiting}: "
-                "try again in a second",
-                type="rate_limit_error",
-                code="queue_full",
-                headers={"Retry-After": "1"},
-            )
+        if stuck := self.stuck:
+            raise unavailable(f"{stuck}: it takes nothing until that ends", "engine_stuck")
 
     def _release(self, generation: Generation) -> None:
         self._thread.post(lambda: self._thread.release(generation))
 
     async def _submit(self, generation: Generation, order: Order) -> None:
-        reply = self._ask()
-
-        def work() -> None:
-            prompts = order.prepare()
-            for prompt in prompts:
-                self._engine.validate(prompt.tokens, prompt.params, order.priority)
+        self._pending[generation] = 0
+        reply = None
+        try:
+            prompts = await self._loop.run_in_executor(self._tokenizing, self._prepare, order)
+            self._check_alive()
+            self._admission.check_tokens(prompts, sum(self._pending.values()))
+            self._pending[generation] = tokens_of(prompts)
+            reply = self._ask()
             self._thread.post(
                 lambda: self._thread.submit(
                     generation, prompts, label=order.label, priority=order.priority, reply=reply
                 )
             )
-
-        self._pending.add(generation)
-        try:
-            await self._loop.run_in_executor(self._tokenizing, work)
             await reply
+            if generation.failure and not generation.request_ids:  # ended on its way to the queue
+                raise generation.failure
         except RequestError as error:
             field = order.fields.get(error.field, error.field)
             raise bad_request(field, field + str(error).removeprefix(error.field)) from error
         except (TokenizerError, ChatTemplateError) as error:
             raise bad_request(order.fields.get("prompt", "prompt"), str(error)) from error
         finally:
-            self._pending.discard(generation)
-            self._asked.discard(reply)
+            self._pending.pop(generation, None)
+            self._asked -= {reply}
+
+    def _prepare(self, order: Order) -> list[Prompt]:
+        prompts = order.prepare()
+        for prompt in prompts:
+            self._engine.validate(prompt.tokens, prompt.params, order.priority)
+        return prompts
 
     # The teacher's controls
 
@@ -211,11 +229,12 @@ class Bridge:
         return await self._command(lambda reply: self._thread.step(steps, reply))
 
     async def _command(self, command: Callable[[asyncio.Future[Any]], None]) -> int:
-        if self.failure:
-            raise unavailable(f"the engine has failed: {self.failure}", "engine_failed")
+        self._check_alive()
         reply = self._ask()
+        self._watch_over()
         try:
-            self._thread.post(lambda: command(reply))
+            # What was told meanwhile that the engine hangs is not done later, behind everybody's back.
+            self._thread.post(lambda: None if reply.done() else command(reply))
             return int(await reply)
         finally:
             self._asked.discard(reply)
@@ -240,11 +259,18 @@ class Bridge:
                 raise
 
     def _receive(self, report: Report) -> None:
+        try:
+            self._spread(report)
+        except Exception as error:  # a mistake of ours: whoever waits must hear of it
+            self._fail(error)
+
+    def _spread(self, report: Report) -> None:
+        self._admission.note(report.events)
         self.window.extend(report.events)
         self.paused = report.paused
         for generation, prompts, ids in report.queued:
             generation.queued(prompts, ids)
-            self._pending.discard(generation)  # now it is counted among the waiting
+            self._pending.pop(generation, None)  # now it is counted among the waiting
         for reply, answer in report.replies:
             if reply.done():
                 continue
@@ -260,10 +286,26 @@ class Bridge:
     def _fail(self, error: Exception) -> None:
         """The loop itself is broken: say so to everybody who waits, and to whoever asks later."""
         self.failure = f"{type(error).__name__}: {error}"
-        self.window.wake()
-        failed = unavailable(f"the engine has failed: {self.failure}", "engine_failed")
+        self._end_all(unavailable(f"the engine has failed: {self.failure}", "engine_failed"))
+
+    def _watch_over(self) -> None:
+        """Look again when the step that runs now has taken too long, if anybody waits for it."""
+        if self._watch is None:
+            left = self.settings.stuck_seconds - self._thread.busy_seconds()
+            self._watch = self._loop.call_later(max(left, 0.01), self._look)
+
+    def _look(self) -> None:
+        self._watch = None
+        if stuck := self.stuck:
+            message = f"{stuck}: nobody waits for it any longer"
+            self._end_all(unavailable(message, "engine_stuck"))
+        elif self._live or self._asked:
+            self._watch_over()
+
+    def _end_all(self, error: ApiError) -> None:
         for reply in self._asked:
             if not reply.done():
-                reply.set_exception(failed)
+                reply.set_exception(error)
         for generation in self._live:
-            generation.fail(failed)
+            generation.fail(error)
+        self.window.wake()

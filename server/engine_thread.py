@@ -93,7 +93,7 @@ class EngineThread:
         self._ids: dict[Generation, list[int]] = {}
         self._steps: deque[_Steps] = deque()
         self._report = Report()
-        self._step_began: float | None = None
+        self._busy_since: float | None = None
         # A daemon, so that a forward pass that never returns cannot keep the process alive.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -101,12 +101,16 @@ class EngineThread:
         """Begin."""
         self._thread.start()
 
-    def stop(self, patience: float) -> None:
-        """End after the round that is running; wait for it `patience` seconds at most."""
+    def stop(self, patience: float) -> bool:
+        """End after the round that is running; wait for it `patience` seconds at most.
+
+        Returns whether it has ended.
+        """
         with self._wake:
             self._stopping = True
             self._wake.notify()
         self._thread.join(patience)
+        return not self._thread.is_alive()
 
     def post(self, command: Callable[[], None]) -> None:
         """Run `command` on the engine thread, after the step that is running."""
@@ -114,9 +118,9 @@ class EngineThread:
             self._inbox.append(command)
             self._wake.notify()
 
-    def seconds_in_step(self) -> float:
-        """How long the step that is running has taken so far; 0 between steps."""
-        began = self._step_began
+    def busy_seconds(self) -> float:
+        """How long the round that is running has taken so far: its step, and what is around it."""
+        began = self._busy_since
         return 0.0 if began is None else time.monotonic() - began
 
     # Commands: called on the engine thread, by way of `post`
@@ -131,6 +135,7 @@ class EngineThread:
         reply: asyncio.Future[Any],
     ) -> None:
         """Queue all prompts of a request, next to each other, and say so."""
+        self._report.replies.append((reply, None))
         if generation.closed:  # the client left while its prompt was tokenized
             return
         ids: list[int] = []
@@ -149,7 +154,6 @@ class EngineThread:
                 choice += 1
         self._ids[generation] = list(range(ids[0], ids[-1] + prompts[-1].params.samples))
         self._report.queued.append((generation, prompts, ids))
-        self._report.replies.append((reply, None))
 
     def release(self, generation: Generation) -> None:
         """Nobody waits for this request any more: end what is left of it, in whatever state it is.
@@ -186,6 +190,7 @@ class EngineThread:
     def _run(self) -> None:
         try:
             while self._wait():
+                self._busy_since = time.monotonic()
                 for command in self._take_inbox():
                     command()
                 if not self._may_step():  # nothing to step through
@@ -193,7 +198,9 @@ class EngineThread:
                 self._hand_over()  # before the step, which may take long
                 if self._may_step():
                     self._hand_over(self._step())
+                self._busy_since = None
         except Exception as error:
+            self._busy_since = None
             self._failed(error)
 
     def _wait(self) -> bool:
@@ -213,13 +220,11 @@ class EngineThread:
         return self._engine.has_work() and not held
 
     def _step(self) -> StepOutput:
-        self._step_began = time.monotonic()
         output = self._engine.step()
         for request in output.finished:
             owner = self._owners.get(request.id)
             if owner is not None and owner.ended is not None:
                 owner.ended(self._engine, request)
-        self._step_began = None
         if self._steps:
             self._steps[0].left -= 1
             if self._steps[0].left == 0 or not self._engine.has_work():

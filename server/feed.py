@@ -24,7 +24,7 @@ from server.bridge import Bridge
 from server.errors import ClientLeft
 from server.models import Models, ViewedModel
 from server.operation import may_control
-from server.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
+from server.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, left, sse
 from server.window import Window, encode_event
 
 
@@ -69,7 +69,7 @@ class Feed(Response):
         """Send events until the viewer leaves or the server stops."""
         connection = Connection(send, self._bridge.settings.stall_seconds)
         sending = asyncio.create_task(self._send(connection))
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(left(receive))
         stopping = asyncio.create_task(self._bridge.stopped.wait())
         tasks = {sending, leaving, stopping}
         try:
@@ -141,8 +141,3 @@ def _numbered(run: str, events: list[Event], first: int) -> bytes:
         b"id: %b:%d\ndata: %b\n\n" % (run.encode(), seq, encode_event(event))
         for seq, event in enumerate(events, start=first)
     )
-
-
-async def _left(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -114,6 +114,7 @@ class Generation:
     output_tokens  how many there were so far, over all choices
     finish_reasons of the choices that have ended
     finished       every choice has ended and its last gain has been taken
+    failure        what ended all of it, if something did
     closed         nobody waits for it any more; the engine thread reads this, too
 
     `release` is called once, as soon as the engine need not go on for it.
@@ -135,7 +136,7 @@ class Generation:
         self._gains: list[Gain] = []
         self._bytes = 0
         self._unfinished = 0
-        self._failure: Exception | None = None
+        self.failure: Exception | None = None
         self._wakeup: asyncio.Future[None] | None = None
 
     def queued(self, prompts: list[Prompt], request_ids: list[int]) -> None:
@@ -147,7 +148,7 @@ class Generation:
     @property
     def finished(self) -> bool:
         """See the class."""
-        return self._unfinished == 0 and not self._gains and self._failure is None
+        return self._unfinished == 0 and not self._gains and self.failure is None
 
     @property
     def prompt_tokens(self) -> int:
@@ -156,7 +157,7 @@ class Generation:
 
     def put(self, gain: Gain) -> None:
         """Add what a step brought. Beyond the buffer's limit, the reader is cut off."""
-        if self._failure is not None:
+        if self.failure is not None:
             return
         if gain.ids:
             self.output_tokens += len(gain.ids)
@@ -188,8 +189,8 @@ class Generation:
         The engine lets go of it now, even if its handler is stuck sending to a client that does not
         read.
         """
-        if self._failure is None:
-            self._failure = error
+        if self.failure is None:
+            self.failure = error
             self._wake()
             self.close()
 
@@ -205,7 +206,7 @@ class Generation:
         Returns nothing when `patience` seconds have passed without any. Raises ApiError when the
         request failed, ClientLeft when its client is gone.
         """
-        if not self._gains and self._failure is None:
+        if not self._gains and self.failure is None:
             self._wakeup = asyncio.get_running_loop().create_future()
             try:
                 async with asyncio.timeout(patience):
@@ -214,8 +215,8 @@ class Generation:
                 return []
             finally:
                 self._wakeup = None
-        if not self._gains and self._failure is not None:
-            raise self._failure
+        if not self._gains and self.failure is not None:
+            raise self.failure
         gains, self._gains, self._bytes = self._gains, [], 0
         return _merged(gains) if len(gains) > 1 else gains
 

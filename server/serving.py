@@ -82,6 +82,7 @@ def run_server(
     # (measured with the bundled model; vLLM freezes its heap as well, in `vllm/utils/gc_utils.py`).
     gc.collect()
     gc.freeze()
+    _forget_the_silent(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
     first = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
     models = Models(first, directory)
     config = uvicorn.Config(
@@ -95,7 +96,10 @@ def run_server(
         timeout_graceful_shutdown=5,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
-        runner.run(_serve(models, _Server(config, ready), listener, until_stdin_closes))
+        ended = runner.run(_serve(models, _Server(config, ready), listener, until_stdin_closes))
+    if not ended:  # a forward pass hangs: torn down around it, the interpreter could crash or wait
+        sys.stdout.flush()
+        os._exit(0)
 
 
 class _Server(uvicorn.Server):
@@ -115,7 +119,8 @@ class _Server(uvicorn.Server):
 
 async def _serve(
     models: Models, server: _Server, listener: socket.socket, until_stdin_closes: bool
-) -> None:
+) -> bool:
+    """Returns whether the engine thread has ended."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
@@ -135,9 +140,22 @@ async def _serve(
     stopping.cancel()
     if not serving.done():
         await models.drain()
-    await models.stop()
+    ended = await models.stop()
     server.should_exit = True
     await serving
+    return ended
+
+
+def _forget_the_silent(listener: socket.socket, seconds: float) -> None:
+    """Let the kernel end connections whose other side has acknowledged nothing for so long.
+
+    A laptop that was closed says no good-bye. While something is being sent to it the server would
+    notice by itself, but not once everything is in the kernel's buffer. Where the system has no
+    such option (macOS), the kernel gives up after some minutes.
+    """
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        milliseconds = max(1, int(seconds * 1000))
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
 
 
 def _await_eof(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:

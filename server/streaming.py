@@ -10,6 +10,7 @@ chunks instead of a growing queue.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -63,17 +64,25 @@ class Answer(Response, ABC):
         self._patience = bridge.settings.keep_alive
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer; returns when the client has everything or has left."""
+        """Answer; returns when the client has everything or has left.
+
+        Both are awaited from the beginning: a client may leave while its prompt is tokenized.
+        """
+        leaving = asyncio.create_task(left(receive))
+        answering = asyncio.create_task(self._serve(send))
+        try:
+            await asyncio.wait({leaving, answering}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            leaving.cancel()
+            if not answering.done():
+                answering.cancel()
+        with suppress(asyncio.CancelledError, ClientLeft):
+            await answering
+
+    async def _serve(self, send: Send) -> None:
+        connection = Connection(send, self._bridge.settings.stall_seconds)
         async with self._bridge.generate(self._order) as generation:
-            watch = asyncio.create_task(_watch(receive, generation))
-            try:
-                await self._answer(
-                    generation, Connection(send, self._bridge.settings.stall_seconds)
-                )
-            except ClientLeft:
-                pass
-            finally:
-                watch.cancel()
+            await self._answer(generation, connection)
 
     @abstractmethod
     async def _answer(self, generation: Generation, connection: "Connection") -> None:
@@ -162,8 +171,7 @@ class Connection:
             raise ClientLeft from None
 
 
-async def _watch(receive: Receive, generation: Generation) -> None:
-    """Tell the handler when its client leaves, whatever the handler is waiting for."""
+async def left(receive: Receive) -> None:
+    """Return when the client has left, whatever else it sends before."""
     while (await receive())["type"] != "http.disconnect":
         pass
-    generation.fail(ClientLeft())

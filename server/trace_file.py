@@ -28,7 +28,9 @@ class TraceFile:
         if self._broken:
             return
         try:
-            self._file.write(b"".join(encode_event(event) + b"\n" for event in events))
+            rest = memoryview(b"".join(encode_event(event) + b"\n" for event in events))
+            while rest:  # a disk that is nearly full takes a part, and an error comes next time
+                rest = rest[self._file.write(rest) :]
         except OSError as error:
             self._broken = True
             logger.error("%s: %s. The log on disk ends here; serving goes on.", self._path, error)

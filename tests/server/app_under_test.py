@@ -6,6 +6,8 @@ label, so that each test says in its requests what is to go wrong:
     fail-after-N   the forward pass raises once the request has N output tokens
     break          the engine's own loop raises
     gate           the forward pass does not return until somebody writes to the FIFO
+
+A prompt that begins with "gate" is not tokenized until somebody writes to the FIFO, either.
 """
 
 import json
@@ -27,7 +29,19 @@ from server.settings import ServerSettings
 from server.trace_file import TraceFile
 from server.window import Outbox
 
-TOKENIZER = ByteTokenizer()
+
+class GatedTokenizer(ByteTokenizer):
+    """Takes its time over some prompts."""
+
+    gate: str | None = None
+
+    def encode(self, text: str) -> list[int]:
+        if text.startswith("gate"):
+            Path(self.gate).read_bytes()  # waits for a writer
+        return super().encode(text)
+
+
+TOKENIZER = GatedTokenizer()
 STOP = TOKENIZER.token_id("<|assistant_end|>")
 
 
@@ -88,6 +102,7 @@ def main() -> None:
     outbox = Outbox()
     runner = AlphabetRunner(options.get("gate"))
     runner.max_context = options.get("max_context")
+    TOKENIZER.gate = options.get("gate")
     config = EngineConfig(**options.get("engine", {}))
     engine = Engine(runner, config, tokenizer=TOKENIZER, policy=BreakingPolicy(), log=outbox)
     if options.get("paused"):

@@ -46,6 +46,13 @@ def trace(url: str) -> EventLog:
         return EventLog.from_bytes(client.get("/trace").content)
 
 
+def until(url: str, path: str, wanted: Callable[[httpx.Response], bool]) -> None:
+    """Ask until the server has noticed; it does so within its next turn."""
+    with http(url) as client:
+        while not wanted(client.get(path)):
+            pass
+
+
 def sse_data(text: str) -> list[Any]:
     """The data of every event of a stream; "[DONE]" stays text."""
     data = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]

@@ -1,12 +1,14 @@
 """A client that leaves, in every state and in every way, frees its blocks at once."""
 
+import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
-from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
+from engine.events.vocabulary import Preempted, RequestArrived, RequestFinished, StepFinished
 from server.process import BackgroundServer
-from tests.server.harness import Caller, Feed, get, post, sse_data, trace
+from tests.server.harness import Caller, Feed, get, post, sse_data, trace, until
 
 STEPS = {"waiting": 0, "prefilling": 2, "active": 12}
 BODIES = {
@@ -49,6 +51,54 @@ def test_leaving_frees_everything_between_two_steps(
         assert after["step"] == health["step"]  # it took no step to notice
         assert (after["waiting"], after["prefilling"], after["active"]) == (0, 0, 0)
         assert after["blocks"]["free"] + after["blocks"]["cached"] == after["blocks"]["total"]
+
+
+@pytest.mark.parametrize("leave", [Caller.close, Caller.reset, Caller.half_close])
+@pytest.mark.parametrize("body", BODIES)
+def test_leaving_while_the_prompt_is_tokenized_is_noticed_at_once(
+    serve: Callable[..., BackgroundServer],
+    tmp_path: Path,
+    body: str,
+    leave: Callable[[Caller], None],
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    url = serve(gate=str(gate)).url
+    prompts = ["gate: it is being tokenized", "it is next"]
+    callers = [Caller(url, "/v1/completions", BODIES[body] | {"prompt": one}) for one in prompts]
+    until(url, "/health", lambda answer: answer.json()["pending_submit"] == 2)
+    for caller in callers:
+        leave(caller)
+    until(url, "/health", lambda answer: answer.json()["pending_submit"] == 0)
+    gate.write_text("open")
+    after = post(url, "/v1/completions", {"prompt": "x", "max_tokens": 3})
+    assert after.headers["x-underglass-request"] == "1"  # the engine never heard of the others
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_leaving_while_preempted_frees_everything(
+    serve: Callable[..., BackgroundServer], body: str
+) -> None:
+    engine = {"block_size": 4, "max_kv_tokens": 64, "preemption": True}
+    url = serve(paused=True, engine=engine).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        stayer = Caller(url, "/v1/completions", {"prompt": "a" * 20, "max_tokens": 40})
+        feed.until_kind(RequestArrived)
+        leaver = Caller(
+            url, "/v1/completions", BODIES[body] | {"prompt": "b" * 8, "max_tokens": 40}
+        )
+        feed.until_kind(RequestArrived)
+        while not any(isinstance(event, Preempted) for event in feed.events):
+            post(url, "/engine/step")
+            feed.until_kind(StepFinished)
+        preempted = next(event for event in feed.events if isinstance(event, Preempted))
+        assert preempted.request in feed.state.waiting
+        leaver.reset()
+        while preempted.request in feed.state.requests:
+            assert feed.until_kind(RequestFinished).reason == "abort"
+        post(url, "/engine/resume")
+        assert len(sse_data(stayer.read_all())) == 41
 
 
 def test_others_are_served_as_if_nothing_had_been(held: str) -> None:
