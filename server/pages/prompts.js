@@ -9,8 +9,8 @@ const NAME = "underglass name";
 
 export class Prompts {
   /** `select(id)` shows a request on the board. */
-  constructor({ form, list, headers, select }) {
-    Object.assign(this, { form, list, headers, select });
+  constructor({ form, list, model, headers, select }) {
+    Object.assign(this, { form, list, model, headers, select });
     this.streams = [];
     const { name, text } = form.elements;
     name.value = localStorage.getItem(NAME) ?? "";
@@ -39,6 +39,7 @@ export class Prompts {
       prompt: text.value,
       name: name.value.trim(),
       maxTokens: Number(tokens.value),
+      model: this.model,
       headers: this.headers(),
     };
     const stream = new Stream(asked, () => this.enable(), this.select);

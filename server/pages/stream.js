@@ -29,7 +29,7 @@ export class Stream {
   #seen = false;
 
   /** Sends the prompt. `changed()` hears of its end, `select(id)` shows it on the board. */
-  constructor({ prompt, name, maxTokens, headers }, changed, select) {
+  constructor({ prompt, name, maxTokens, model, headers }, changed, select) {
     Object.assign(this, { changed, select });
     this.element = make("li", "stream");
     this.chip = make("button", "name");
@@ -50,7 +50,8 @@ export class Stream {
     body.append(make("span", "prompt", prompt), this.text);
     this.element.append(head, body);
     // `user` is the label in the log, like the header X-Client, which could not carry every alphabet.
-    const request = { prompt, max_tokens: maxTokens, temperature: 0, stream: true, user: name || null };
+    const sampling = { max_tokens: maxTokens, temperature: 0 };
+    const request = { model, prompt, ...sampling, stream: true, user: name || null };
     this.#run(request, headers);
   }
 
