@@ -1,5 +1,6 @@
 """Log-probabilities, echo and best_of over HTTP: what each says, and that they agree."""
 
+import unicodedata
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
@@ -8,12 +9,18 @@ import openai
 import pytest
 
 from engine.compute.loader import BUNDLED
+from engine.scheduling.request import TokenScore
+from engine.scheduling.sampling_params import SamplingParams
+from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
+from server.generation import Gain, Generation, Logprobs, Prompt
+from server.openai.completions import CompletionForm, Shown
 from server.process import serve_in_background
 from tests.server.harness import post, sse_data
 from tests.server.sdk import lenient, sdk
 
 TOKENIZER = HFTokenizer(BUNDLED)
+END = 4  # the bundled model's end token
 PROMPT = "Once upon a time"
 HARD = "The 😀 é"  # the bundled model writes the emoji as four tokens of a byte each
 ASKED = {"model": "m", "prompt": PROMPT, "max_tokens": 12, "temperature": 0}
@@ -173,12 +180,32 @@ def test_echo_puts_the_prompt_in_front(url: str) -> None:
 
 def test_max_tokens_0_with_echo_is_the_prompt_alone(url: str) -> None:
     for prompt in (PROMPT, TOKENIZER.encode(PROMPT)):
-        answer = complete(url, prompt=prompt, echo=True, max_tokens=0, logprobs=2)
+        # The token that the engine makes nevertheless would be the end.
+        fields = {"max_tokens": 0, "logprobs": 2, "logit_bias": {str(END): 100}}
+        answer = complete(url, prompt=prompt, echo=True, **fields)
         (choice,) = answer["choices"]
         assert choice["text"].removeprefix("<|bos|>") == PROMPT
         assert choice["finish_reason"] == "length"
         assert answer["usage"]["completion_tokens"] == 0
         assert len(choice["logprobs"]["tokens"]) == answer["usage"]["prompt_tokens"]
+
+
+def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prompt_ends() -> None:
+    class Composing(ByteTokenizer):
+        def encode(self, text: str) -> list[int]:
+            return super().encode(unicodedata.normalize("NFC", text))
+
+    tokenizer, prompt = Composing(), "e\u0301"
+    generation = Generation(0, 1000, lambda _: None)
+    params = SamplingParams(logprobs=0, prompt_logprobs=0)
+    generation.queued([Prompt(tokenizer.encode(prompt), params)], [1])
+    shown = Shown(echo=True, logprobs=True)
+    form = CompletionForm("m", [prompt], tokenizer, shown, include_usage=False)
+    scores = [TokenScore(-1.0, [])] * 2
+    gain = Gain(0, 0, [120], ["x"], Logprobs(["x"], [-1.0], [[]], [False]), scores, "length")
+    (choice,) = form.render(generation, [gain])["choices"]
+    assert choice["text"] == prompt + "x"
+    assert choice["logprobs"]["text_offset"][-1] == 2
 
 
 def test_bos_that_nobody_wrote_takes_no_place_in_the_text(url: str) -> None:
