@@ -20,6 +20,7 @@ import msgspec
 from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event
+from server.measures import Measures
 
 encode_event = msgspec.json.Encoder().encode
 
@@ -55,6 +56,7 @@ class Window:
     first_seq   number of the oldest event kept
     next_seq    number that the next event will get
     state       everything folded, up to the last event
+    measures    everything counted, up to the last event
     """
 
     def __init__(self, size: int) -> None:
@@ -64,6 +66,7 @@ class Window:
         self._changed: asyncio.Future[None] | None = None
         self.run = secrets.token_hex(4)
         self.state = State()
+        self.measures = Measures()
 
     @property
     def first_seq(self) -> int:
@@ -79,6 +82,7 @@ class Window:
         """Take new events in and wake whoever waits for some."""
         for event in events:
             self.state.apply(event)
+            self.measures.apply(event)
             self._events.append(event)
         while len(self._events) > self._size:
             self._first.apply(self._events.popleft())

@@ -1,0 +1,141 @@
+"""What `/metrics` reports, counted from the event log as it is written.
+
+Times are those of the log, so a dashboard shows what the pictures show. An event costs a look into a
+dictionary, a token some additions; what has ended is forgotten.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from engine.events.vocabulary import (
+    Admitted,
+    Event,
+    Forked,
+    Preempted,
+    RequestArrived,
+    RequestFinished,
+    RunStarted,
+    StepFinished,
+    StepScheduled,
+)
+
+# vLLM's bucket limits, in seconds (`vllm/v1/metrics/loggers.py`), and ours below them: a small model's
+# token takes a millisecond.
+_FAST = (0.0001, 0.00025, 0.0005)
+_TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+_TOKEN_SECONDS += (0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0)
+_REQUEST_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0)
+_REQUEST_SECONDS += (20.0, 30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0)
+_STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
+
+
+class Histogram:
+    """How often a value fell into each bucket: at most `limits[0]`, at most `limits[1]`, ..., above."""
+
+    def __init__(self, limits: Iterable[float]) -> None:
+        self.limits: Sequence[float] = tuple(limits)
+        self.counts = [0] * (len(self.limits) + 1)
+        self.sum = 0.0
+
+    def observe(self, value: float, times: int = 1) -> None:
+        """Note a value."""
+        self.counts[bisect_left(self.limits, value)] += times
+        self.sum += value * times
+
+
+class Measures:
+    """Counts over a whole run. Lives on the event loop.
+
+    prompt_tokens, generation_tokens   of admitted requests, each prompt once; of all samples
+    cache_queries, cache_hits          prompt tokens looked up in the prefix cache, and found there
+    preemptions                        how often a request had to give its memory back
+    finished                           requests by finish reason; each sample is one
+    ttft, itl, e2e, queue              seconds: to the first token, between tokens, from arrival to
+                                       the last token, from arrival to the step that admitted it
+    step_tokens                        tokens computed per step
+    """
+
+    def __init__(self) -> None:
+        self.prompt_tokens = self.generation_tokens = 0
+        self.cache_queries = self.cache_hits = self.preemptions = 0
+        self.finished = Counter(dict.fromkeys(("stop", "length", "abort", "error"), 0))
+        self.ttft = Histogram(_FAST + _TOKEN_SECONDS)
+        self.itl = Histogram(_FAST + _TOKEN_SECONDS)
+        self.e2e = Histogram(_REQUEST_SECONDS)
+        self.queue = Histogram((0.001, 0.0025, 0.005, *_REQUEST_SECONDS))
+        self.step_tokens = Histogram(_STEP_TOKENS)
+        self._block_size = 0
+        self._prefix_cache = True
+        self._arrived: dict[int, int] = {}  # request -> microseconds
+        self._prompts: dict[int, int] = {}  # request -> tokens, until it is admitted
+        self._admitted: list[int] = []  # when those arrived that the step in progress admitted
+        self._last: dict[int, int] = {}  # request -> when its last token came
+        self._takes: dict[type[Event], Callable[[Any], None]] = {
+            RunStarted: self._run_started,
+            RequestArrived: self._request_arrived,
+            Admitted: self._on_admitted,
+            Preempted: self._preempted,
+            StepScheduled: self._step_scheduled,
+            Forked: self._forked,
+            StepFinished: self._step_finished,
+            RequestFinished: self._request_finished,
+        }
+
+    def apply(self, event: Event) -> None:
+        """Count an event."""
+        take = self._takes.get(type(event))
+        if take is not None:
+            take(event)
+
+    def _run_started(self, event: RunStarted) -> None:
+        self._block_size = event.settings["block_size"]
+        self._prefix_cache = event.settings["prefix_cache"]
+
+    def _request_arrived(self, event: RequestArrived) -> None:
+        self._arrived[event.request] = event.t["at"]
+        self._prompts[event.request] = len(event.prompt)
+
+    def _on_admitted(self, event: Admitted) -> None:
+        if event.resumed:
+            return
+        tokens = self._prompts.pop(event.request)
+        self.prompt_tokens += tokens
+        if self._prefix_cache:
+            self.cache_queries += tokens
+            self.cache_hits += len(event.blocks) * self._block_size
+        self._admitted.append(self._arrived[event.request])
+
+    def _preempted(self, _event: Preempted) -> None:
+        self.preemptions += 1
+
+    def _step_scheduled(self, event: StepScheduled) -> None:
+        self.step_tokens.observe(sum(row.count for row in event.rows))
+
+    def _forked(self, event: Forked) -> None:
+        self._arrived[event.request] = self._arrived[event.parent]
+
+    def _step_finished(self, event: StepFinished) -> None:
+        for arrived in self._admitted:
+            self.queue.observe((event.t["scheduled"] - arrived) / 1e6)
+        self._admitted.clear()
+        end = event.t["end"]
+        for row in event.tokens:
+            tokens = len(row.ids)
+            self.generation_tokens += tokens
+            last = self._last.get(row.request)
+            if last is None:
+                self.ttft.observe((end - self._arrived[row.request]) / 1e6)
+                if tokens > 1:  # drafts came true, or a tool answered at once
+                    self.itl.observe(0.0, tokens - 1)
+            else:
+                self.itl.observe((end - last) / tokens / 1e6, tokens)
+            self._last[row.request] = end
+
+    def _request_finished(self, event: RequestFinished) -> None:
+        self.finished[event.reason] += 1
+        self._prompts.pop(event.request, None)
+        arrived, last = self._arrived.pop(event.request, None), self._last.pop(event.request, None)
+        if arrived is not None and last is not None and event.reason in ("stop", "length"):
+            self.e2e.observe((last - arrived) / 1e6)
