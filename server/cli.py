@@ -351,6 +351,37 @@ def _serve(
 
 
 @app.command()
+def lmtp(
+    url: Annotated[
+        str, _option("URL", "The server's address.", None, "--url")
+    ] = "ws://localhost:8000",
+    api_key: Annotated[
+        str | None, _option("API_KEY", "The server's key, if it has one.", None, "--api-key")
+    ] = None,
+    label: Annotated[str, typer.Option(help="Your name in the server's event log.")] = "",
+) -> None:
+    """Talk to a running server over LMTP: prompts in, answers as they are written.
+
+    Words name=value set parameters, the rest of a line is the prompt:
+
+        max_tokens=20 temperature=0.8 Once upon a time
+
+    Without a prompt they hold from now on. A prompt with a "=" in it goes into
+    double quotes.
+
+    keep=NAME keeps prompt and answer on the server, from=NAME goes on after
+    them, release=NAME forgets them.
+
+    Ctrl-C ends an answer, Ctrl-D the client. From a pipe, each line is a prompt.
+    """
+    import asyncio
+
+    from server.lmtp.interactive import talk
+
+    raise typer.Exit(asyncio.run(talk(url, api_key=api_key, label=label)))
+
+
+@app.command()
 def train(
     out: Annotated[Path, typer.Option(help="Where the Hugging Face directory is written.")] = Path(
         "build/model"
