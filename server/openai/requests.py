@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from server.errors import bad_request
 from server.openai.completions import Shown
-from server.openai.sampling_fields import MAX_LOGPROBS, SamplingRequest
+from server.openai.sampling_fields import MAX_LOGPROBS, MAX_NAME_LENGTH, SamplingRequest
 
 
 class CompletionRequest(SamplingRequest):
@@ -75,7 +75,7 @@ class CompletionRequest(SamplingRequest):
         return super().engine_fields() | {
             # The engine makes a token in any case; the form keeps it back.
             "max_tokens": 1 if self.max_tokens == 0 else self.max_tokens,
-            "best_of": None if self.stream else self.best_of,
+            "best_of": None if self.best_of == (self.n or 1) else self.best_of,
             "logprobs": self.logprobs,
             "prompt_logprobs": self.logprobs if self.echo else None,
         }
@@ -106,7 +106,7 @@ class ChatMessage(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    role: str = Field(examples=["user"])
+    role: str = Field(max_length=MAX_NAME_LENGTH, examples=["user"])
     content: str | list[TextPart] | None = Field(None, examples=["What is 17 + 25?"])
 
 

@@ -22,6 +22,9 @@ _LARGEST = 2**31 - 1
 _LARGEST_SEED = 2**63 - 1  # the log is JSON, whose readers know 64 bits
 _TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
+# Bounded strings are also checked to be Unicode: half a surrogate pair, which JSON can express, could
+# neither be sent back nor logged.
+MAX_NAME_LENGTH = 256
 Stop = Annotated[str, Field(max_length=MAX_STOP_LENGTH)]
 
 
@@ -38,7 +41,9 @@ class SamplingRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    model: str | None = Field(None, description="Any name; it is echoed.")
+    model: str | None = Field(
+        None, max_length=MAX_NAME_LENGTH, description="Any name; it is echoed."
+    )
     max_tokens: int | None = Field(None, ge=0, description="Output tokens at most.")
     min_tokens: int | None = Field(
         None, ge=0, description="So many come before an end token or a stop string counts."
@@ -81,7 +86,11 @@ class SamplingRequest(BaseModel):
     n: int | None = Field(None, ge=1, description="Samples per prompt; they share its KV blocks.")
     stream: bool | None = Field(None, description="Send tokens as they come.")
     stream_options: StreamOptions | None = None
-    user: str | None = Field(None, description="Names the request in the log, as X-Client does.")
+    user: str | None = Field(
+        None,
+        max_length=MAX_NAME_LENGTH,
+        description="Names the request in the log, as X-Client does.",
+    )
     priority: int | None = Field(
         None, ge=-_LARGEST, le=_LARGEST, description="0 first, under the policy priority."
     )

@@ -21,7 +21,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.runner import Row, Sampled
 from engine.scheduling.policies import Policy
-from engine.scheduling.request import Request
+from engine.scheduling.request import Request, TokenScore
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.request_log import LogWriter
 from server.serving import listen, run_server, url_of
@@ -65,6 +65,7 @@ class AlphabetRunner:
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
         for row in rows:
             self._trouble(row.request)
+            row.scores = [TokenScore(0.0, [])] * row.scored
         return [
             [Sampled([self._next(row.request, sample)], [0.0]) for sample in row.samples]
             for row in rows

@@ -42,6 +42,12 @@ COMPLETIONS = [
     ({"prompt": "x", "stream": True, "stream_options": {"usage": 1}}, "stream_options.usage"),
     ({"prompt": "x", "priority": "high"}, "priority"),
     ({"prompt": "x", "user": 7}, "user"),
+    ({"prompt": "x", "user": "\ud800"}, "user"),
+    ({"prompt": "x", "user": "x" * 257}, "user"),
+    ({"prompt": "x", "model": "\ud800"}, "model"),
+    ({"prompt": "x", "model": "x" * 257}, "model"),
+    ({"prompt": "x", "stop": "\ud800"}, "stop"),
+    ({"prompt": "x", "stop": ["a", "\ud800"]}, "stop"),
     ({"prompt": "x", "model": 7}, "model"),
     ({"prompt": "x", "stop": 7}, "stop"),
     ({"prompt": "x", "stop": ["a", ""]}, "stop"),
@@ -77,6 +83,7 @@ COMPLETIONS = [
     ({"prompt": "x", "best_of": 2, "n": 3, "stream": False}, "best_of"),
     ({"prompt": "x", "best_of": 9, "stream": False}, "best_of"),  # more than the batch holds
     ({"prompt": "x", "best_of": 2, "stream": True}, "best_of"),
+    ({"prompt": "x", "best_of": 2, "n": 3, "stream": True}, "best_of"),
     ({"prompt": "x", "top_logprobs": 2}, "top_logprobs"),  # chat's
     ({"prompt": "x", "max_completion_tokens": 2}, "max_completion_tokens"),  # chat's
     ({"prompt": "x", "suffix": "y"}, "suffix"),
@@ -89,6 +96,8 @@ CHAT = [
     ({"messages": "hi"}, "messages"),
     ({"messages": [{"content": "hi"}]}, "messages[0].role"),
     ({"messages": [{"role": "nobody", "content": "hi"}]}, "messages"),
+    ({"messages": [{"role": "\ud800", "content": "hi"}]}, "messages[0].role"),
+    ({"messages": [{"role": "user", "content": "\ud800"}]}, "messages"),
     ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
     (
         {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
