@@ -11,7 +11,8 @@ NODE_MODULES := $(FRONTEND)/node_modules/.installed
 # Jupyter will not run as root unless told to; a container or a fresh machine often is root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
-.PHONY: help setup lab test test-fast test-notebooks test-browser test-frontend soak check serve bench bundle clean
+.PHONY: help setup lab notebooks contents test test-fast test-notebooks test-browser test-frontend soak check \
+  serve bench bundle clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -33,6 +34,12 @@ lab: setup ## open the first lesson in JupyterLab
 	  --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
 	  --LabApp.extension_manager=readonly --LabApp.default_url=/lab/tree/notebooks/00_first_look.ipynb \
 	  $(LAB_ARGS)
+
+notebooks: setup ## run the lessons in Chromium and store their outputs and pictures; LESSONS="04 05" for some
+	PYTHONPATH=notebooks $(BIN)/python -m authoring $(LESSONS)
+
+contents: setup ## write the contents notebook from the lessons
+	PYTHONPATH=notebooks $(BIN)/python -m authoring.contents
 
 test: test-fast test-frontend test-notebooks test-browser ## run all tests
 

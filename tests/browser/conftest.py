@@ -1,12 +1,6 @@
 """A real Chromium, and pages that fail a test on a script error or on a request off the machine."""
 
 import os
-import shutil
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,16 +8,9 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-REPOSITORY = Path(__file__).parents[2]
-_FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+from authoring.lab import CHROMIUM_FLAGS, REPOSITORY, chromium_path, jupyterlab
+
+__all__ = ["REPOSITORY", "NewPage"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -34,14 +21,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+    path = chromium_path()
     if path is None:
         missing = "no Chromium on this machine: install the package `chromium`"
         if os.environ.get("UNDERGLASS_REQUIRE_BROWSER"):
             pytest.fail(missing)
         pytest.skip(missing)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=_FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
         yield browser
         browser.close()
 
@@ -85,35 +72,5 @@ def jupyter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Pat
     home = tmp_path_factory.mktemp("jupyter")
     work = home / "work"
     work.mkdir()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    kinds = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
-    environment = {**os.environ, **{kind: str(home / kind.lower()) for kind in kinds}}
-    environment["PYTHONPATH"] = str(REPOSITORY)
-    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
-    command += [f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--notebook-dir={work}"]
-    command += ["--IdentityProvider.token=", "--LabApp.news_url=None"]
-    command += ["--LabApp.expose_app_in_browser=True", "--LabApp.check_for_updates_class="]
-    command[-1] += "jupyterlab.NeverCheckForUpdate"
-    address = f"http://127.0.0.1:{port}"
-    with (home / "server.log").open("wb") as log:
-        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=work)
-        try:
-            _wait_until_up(f"{address}/api/status", server, home / "server.log")
-            yield address, work
-        finally:
-            server.terminate()
-            server.wait(20)
-
-
-def _wait_until_up(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and server.poll() is None:
-        try:
-            with urllib.request.urlopen(url, timeout=5):
-                return
-        except OSError:
-            server.poll()
-            time.sleep(0.1)  # between two attempts to connect; nothing else can be waited for
-    pytest.fail(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+    with jupyterlab(home, work) as address:
+        yield address, work

@@ -12,6 +12,7 @@ import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
+from authoring.lab import open_notebook
 from engine.events import EventLog
 from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.conftest import NewPage
@@ -46,21 +47,6 @@ def write_notebook(path: Path, cells: list[str]) -> None:
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = {"cells": source, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     path.write_text(json.dumps(notebook))
-
-
-def open_notebook(page: Page, address: str, name: str) -> None:
-    page.goto(f"{address}/lab/tree/{name}?reset")
-    page.wait_for_selector(".jp-NotebookPanel .jp-Notebook .jp-Cell", timeout=60_000)
-    # The indicator alone is idle too early: the kernel's own word first.
-    page.wait_for_function(
-        """async (address) => {
-          const sessions = await (await fetch(`${address}/api/sessions`)).json();
-          return sessions.some(({ kernel }) => kernel?.execution_state === "idle");
-        }""",
-        arg=address,
-        timeout=60_000,
-    )
-    page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=60_000)
 
 
 def run_cell(page: Page, index: int) -> None:

@@ -1,0 +1,132 @@
+"""Run lessons in Chromium and store their outputs, with pictures: `make notebooks LESSONS="04 05"`.
+
+What is committed is for a reader who runs nothing, on a code host or in a JupyterLab that has just been
+opened. A widget's reference would be dead there, and its state large; so in its place stands the
+picture of what it drew, light, and the words of its `repr`. Run, the cell shows the widget again.
+"""
+
+import base64
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
+
+from authoring.contents import write_contents
+from authoring.lab import (
+    CHROMIUM_FLAGS,
+    WIDGET,
+    cell,
+    cells,
+    chromium_path,
+    close_notebook,
+    copy_of_lessons,
+    jupyterlab,
+    open_notebook,
+    run_all,
+)
+from authoring.parts import METADATA, lessons
+
+PLOTLY = "application/vnd.plotly.v1+json"
+DRAWN = ".underglass, .js-plotly-plot"  # what a picture is taken of
+SIZE: ViewportSize = {
+    "width": 1390,
+    "height": 2400,
+}  # a board is in sight as a whole
+
+
+class LessonError(RuntimeError):
+    """A cell failed. The message is the kernel's."""
+
+
+def main(names: list[str]) -> None:
+    """Store the lessons whose names begin so; all without an argument."""
+    chosen = [path for path in lessons() if not names or path.name.startswith(tuple(names))]
+    path = chromium_path()
+    if path is None:
+        raise SystemExit("no Chromium on this machine: install the package `chromium`")
+    with (
+        tempfile.TemporaryDirectory() as home,
+        sync_playwright() as playwright,
+        jupyterlab(Path(home), _empty(Path(home) / "work")) as address,
+    ):
+        copy_of_lessons(Path(home) / "work")
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        for lesson in chosen:
+            page = browser.new_page(viewport=SIZE, color_scheme="light")
+            store(page, address, lesson)
+            page.close()
+        browser.close()
+    write_contents()
+
+
+def store(page: Page, address: str, lesson: Path) -> None:
+    """Run one lesson and write its outputs into the committed file."""
+    open_notebook(page, address, f"notebooks/{lesson.name}")
+    page.evaluate("() => window.jupyterapp.commands.execute('application:toggle-left-area')")
+    run_all(page)
+    notebook = nbformat.read(lesson, as_version=4)
+    ran = cells(page)
+    count = 0
+    for index, (stored, run) in enumerate(zip(notebook.cells, ran, strict=True)):
+        stored.metadata = nbformat.from_dict({"tags": list(stored.metadata.get("tags", []))})
+        if stored.cell_type != "code":
+            continue
+        count += 1
+        stored.execution_count = count
+        stored.outputs = [
+            nbformat.from_dict(one) for one in _outputs(page, index, run["outputs"], count)
+        ]
+    notebook.metadata = nbformat.from_dict(METADATA)
+    nbformat.write(notebook, lesson)
+    close_notebook(page)
+    print(f"{lesson.name}: {lesson.stat().st_size / 1000:.0f} KB")
+
+
+def _empty(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+def _outputs(
+    page: Page, index: int, outputs: list[dict[str, Any]], count: int
+) -> list[dict[str, Any]]:
+    """A cell's outputs as a reader gets them who runs nothing."""
+    stored: list[dict[str, Any]] = []
+    for place, output in enumerate(outputs):
+        if output["output_type"] == "error":
+            raise LessonError(f"cell {index}: {output['ename']}: {output['evalue']}")
+        one = {key: value for key, value in output.items() if key != "transient"}
+        if one["output_type"] == "stream":
+            one["text"] = "".join(one["text"])
+            if stored and stored[-1].get("name") == one["name"]:
+                stored[-1]["text"] += one["text"]
+                continue
+        else:
+            one["metadata"] = {}
+            one["data"] = _data(page, index, place, dict(one["data"]))
+            if one["output_type"] == "execute_result":
+                one["execution_count"] = count
+        stored.append(one)
+    return stored
+
+
+def _data(page: Page, index: int, place: int, data: dict[str, Any]) -> dict[str, Any]:
+    if WIDGET not in data and PLOTLY not in data:
+        return data
+    text = data.get("text/plain", "")
+    plain = {"text/plain": "".join(text)}
+    if WIDGET in data and "".join(text).startswith("Predict."):
+        return plain  # radio buttons: their words say it
+    drawn = cell(page, index).locator(".jp-OutputArea-child").nth(place).locator(DRAWN).first
+    if WIDGET in data:
+        expect(drawn).to_have_attribute("data-ready", "true", timeout=60_000)
+    page.mouse.move(0, 0)  # nothing hovered
+    picture = drawn.screenshot(animations="disabled")
+    return {"image/png": base64.b64encode(picture).decode(), **plain}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

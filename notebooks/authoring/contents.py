@@ -1,0 +1,57 @@
+"""The contents notebook, made from the lessons themselves: `make contents`."""
+
+import re
+from typing import Any
+
+import nbformat
+
+from authoring.lab import NOTEBOOKS
+from authoring.parts import METADATA, file_of, lessons, part_of
+
+CONTENTS = NOTEBOOKS / "contents.ipynb"
+_HEAD = """\
+# Underglass: the lessons
+
+A course on how a language model is served: what the machine remembers, who gets its time, who gets its
+memory, and why. Each lesson asks one question, lets you predict, and shows what happened. No GPU, no
+account; every lesson stands alone, and they build on one another in this order.
+
+Run a cell with Shift+Enter. On a picture, press `.` and `,` to step, and click whatever you wonder
+about."""
+_TAIL = """\
+New words are explained where they first appear, and all of them in the
+[glossary](../docs/glossary.md). Exercises are checked by what your function does, never by how;
+solutions lie in [solutions/](solutions/). To write a lesson of your own, read
+[docs/add_a_lesson.md](../docs/add_a_lesson.md)."""
+
+
+def write_contents() -> None:
+    """Write the notebook anew."""
+    nbformat.write(nbformat.from_dict(contents()), CONTENTS)
+
+
+def contents() -> dict[str, Any]:
+    """The notebook as it should be."""
+    rows = [_row(nbformat.read(path, as_version=4), path.name) for path in lessons()]
+    table = ["| | lesson | question | minutes | to read |", "|---|---|---|---|---|", *rows]
+    texts = [_HEAD, "\n".join(table), _TAIL]
+    cells = [
+        {"cell_type": "markdown", "id": f"m{number:02}", "metadata": {}, "source": text}
+        for number, text in enumerate(texts)
+    ]
+    return {"cells": cells, "metadata": METADATA, "nbformat": 4, "nbformat_minor": 5}
+
+
+def _row(notebook: Any, name: str) -> str:
+    first = notebook.cells[0].source
+    [title] = re.findall(r"^# \d\d (.+)$", first, re.MULTILINE)
+    [minutes] = re.findall(r"^\*About (\d\d) minutes\.\*$", first, re.MULTILINE)
+    asked = next(cell.source for cell in notebook.cells if part_of(cell) == "question")
+    question = re.findall(r"\*\*([^*]+\?)\*\*", asked)[0].replace("\n", " ")
+    file = file_of(notebook)
+    read = f"[{file.removeprefix('../')}]({file})"
+    return f"| {name[:2]} | [{title}]({name}) | {question} | {minutes} | {read} |"
+
+
+if __name__ == "__main__":
+    write_contents()

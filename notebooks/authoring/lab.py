@@ -1,0 +1,145 @@
+"""A lesson in a real JupyterLab in a real Chromium, driven from outside.
+
+`make notebooks` takes the pictures with it that a committed lesson shows, and the browser tests look at
+what it drew.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Locator, Page
+
+REPOSITORY = Path(__file__).parents[2]
+NOTEBOOKS = REPOSITORY / "notebooks"
+CHROMIUM_FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+WIDGET = "application/vnd.jupyter.widget-view+json"
+PATIENCE_MS = 240_000  # for a whole lesson on a machine that does other things as well
+
+_IDLE = """async (address) => {
+  const sessions = await (await fetch(`${address}/api/sessions`)).json();
+  return sessions.some(({ kernel }) => kernel?.execution_state === "idle");
+}"""
+# The promise of the command would be waited for without an end.
+_RUN_ALL = """async () => {
+  window.lessonHasRun = false;
+  await window.jupyterapp.shell.currentWidget.sessionContext.ready;
+  window.jupyterapp.commands.execute("notebook:run-all-cells").finally(() => {
+    window.lessonHasRun = true;
+  });
+}"""
+# All cells, also those that are scrolled out of sight and therefore not on the page.
+_CELLS = "() => window.jupyterapp.shell.currentWidget.model.sharedModel.toJSON().cells"
+_SCROLL = """async (index) => {
+  const { content } = window.jupyterapp.shell.currentWidget;
+  content.activeCellIndex = index;
+  await content.scrollToItem(index, "start");
+}"""
+
+
+def chromium_path() -> str | None:
+    """Where this machine's Chromium is."""
+    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
+
+
+class LabError(RuntimeError):
+    """JupyterLab did not start; the message is what it wrote."""
+
+
+@contextmanager
+def jupyterlab(home: Path, work: Path) -> Iterator[str]:
+    """JupyterLab over the folder `work`, with a home of its own; its address."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    kinds = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR")
+    environment = {**os.environ, **{kind: str(home / kind.lower()) for kind in kinds}}
+    environment["PYTHONPATH"] = str(REPOSITORY)
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    command += [f"--ServerApp.port={port}", "--ServerApp.ip=127.0.0.1", f"--notebook-dir={work}"]
+    command += ["--IdentityProvider.token=", "--LabApp.news_url=None"]
+    command += ["--LabApp.expose_app_in_browser=True", "--LabApp.check_for_updates_class="]
+    command[-1] += "jupyterlab.NeverCheckForUpdate"
+    address = f"http://127.0.0.1:{port}"
+    with (home / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=work)
+        try:
+            _wait_until_up(f"{address}/api/status", server, home / "server.log")
+            yield address
+        finally:
+            server.terminate()
+            server.wait(20)
+
+
+def _wait_until_up(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            server.poll()
+            time.sleep(0.1)  # between two attempts to connect; nothing else can be waited for
+    raise LabError(f"JupyterLab did not start:\n{log.read_text()[-2000:]}")
+
+
+def copy_of_lessons(work: Path) -> Path:
+    """The lessons and what they import, copied into `work`: running one changes nothing here."""
+    lessons = work / "notebooks"
+    ignored = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
+    shutil.copytree(NOTEBOOKS, lessons, ignore=ignored, dirs_exist_ok=True)
+    return lessons
+
+
+def open_notebook(page: Page, address: str, name: str) -> None:
+    """Open a notebook and wait until its kernel is idle."""
+    page.goto(f"{address}/lab/tree/{name}?reset")
+    page.wait_for_selector(".jp-NotebookPanel .jp-Notebook .jp-Cell", timeout=60_000)
+    # The indicator alone is idle too early: the kernel's own word first.
+    page.wait_for_function(_IDLE, arg=address, timeout=60_000)
+    page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=60_000)
+
+
+def run_all(page: Page) -> None:
+    """Run all cells of the open notebook, to the end or to the first error."""
+    page.evaluate(_RUN_ALL)
+    page.wait_for_function("() => window.lessonHasRun", timeout=PATIENCE_MS)
+
+
+def cells(page: Page) -> list[dict[str, Any]]:
+    """The open notebook's cells, with outputs, as they would be saved."""
+    found: list[dict[str, Any]] = page.evaluate(_CELLS)
+    return found
+
+
+def cell(page: Page, index: int) -> Locator:
+    """A cell of the open notebook, from 0, scrolled into sight: others are not on the page."""
+    page.evaluate(_SCROLL, index)
+    return page.locator(f'.jp-Notebook .jp-Cell[data-windowed-list-index="{index}"]')
+
+
+def close_notebook(page: Page) -> None:
+    """End the open notebook's kernel and leave it: kernels hold a few hundred MB each."""
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+
+
+def widgets_of(output: dict[str, Any]) -> str | None:
+    """The id of the widget that an output shows, if it shows one."""
+    view = output.get("data", {}).get(WIDGET)
+    return None if view is None else view["model_id"]

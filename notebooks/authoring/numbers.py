@@ -1,0 +1,50 @@
+"""Every number that a lesson states in prose is computed, or cited.
+
+The rule that a program can check: a number in a lesson's prose is in an output or in the code of a cell
+above it, or of the cell right below it, rounded as far as the prose rounds it. Left out are cells that
+cite (`differs`, `next`, and those tagged `cited`), headings, links and words in backticks.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+CITING = {"differs", "next", "cited"}
+_NUMBER = re.compile(r"(?<![\w.#])\d[\d,]*(?:\.\d+)?(?!\w)")
+_IN_OUTPUT = re.compile(r"\d[\d,]*(?:\.\d+)?")
+_LEFT_OUT = re.compile(
+    r"```.*?```|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|^#.*$|^\*About .*$|\blessons? \d\d(?: and \d\d)?|^\d+\. ",
+    re.DOTALL | re.MULTILINE | re.IGNORECASE,
+)
+
+
+def untraced(cells: list[Any]) -> Iterator[tuple[int, str]]:
+    """(index of the cell, number) for every number in prose that comes from nowhere."""
+    known: set[float] = set()
+    for index, cell in enumerate(cells):
+        if cell.cell_type == "code":
+            known |= _values(cell)
+            continue
+        if CITING & set(cell.metadata.get("tags", [])):
+            continue
+        below = cells[index + 1 : index + 2]
+        here = known | (_values(below[0]) if below and below[0].cell_type == "code" else set())
+        for number in _NUMBER.findall(_LEFT_OUT.sub(" ", cell.source)):
+            if not _is_among(number.rstrip(","), here):
+                yield index, number
+
+
+def _values(cell: Any) -> set[float]:
+    """All numbers in a code cell and in what it printed."""
+    texts = [cell.source]
+    for output in cell.outputs:
+        data = output.get("data", {})
+        texts += [output.get("text", ""), data.get("text/plain", ""), data.get("text/markdown", "")]
+    return {float(one.replace(",", "")) for text in texts for one in _IN_OUTPUT.findall(text)}
+
+
+def _is_among(number: str, known: set[float]) -> bool:
+    """Whether a known value, or it as a percentage, is this number at the number's own precision."""
+    digits = len(number.partition(".")[2])
+    value = float(number.replace(",", ""))
+    return any(round(other * scale, digits) == value for other in known for scale in (1, 100))

@@ -1,0 +1,154 @@
+"""What all checks share: predictions are kept, and whatever a learner writes becomes words."""
+
+import pytest
+
+from checks import check, predict, until
+from checks.broken import Broken
+from checks.guard import NotWrittenError, call, is_stub, stubs
+from checks.judging import judge
+from engine.simulation.scenarios import scenario
+
+
+def test_a_prediction_is_kept_and_shown_beside_the_truth_with_its_reason(capsys) -> None:
+    guess = predict("When?", [1, 2, 3])
+    guess.answer = 2
+    guess.reveal(3, {2: "Two is where it looks as if."})
+    assert (
+        capsys.readouterr().out == "Your guess: 2. The log says: 3.\nTwo is where it looks as if.\n"
+    )
+    # Run All runs the cell again: what was answered stays so.
+    again = predict("When?", [1, 2, 3])
+    assert again.answer == 2
+    again.answer = 3
+    again.reveal(3, {2: "Two is where it looks as if."})
+    assert capsys.readouterr().out == "Your guess: 3. The log says the same.\n"
+
+
+def test_without_a_guess_the_reveal_runs_and_tells_the_tempting_one(capsys) -> None:
+    predict("Never answered?", [1, 2, 3]).reveal(3, {1: "It is near."})
+    assert capsys.readouterr().out.splitlines() == [
+        "No guess recorded. The log says: 3.",
+        "Many say 1. It is near.",
+    ]
+
+
+def test_a_question_whose_answer_is_no_option_is_a_mistake_of_the_lesson() -> None:
+    with pytest.raises(ValueError, match="7 and the reasons must be among the options"):
+        predict("How many?", [1, 2, 3]).reveal(7, {1: "It is near."})
+    with pytest.raises(ValueError, match="three to five"):
+        predict("How many?", [1, 2])
+    with pytest.raises(ValueError, match="choose one of 1, 2, 3"):
+        predict("How many?", [1, 2, 3]).answer = 4
+
+
+def test_a_prediction_reads_well_where_no_widget_is_drawn() -> None:
+    bundle = predict("Which?", ["a", "b", "c"])._repr_mimebundle_()
+    assert bundle["text/plain"] == "Predict. Which?\n( ) a   ( ) b   ( ) c"
+    assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+def empty(a): ...
+
+
+def documented(a):
+    """What to do."""
+    ...
+
+
+def passes(a):
+    pass
+
+
+def returns_a_list(a):
+    return []
+
+
+def nested(a):
+    b = 1
+
+    def inner():
+        return b
+
+    return inner()
+
+
+@pytest.mark.parametrize(
+    ("function", "answer"),
+    [(empty, True), (documented, True), (passes, True), (returns_a_list, False), (nested, False)],
+)
+def test_a_stub_is_told_from_something_written(function, answer: bool) -> None:
+    assert is_stub(function) is answer
+
+
+class Half:
+    def __init__(self) -> None:
+        self.free = []
+
+    def allocate(self, n): ...
+
+    def share(self, block):
+        self.free.append(block)
+
+
+def test_of_a_class_the_methods_that_are_missing_are_named() -> None:
+    assert stubs(Half) == ["allocate"]
+    verdict = judge(Half, [], lambda part, case: None)
+    assert str(verdict).startswith("allocate: not written yet.")
+
+
+def catches_everything(a):
+    while True:
+        try:
+            a = a + 1
+        except Exception:
+            a = 0
+
+
+def calls_itself(a):
+    return calls_itself(a)
+
+
+def takes_nothing():
+    return 1
+
+
+def appends(a):
+    a.append(1)
+
+
+def not_yet(a):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("function", "argument", "said"),
+    [
+        (catches_everything, 1, "catches_everything() was still running after 100,000 lines."),
+        (calls_itself, 1, "calls_itself() called itself until Python gave up."),
+        (takes_nothing, 1, "takes_nothing() raised TypeError"),
+        (appends, [], "You changed a: it is [1] now."),
+    ],
+)
+def test_whatever_a_function_does_becomes_words(function, argument, said: str) -> None:
+    with pytest.raises(Broken) as caught:
+        call(function, argument)
+    assert caught.value.did.startswith(said)
+    assert caught.value.look
+
+
+def test_not_implemented_is_not_written_yet() -> None:
+    with pytest.raises(NotWrittenError):
+        call(not_yet, 1)
+
+
+def test_checks_are_found_by_their_lesson() -> None:
+    assert callable(check.lesson_04)
+    with pytest.raises(AttributeError, match="lesson_99"):
+        check.lesson_99  # noqa: B018
+
+
+def test_the_beginning_of_a_log_ends_with_its_step() -> None:
+    log = scenario("continuous_batching").run()
+    beginning = until(log, 20)
+    assert len(beginning.steps) == 20
+    assert beginning.state().core() == log.state(len(beginning) - 1).core()
