@@ -2,7 +2,7 @@
 
 from fastapi import FastAPI
 
-from server import docs_page, errors, feed, live_page, metrics, operation
+from server import docs_page, errors, feed, live_page, metrics, operation, tokens
 from server.cors import Cors
 from server.errors import ErrorResponse
 from server.hosts import HostCheck
@@ -39,7 +39,7 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
         origins=settings.cors_origins,
     )
     app.add_middleware(RequestLog, writer=request_log)
-    for room in (openai_routes, operation, metrics, feed):
+    for room in (openai_routes, tokens, operation, metrics, feed):
         app.include_router(room.routes(models))
     lmtp_routes.install(app, models)
     live_page.install(app)

@@ -8,6 +8,9 @@ from server.errors import bad_request
 from server.openai.completions import Shown
 from server.openai.sampling_fields import MAX_LOGPROBS, MAX_NAME_LENGTH, SamplingRequest
 
+MAX_PROMPTS = 1024
+MAX_MESSAGES = 4096
+
 
 class CompletionRequest(SamplingRequest):
     """A body for /v1/completions. With neither `model` nor `stream` it asks for the teaching stream."""
@@ -89,6 +92,8 @@ class CompletionRequest(SamplingRequest):
             raise bad_request("prompt", "prompt is an empty list: give at least one prompt")
         if isinstance(prompt[0], int):
             return [[int(token) for token in prompt]]
+        if len(prompt) > MAX_PROMPTS:
+            raise bad_request("prompt", f"prompt holds {len(prompt)}, the limit is {MAX_PROMPTS}")
         return list(prompt)
 
 
@@ -152,18 +157,21 @@ class ChatRequest(SamplingRequest):
             "logprobs": (self.top_logprobs or 0) if self.logprobs else None,
         }
 
-    def conversation(self) -> list[dict[str, Any]]:
-        """The messages for the chat template: text parts joined, everything else as it came."""
-        if not self.messages:
-            raise bad_request("messages", "messages is empty: send at least one message")
-        conversation = []
-        for index, message in enumerate(self.messages):
-            content = message.content
-            if isinstance(content, list):
-                content = "".join(_text(part, index, at) for at, part in enumerate(content))
-            entry = {k: v for k, v in (message.model_extra or {}).items() if v is not None}
-            conversation.append(entry | {"role": message.role, "content": content or ""})
-        return conversation
+
+def conversation(messages: list[ChatMessage]) -> list[dict[str, Any]]:
+    """Messages for the chat template: text parts joined, everything else as it came."""
+    if not messages:
+        raise bad_request("messages", "messages is empty: send at least one message")
+    if len(messages) > MAX_MESSAGES:
+        raise bad_request("messages", f"messages has {len(messages)}, the limit is {MAX_MESSAGES}")
+    plain = []
+    for index, message in enumerate(messages):
+        content = message.content
+        if isinstance(content, list):
+            content = "".join(_text(part, index, at) for at, part in enumerate(content))
+        entry = {k: v for k, v in (message.model_extra or {}).items() if v is not None}
+        plain.append(entry | {"role": message.role, "content": content or ""})
+    return plain
 
 
 def _text(part: TextPart, message: int, index: int) -> str:

@@ -11,7 +11,7 @@ from server.generation import Order
 from server.models import Models
 from server.openai.chat import ChatForm, chat_prompts
 from server.openai.completions import CompletionForm, encode_prompts
-from server.openai.requests import ChatRequest, CompletionRequest
+from server.openai.requests import ChatRequest, CompletionRequest, conversation
 from server.streaming import StreamedAnswer, WholeAnswer
 from server.teaching import TeachingStream
 
@@ -64,7 +64,7 @@ def routes(models: Models) -> APIRouter:
         """Answer a conversation."""
         body.check_fields()
         params = body.sampling(max_tokens=settings.chat_max_tokens, temperature=OPENAI_TEMPERATURE)
-        messages = body.conversation()
+        messages = conversation(body.messages)
         bridge = await models.serving(body.model)
         slots = bridge.config.num_blocks * bridge.config.block_size
         room = min(slots + 1, bridge.max_context or slots + 1)

@@ -1,0 +1,101 @@
+"""`/tokenize` and `/detokenize`: what a prompt is to the model, in vLLM's form.
+
+    POST /tokenize   {"prompt": "Once upon"}  ->  {"tokens": [...], "token_strs": [...], ...}
+    POST /detokenize {"tokens": [...]}        ->  {"prompt": "Once upon"}
+
+The ids are exactly those that a request with this prompt, or these messages, would compute.
+"""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field
+
+from engine.text.chat_template import ChatTemplateError
+from engine.text.tokenizer import TokenizerError
+from server.errors import bad_request
+from server.models import Models
+from server.openai.chat import encode_conversation
+from server.openai.requests import ChatMessage, conversation
+
+
+class TokenizeRequest(BaseModel):
+    """A body for /tokenize: a text, or a conversation."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    model: str | None = Field(None, description="Whose tokenizer; the first model's by default.")
+    prompt: str | None = Field(None, description="Text.", examples=["Once upon a time"])
+    messages: list[ChatMessage] | None = Field(None, description="Or a conversation.")
+
+
+class TokenizeResponse(BaseModel):
+    """Token ids; joined, `token_strs` are the text. `max_model_len` is null where there is no limit."""
+
+    tokens: list[int]
+    token_strs: list[str]
+    count: int
+    max_model_len: int | None
+
+
+class DetokenizeRequest(BaseModel):
+    """A body for /detokenize."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    model: str | None = Field(None, description="Whose tokenizer; the first model's by default.")
+    tokens: list[Annotated[int, Field(ge=0)]] = Field(
+        description="Token ids.", examples=[[72, 105]]
+    )
+
+
+class DetokenizeResponse(BaseModel):
+    """The text. Bytes that are no UTF-8 are U+FFFD."""
+
+    prompt: str
+
+
+def routes(models: Models) -> APIRouter:
+    """Both routes; a model that is named is loaded."""
+    router = APIRouter(tags=["Tokens"])
+
+    @router.post("/tokenize")
+    async def tokenize(body: TokenizeRequest) -> TokenizeResponse:
+        """The token ids of a text or a conversation."""
+        prompt, messages = body.prompt, body.messages
+        if (prompt is None) == (messages is None):
+            raise bad_request("prompt", "prompt or messages: send one of the two")
+        chat = None if messages is None else conversation(messages)
+        bridge = await models.serving(body.model)
+        tokenizer = bridge.tokenizer
+
+        def work() -> TokenizeResponse:
+            ids = (
+                encode_conversation(chat or [], tokenizer)
+                if prompt is None
+                else tokenizer.encode(prompt)
+            )
+            return TokenizeResponse(
+                tokens=ids,
+                token_strs=tokenizer.pieces(ids),
+                count=len(ids),
+                max_model_len=bridge.max_context,
+            )
+
+        try:
+            return await asyncio.to_thread(work)
+        except (TokenizerError, ChatTemplateError) as error:
+            field = "prompt" if messages is None else "messages"
+            raise bad_request(field, str(error)) from error
+
+    @router.post("/detokenize")
+    async def detokenize(body: DetokenizeRequest) -> DetokenizeResponse:
+        """The text of token ids."""
+        tokenizer = (await models.serving(body.model)).tokenizer
+        if max(body.tokens, default=0) >= tokenizer.vocab_size:
+            last = tokenizer.vocab_size - 1
+            raise bad_request("tokens", f"tokens: ids go from 0 to {last}, got {max(body.tokens)}")
+        return DetokenizeResponse(prompt=await asyncio.to_thread(tokenizer.decode, body.tokens))
+
+    return router

@@ -1,0 +1,217 @@
+"""What keeps the server safe from its clients: the key, other sites' pages, and bodies without end."""
+
+import json
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+
+from server.process import BackgroundServer
+from tests.server.harness import Caller, get, http, post, start
+
+Serve = Callable[..., BackgroundServer]
+SITE = "https://course.example"
+
+
+@pytest.fixture(scope="module")
+def guarded() -> Iterator[str]:
+    """A server with a key that names one site."""
+    settings = {"api_key": "s3cret", "cors_origins": [SITE], "max_body_bytes": 10_000}
+    with start(server=settings) as server:
+        yield server.url
+
+
+KEY = {"Authorization": "Bearer s3cret"}
+OPEN = {"/health", "/ready", "/", "/docs", "/openapi.json"}
+
+
+def error_of(answer: httpx.Response) -> dict:
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return error
+
+
+def ways_in(url: str) -> list[tuple[str, str]]:
+    """Every route there is, by the server's own account."""
+    paths = get(url, "/openapi.json")["paths"]
+    return [(method, path) for path, methods in paths.items() for method in methods]
+
+
+def test_every_route_but_health_and_ready_asks_for_the_key(guarded: str) -> None:
+    routes = ways_in(guarded)
+    assert len(routes) > 12
+    with http(guarded) as client:
+        for method, path in routes:
+            answer = client.request(method, path.replace("{name}", "alphabet"))
+            if path in OPEN:
+                assert answer.status_code == 200, path
+                continue
+            assert answer.status_code == 401, path
+            assert answer.headers["www-authenticate"] == "Bearer"
+            assert error_of(answer)["code"] == "invalid_api_key"
+        assert client.get("/nowhere").status_code == 401  # nor is it told what there is
+
+
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [
+        ("Bearer s3cret", 200),
+        ("bearer s3cret", 200),
+        ("Bearer  s3cret", 200),
+        ("Bearer s3cre", 401),
+        ("Bearer s3cretx", 401),
+        ("Bearer", 401),
+        ("s3cret", 401),
+        ("Basic s3cret", 401),
+        ("Bearer s3cr\xe9t", 401),
+    ],
+)
+def test_the_key_is_the_whole_key(guarded: str, header: str, status: int) -> None:
+    with http(guarded) as client:
+        headers = {"Authorization": header.encode("latin-1")}
+        assert client.get("/v1/models", headers=headers).status_code == status
+
+
+# CORS
+
+
+def preflight(url: str, path: str, origin: str, **headers: str) -> httpx.Response:
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST"} | headers
+    with http(url) as client:
+        return client.options(path, headers=asked)
+
+
+def test_a_named_sites_preflight_needs_no_key(guarded: str) -> None:
+    wanted = "authorization,content-type,x-stainless-os"
+    answer = preflight(
+        guarded, "/v1/chat/completions", SITE, **{"Access-Control-Request-Headers": wanted}
+    )
+    assert answer.status_code == 204
+    assert answer.headers["access-control-allow-origin"] == SITE
+    assert "POST" in answer.headers["access-control-allow-methods"]
+    assert answer.headers["access-control-allow-headers"] == wanted
+    assert "access-control-allow-credentials" not in answer.headers
+    assert "origin" in answer.headers["vary"].lower()
+
+
+def test_a_named_site_reads_answers_and_errors(guarded: str) -> None:
+    body = {"prompt": "x", "max_tokens": 1}
+    for headers, status in ((KEY, 200), ({}, 401)):
+        answer = post(guarded, "/v1/completions", body, Origin=SITE, **headers)
+        assert answer.status_code == status
+        assert answer.headers["access-control-allow-origin"] == SITE
+        assert "x-request-id" in answer.headers["access-control-expose-headers"]
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", f"{SITE}.evil.example", "null", ""])
+def test_other_sites_get_no_leave(guarded: str, origin: str) -> None:
+    refused = preflight(guarded, "/v1/completions", origin)
+    assert refused.status_code >= 400
+    answer = post(guarded, "/v1/completions", {"prompt": "x"}, Origin=origin, **KEY)
+    for one in (refused, answer):
+        assert not any(name.startswith("access-control-") for name in one.headers)
+
+
+def test_without_named_sites_there_is_no_cors(url: str) -> None:
+    refused = preflight(url, "/v1/completions", SITE)
+    assert refused.status_code == 405
+    assert not any(name.startswith("access-control-") for name in refused.headers)
+
+
+def test_a_star_lets_every_site_in(serve: Serve) -> None:
+    url = serve(server={"cors_origins": ["*"]}).url
+    answer = preflight(
+        url, "/v1/completions", SITE, **{"Access-Control-Request-Private-Network": "true"}
+    )
+    assert answer.headers["access-control-allow-origin"] == SITE
+    assert answer.headers["access-control-allow-private-network"] == "true"
+    assert post(url, "/engine/pause", Origin=SITE).status_code == 200
+
+
+def test_a_named_site_may_hold_the_engine(guarded: str) -> None:
+    assert post(guarded, "/engine/pause", Origin=SITE, **KEY).status_code == 200
+    assert post(guarded, "/engine/resume", Origin=SITE, **KEY).status_code == 200
+    assert post(guarded, "/engine/pause", Origin="https://evil.example", **KEY).status_code == 403
+
+
+# Bodies
+
+
+def test_an_announced_body_is_refused_unread(guarded: str) -> None:
+    for announced in ("10001", str(10**12), "9" * 18):
+        caller = Caller.raw(
+            guarded,
+            "POST /v1/completions HTTP/1.1",
+            "Host: localhost",
+            "Authorization: Bearer s3cret",
+            f"Content-Length: {announced}",
+        )
+        head, _, body = caller.socket.recv(65536).decode().partition("\r\n\r\n")
+        caller.close()
+        assert " 413 " in head.splitlines()[0], head
+        assert json.loads(body)["error"]["code"] == "body_too_large"
+
+
+def test_a_chunked_body_is_refused_once_it_is_too_long(guarded: str) -> None:
+    caller = Caller.raw(
+        guarded,
+        "POST /v1/completions HTTP/1.1",
+        "Host: localhost",
+        "Authorization: Bearer s3cret",
+        "Content-Type: application/json",
+        "Transfer-Encoding: chunked",
+    )
+    for _ in range(11):
+        caller.socket.sendall(b"3e8\r\n" + b"x" * 1000 + b"\r\n")
+    answer = caller.socket.recv(65536).decode()  # while the body goes on for ever
+    caller.close()
+    assert " 413 " in answer.splitlines()[0]
+    assert "body_too_large" in answer
+
+
+def test_whoever_has_no_key_is_refused_without_a_look_at_the_body(guarded: str) -> None:
+    caller = Caller.raw(
+        guarded, "POST /v1/completions HTTP/1.1", "Host: localhost", "Content-Length: 10000"
+    )
+    assert " 401 " in caller.socket.recv(65536).decode().splitlines()[0]
+    caller.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "code"),
+    [
+        ("[" * 65 + "]" * 65, "too_deep"),
+        ("[" * 9000, "too_deep"),
+        ('{"a":' * 1500, "too_deep"),
+        ('{"prompt": "x", "user": {"a": ' + "[" * 70 + "]" * 70 + "}}", "too_deep"),
+        ('{"prompt": "' + "[{" * 100 + '", "max_tokens": 1}', None),  # text is not nesting
+        ('{"prompt": "' + '\\"[' * 100 + '", "max_tokens": 1}', None),
+        ('{"prompt": ' + json.dumps([[1]] * 100) + ', "max_tokens": 1, "stream": false}', None),
+    ],
+)
+def test_json_that_is_nested_too_deep(guarded: str, content: str, code: str | None) -> None:
+    with http(guarded) as client:
+        headers = {"Content-Type": "application/json"} | KEY
+        answer = client.post("/v1/completions", content=content, headers=headers)
+    if code is None:
+        assert answer.status_code == 200, answer.text
+    else:
+        assert (answer.status_code, error_of(answer)["code"]) == (400, code)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/completions", {"prompt": [[1]] * 1025, "stream": False}, "prompt"),
+        ("/v1/completions", {"prompt": ["x"] * 1025, "stream": False}, "prompt"),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": ""}] * 4097},
+            "messages",
+        ),
+    ],
+)
+def test_limits_are_named(url: str, path: str, body: dict, param: str) -> None:
+    error = error_of(post(url, path, body))
+    assert error["param"] == param
+    assert str(1024 if param == "prompt" else 4096) in error["message"]
