@@ -13,7 +13,7 @@ import traitlets
 
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, state_at
-from visualizer.view import NOBODY, View, view_of
+from visualizer.view import AXES, NOBODY, View, view_of
 
 __all__ = ["NOBODY", "BlockMap", "Board", "RadixTree", "Scheduler", "Timeline", "Tokens", "show"]
 
@@ -26,6 +26,7 @@ class Board(anywidget.AnyWidget):
 
     step       the step that is shown
     selected   the id of the selected request, or -1
+    axis       what the timeline counts: "steps" or "time", which is wall time
 
     Boards and panels of one log that were not asked for a moment share both. Given another board in
     place of a log, a panel shares that board's.
@@ -38,6 +39,7 @@ class Board(anywidget.AnyWidget):
     view_model = traitlets.Instance(View).tag(sync=True, **ipywidgets.widget_serialization)
     step = traitlets.Int(0)
     selected = traitlets.Int(NOBODY)
+    axis = traitlets.Enum(AXES, default_value="steps")
 
     def __init__(
         self,
@@ -47,8 +49,11 @@ class Board(anywidget.AnyWidget):
         *,
         window: Steps | None = None,
         range: Steps | None = None,
+        axis: str | None = None,
         panel: str = "",
     ) -> None:
+        if axis is not None and axis not in AXES:
+            raise ValueError(f"axis must be one of {', '.join(AXES)}, got {axis!r}")
         if panel and panel not in PANELS:
             raise ValueError(f"panel must be one of {', '.join(PANELS)}, got {panel!r}")
         view = log.view_model if isinstance(log, Board) else view_of(log, step, select)
@@ -61,6 +66,9 @@ class Board(anywidget.AnyWidget):
         )
         traitlets.link((view, "step"), (self, "step"))
         traitlets.link((view, "selected"), (self, "selected"))
+        traitlets.link((view, "axis"), (self, "axis"))
+        if axis is not None:
+            view.axis = axis
         if window is not None:
             view.window = list(window)
         if range is not None:
@@ -101,6 +109,8 @@ class Board(anywidget.AnyWidget):
             shown["window"] = tuple(view.window)
         if view.range:
             shown["range"] = tuple(view.range)
+        if view.axis != "steps":
+            shown["axis"] = view.axis
         if self.panel or self.only:
             shown["panel"] = self.panel or self.only
         return shown
@@ -116,6 +126,8 @@ class Board(anywidget.AnyWidget):
             parts += [f"from={view.window[0]}", f"to={view.window[1]}"]
         if view.range:
             parts.append(f"range={view.range[0]}-{view.range[1]}")
+        if view.axis != "steps":
+            parts.append(f"axis={view.axis}")
         if self.panel or self.only:
             parts.append(f"panel={self.panel or self.only}")
         return "#" + "&".join(parts)
@@ -168,6 +180,7 @@ def show(
     *,
     window: Steps | None = None,
     range: Steps | None = None,
+    axis: str | None = None,
     panel: str = "",
 ) -> Board:
     """The whole board for a log: an EventLog, a path to a `.jsonl` file, JSON Lines, or the name of a
@@ -176,6 +189,6 @@ def show(
     It opens at `step` with the request `select`; left out, where something happens: the first
     preemption, else the first hit in the cache, else the fullest batch; or where another panel of this
     log stands already. `window` are the steps that the timeline shows, `range` those that are summed
-    up, `panel` the one to begin with on a far wall.
+    up, `axis` is "steps" or, for wall time, "time"; `panel` is the one to begin with on a far wall.
     """
-    return Board(log, step, select, window=window, range=range, panel=panel)
+    return Board(log, step, select, window=window, range=range, axis=axis, panel=panel)

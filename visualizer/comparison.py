@@ -26,7 +26,7 @@ from visualizer.html import MODULE, page_of
 from visualizer.inputs import input_changes
 from visualizer.logs import LogLike, read_log
 from visualizer.moments import count, names_of, plain
-from visualizer.view import View
+from visualizer.view import AXES, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -53,7 +53,17 @@ class Comparison(anywidget.AnyWidget):
     b = traitlets.Instance(View).tag(sync=True, **ipywidgets.widget_serialization)
     facts = traitlets.Dict().tag(sync=True)
 
-    def __init__(self, a: LogLike, b: LogLike, names: tuple[str, str] = ("A", "B")) -> None:
+    def __init__(
+        self,
+        a: LogLike,
+        b: LogLike,
+        names: tuple[str, str] = ("A", "B"),
+        *,
+        axis: str = "steps",
+    ) -> None:
+        if axis not in AXES:
+            raise ValueError(f"axis must be one of {', '.join(AXES)}, got {axis!r}")
+        self.axis = axis
         self._logs = logs = read_log(a), read_log(b)
         self.names = names
         self._called = names_of(logs[0]), names_of(logs[1])
@@ -169,6 +179,7 @@ class Comparison(anywidget.AnyWidget):
         rows = json.loads(table.astype(object).reset_index().to_json(orient="values"))
         return {
             "names": list(self.names),
+            "axis": self.axis,
             "settings": [
                 [name, _shown(one), _shown(two)] for name, (one, two) in self.settings.items()
             ],
@@ -197,9 +208,14 @@ class Comparison(anywidget.AnyWidget):
         return f"Comparison({runs}; {where})"
 
 
-def compare(a: LogLike, b: LogLike, names: tuple[str, str] = ("A", "B")) -> Comparison:
-    """Two logs beside each other: EventLogs, paths to `.jsonl` files, or scenarios' names."""
-    return Comparison(a, b, names)
+def compare(
+    a: LogLike, b: LogLike, names: tuple[str, str] = ("A", "B"), *, axis: str = "steps"
+) -> Comparison:
+    """Two logs beside each other: EventLogs, paths to `.jsonl` files, or scenarios' names.
+
+    `axis` is what both timelines and their one cursor begin with: "steps", or "time" for wall time.
+    """
+    return Comparison(a, b, names, axis=axis)
 
 
 def _at(log: EventLog, step: int) -> int | None:

@@ -19,6 +19,7 @@ from visualizer.logs import LogLike, Steps, read_log
 from visualizer.named_logs import Scenario, find
 
 NOBODY = -1
+AXES = ("steps", "time")
 SAVED_BYTES = 1_300_000  # of a packed log in the notebook; base64 makes four of three
 
 LARGE = 20_000_000  # bytes of a log
@@ -29,7 +30,7 @@ _VIEWS: "WeakValueDictionary[int, View]" = WeakValueDictionary()  # by the id of
 
 
 class View(ipywidgets.Widget):  # type: ignore[misc]
-    """Where readers of a log are: step, selected request (or -1), range and window of steps."""
+    """Where readers of a log are: step, selected request (or -1), range, window, time axis."""
 
     log = traitlets.Bytes().tag(sync=True)
     whole = traitlets.Bool(True).tag(sync=True)
@@ -37,6 +38,7 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
     selected = traitlets.Int(NOBODY).tag(sync=True)
     range = traitlets.List(traitlets.Int()).tag(sync=True)
     window = traitlets.List(traitlets.Int()).tag(sync=True)
+    axis = traitlets.Enum(AXES, default_value="steps").tag(sync=True)
     project = traitlets.Dict().tag(sync=True)
     about = traitlets.Dict().tag(sync=True)
 

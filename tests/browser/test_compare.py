@@ -106,6 +106,26 @@ def test_by_time_the_other_run_stands_where_it_was_at_the_same_moment(
     other = int((ends[1] <= ends[0].iloc[-1]).sum())
     assert other < 53
     at_steps(root, 53, other)
+    # Both show the same time, however long each run took, and a step is as wide as it lasted.
+    for board in timelines(root):
+        expect(board).to_have_attribute("data-axis", "time")
+    views = [one.get_attribute("data-view") for one in root.locator(".lanes canvas").all()]
+    assert views == [f"0 {round(max(end.iloc[-1] for end in ends) * 1000)}"] * 2
+    page.keyboard.press("x")
+    expect(root).to_have_attribute("data-clock", "step")
+    expect(root.locator('button[data-clock="step"]')).to_have_attribute("aria-pressed", "true")
+    for board in timelines(root):
+        expect(board).to_have_attribute("data-axis", "steps")
+
+
+def test_it_opens_by_time_where_that_was_asked_for(
+    new_page: NewPage, logs: tuple[EventLog, EventLog], tmp_path: Path
+) -> None:
+    page = new_page(height=1200)
+    root = opened(page, compare(*logs, axis="time"), tmp_path)
+    expect(root).to_have_attribute("data-clock", "time")
+    for board in timelines(root):
+        expect(board).to_have_attribute("data-axis", "time")
 
 
 def test_the_table_says_what_changed_for_whom_and_can_be_sorted(

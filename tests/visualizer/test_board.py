@@ -150,6 +150,14 @@ def test_a_view_can_be_shown_again(log: EventLog) -> None:
     assert board.link() == "#step=12&selected=3&from=10&to=40&range=11-14&panel=blocks"
     board.range = None
     assert "range" not in board.view()
+    by_time = show(log, step=12, axis="time")
+    assert by_time.axis == "time"
+    assert show(log, **by_time.view()).axis == "time"
+    assert by_time.link().endswith("&axis=time")
+    by_time.axis = "steps"
+    assert "axis" not in by_time.view()
+    with pytest.raises(ValueError, match="axis must be one of steps, time"):
+        show(log, axis="days")
 
 
 def test_ranges_and_panels_that_are_none_are_refused(log: EventLog) -> None:

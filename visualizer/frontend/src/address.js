@@ -1,7 +1,9 @@
 /**
- * A view as text: in a page's address (#step=30&selected=8&from=10&to=40&range=12-20) and as Python that
+ * A view as text: in a page's address (#step=30&selected=8&from=10&to=40&range=12-20&axis=time) and as Python that
  * shows it again. Pure, but for `keepInAddress`.
  */
+
+import { AXES } from "./view.js";
 
 const QUIET = 250; // ms without a move before the address is written
 
@@ -16,25 +18,28 @@ export function readAddress(fragment) {
     opening.window = [number("from"), number("to")];
   const range = /^(\d+)-(\d+)$/.exec(asked.get("range") ?? "");
   if (range && Number(range[1]) <= Number(range[2])) opening.range = range.slice(1).map(Number);
+  if (AXES.includes(asked.get("axis"))) opening.axis = asked.get("axis");
   if (asked.get("panel")) opening.only = asked.get("panel");
   return opening;
 }
 
-/** The fragment for a view: step, selected, window, range, only. */
-export function writeAddress({ step, selected, window, range, only }) {
+/** The fragment for a view: step, selected, window, range, axis, only. */
+export function writeAddress({ step, selected, window, range, axis, only }) {
   const parts = [`step=${step}`, `selected=${selected ?? ""}`];
   if (window) parts.push(`from=${window[0]}`, `to=${window[1]}`);
   if (range) parts.push(`range=${range[0]}-${range[1]}`);
+  if (axis === "time") parts.push("axis=time");
   if (only) parts.push(`panel=${only}`);
   return `#${parts.join("&")}`;
 }
 
 /** The call that shows the view in a notebook. */
-export function pythonFor({ step, selected, window, range, only }) {
+export function pythonFor({ step, selected, window, range, axis, only }) {
   const given = [`step=${step}`];
   if (selected != null) given.push(`select=${selected}`);
   if (window) given.push(`window=(${window.join(", ")})`);
   if (range) given.push(`range=(${range.join(", ")})`);
+  if (axis === "time") given.push('axis="time"');
   if (only) given.push(`panel="${only}"`);
   return `show(log, ${given.join(", ")})`;
 }

@@ -23,7 +23,7 @@ import { Tip } from "./tip.js";
 import { TokensPanel } from "./tokens.js";
 import { TreePanel } from "./tree_panel.js";
 import { verbsOf } from "./verbs.js";
-import { View } from "./view.js";
+import { AXES, View } from "./view.js";
 
 const PANELS = {
   timeline: TimePanel,
@@ -179,14 +179,18 @@ export class Board extends Shell {
 
   /** What the reader looks at: enough to come back. */
   state() {
-    const { step, selected, range } = this.store;
+    const { step, selected, range, axis } = this.store;
     const window = this.axis?.long ? this.axis.window : undefined;
-    return { step, selected, range, window, only: this.panel ? null : this.only };
+    return { step, selected, range, window, axis, only: this.panel ? null : this.only };
   }
 
   /** Goes where a state says; what it does not name stays. */
-  restore({ step, selected, block, range, window, only }) {
+  restore({ step, selected, block, range, window, axis, only }) {
     const values = {};
+    if (AXES.includes(axis) && axis !== this.store.axis) {
+      this.store.set({ axis });
+      this.axis?.changeAxis(); // before the window, whose steps lie elsewhere on it
+    }
     if (step != null) values.step = this.view.clamp(step);
     if (selected !== undefined) values.selected = this.model.request(selected) ? selected : null;
     if (block !== undefined) values.block = block;
@@ -200,14 +204,16 @@ export class Board extends Shell {
 
   changed(names) {
     if (!this.laidOutFor) return;
+    if (names.has("axis")) this.time?.changeAxis();
     if (names.has("step")) this.axis?.revealCursor();
     if (names.has("selected")) this.axis?.revealSelected();
     const moved = ["step", "selected", "block"].some((name) => names.has(name));
     if (moved) this.render();
-    else if (names.has("scrolled") || names.has("range")) this.axis?.draw();
+    else if (["scrolled", "range", "axis"].some((name) => names.has(name))) this.axis?.draw();
     if (names.has("range")) this.axis?.writeRange();
     this.showControls();
-    if (moved || names.has("range") || names.has("window")) this.onChange(this.state());
+    if (moved || ["range", "window", "axis"].some((name) => names.has(name)))
+      this.onChange(this.state());
   }
 
   /**
@@ -271,6 +277,7 @@ export class Board extends Shell {
     const speaks = !this.panel || this.root.contains(this.root.getRootNode().activeElement);
     this.sentence.setAttribute("aria-live", playing || !speaks ? "off" : "polite");
     this.root.dataset.playing = playing;
+    this.root.dataset.axis = this.time?.timeAxis.kind ?? this.store.axis;
     this.root.dataset.range = this.store.range?.join("-") ?? "";
   }
 }

@@ -138,30 +138,29 @@ class ComparisonPage {
     this.linked = new LinkedViews(views, facts, signal);
     this.sheet.root.querySelector(".changes-line").append(...this.alone());
     this.shareAxis();
+    if (facts.axis === "time") this.linked.setAxis("time");
     this.tables.append(totalsTable(facts), (this.requests = requestTable(facts, views[0].model)));
     this.write();
     this.sheet.root.dataset.ready = "true";
   }
 
-  /** Both timelines show the same steps, however long each run is, and one of them has the controls. */
+  /** Both timelines show the same steps, or the same time, and one of them has the controls. */
   shareAxis() {
     const times = this.boards[0].map((board) => board.time);
-    const log = {
-      first: Math.min(...times.map((time) => time.log.first)),
-      last: Math.max(...times.map((time) => time.log.last)),
-    };
     const shorter = times[0].log.last < times[1].log.last ? 0 : 1;
     this.timelines[shorter].classList.add("follows");
     times.forEach((time, side) => {
-      time.log = log;
+      time.together = times;
+      time.measureTime();
       time.view = null;
       this.boards[0][side].layout();
     });
     const [one, two] = this.views;
     const follow = (from, to) => (names) => {
       if (!names.has("window") && !names.has("step")) return;
-      const { view } = times[from];
+      const { view, timeAxis } = times[from];
       const other = times[to].view;
+      if (timeAxis.kind !== times[to].timeAxis.kind) return; // the other changes in a moment
       if (view.from !== other.from || view.to !== other.to) times[to].look({ ...view });
     };
     one.store.listen(follow(0, 1), this.signal);
@@ -193,6 +192,8 @@ class ComparisonPage {
       this.moments[side].textContent = `step ${store.step}${ended}${time}`;
     });
     this.requests.show(this.context(0));
+    for (const button of sheet.root.querySelectorAll("button[data-clock]"))
+      button.setAttribute("aria-pressed", String(button.dataset.clock === this.linked.clock));
     Object.assign(sheet.root.dataset, {
       step: views[0].store.step,
       stepB: views[1].store.step,
@@ -206,12 +207,8 @@ class ComparisonPage {
     const jump = target.closest("[data-jump]");
     if (jump) return this.views.forEach((view) => view.goTo(Number(jump.dataset.jump)));
     const clock = target.closest("button[data-clock]")?.dataset.clock;
-    if (clock) {
-      for (const button of this.sheet.root.querySelectorAll("button[data-clock]"))
-        button.setAttribute("aria-pressed", String(button.dataset.clock === clock));
-      this.linked.setClock(clock);
-      return this.write();
-    }
+    if (clock)
+      return this.linked.setAxis(clock === "time" ? "time" : "steps");
     const named = target.closest("[data-request]");
     if (!named || named.closest(".run")) return undefined; // a board hears of its own
     const side = Number(named.closest("[data-side]")?.dataset.side ?? 0);

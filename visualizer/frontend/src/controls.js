@@ -44,6 +44,7 @@ export function buildControls(act) {
 export function buildFoot(act) {
   const entries = [
     ["Search", "/", act.search],
+    ["Steps or time", "X", act.axis],
     ["Sum up from here", "[", act.rangeFrom],
     ["to here", "]", act.rangeTo],
     ["Tables", "T", act.tables],

@@ -46,7 +46,7 @@ export function drawLife(pencil, scene, stay, base) {
         drawDecodes(lane, span);
         break;
       case "waiting":
-        drawWaiting(lane, span);
+        drawWaiting(lane, span, segment === life.segments[0] ? life.arrivedAt : null);
         words.push(
           ...(forms.words
             ? waitLabel(pencil, scene, life, segment, lane.middle - 4)
@@ -105,8 +105,9 @@ function drawBar({ pencil, scale, base, paint, hue, bar }, { from, count, found 
   pencil.frame(x, base - bar, width, bar - computed + 1, hue);
 }
 
-function drawWaiting({ pencil, scale, middle }, { from, to }) {
-  const left = scale.x(from);
+/** By time it begins at the arrival, which may have been in the middle of a step. */
+function drawWaiting({ pencil, scale, middle }, { from, to }, arrivedAt) {
+  const left = scale.moment(arrivedAt) ?? scale.x(from);
   const { muted } = pencil.theme;
   pencil.line(left, middle, scale.end(to), middle, muted, 1.5);
   pencil.line(left, middle - 4, left, middle + 4, muted, 1.5);
@@ -128,13 +129,14 @@ function drawStall({ pencil, scale, middle }, { from, to }) {
 }
 
 /** The mark where it ended; the reason goes behind it, up to whoever has the lane next. */
-function drawFinish({ pencil, scale, base, hue, mark }, { packing, end }, life, stay) {
+function drawFinish({ pencil, scale, base, hue, mark }, { packing, end, model }, life, stay) {
   const { step, reason } = life.finished;
   const x = scale.end(step);
   if (x < scale.left || x > scale.right + 2) return [];
   pencil.line(x + 1, base - mark, x + 1, base, hue, 3);
   const lane = packing.lanes[stay.lane];
   const next = lane[lane.indexOf(stay) + 1];
-  const room = (next == null ? end : scale.x(next.from)) - x - 5;
+  const begins = next && (scale.moment(model.requests[next.index].arrivedAt) ?? scale.x(next.from));
+  const room = (begins == null ? end : Math.min(begins, scale.x(next.from))) - x - 5;
   return [{ text: reason, x: x + 5, y: base, muted: true, room }];
 }

@@ -4,6 +4,8 @@
  * The clock says what "the same moment" is: the same step, or the same time since the run began.
  */
 
+import { originOf } from "./wall_axis.js";
+
 export class LinkedViews {
   clock = "step";
 
@@ -25,6 +27,7 @@ export class LinkedViews {
     const { store } = this.views[side];
     const other = this.views[1 - side];
     if (!other.model) return;
+    if (names.has("axis")) this.setAxis(store.axis);
     for (const name of ["step", "selected", "range", "playing"]) {
       if (!names.has(name)) continue;
       const known = this.echoes[side];
@@ -61,26 +64,29 @@ export class LinkedViews {
     return stepAtTime(view.model, timeOf(this.views[1 - side].model, step), view.clamp(step));
   }
 
-  setClock(clock) {
-    this.clock = clock;
+  /** One axis for both timelines, and its clock. */
+  setAxis(axis) {
+    this.clock = axis === "time" ? "time" : "step";
+    for (const { store } of this.views) store.set({ axis });
     this.tell(1, "step", this.views[0].store);
   }
 }
 
-/** When a step ended, in us; NaN where the log has no times. */
+/** When a step ended, in us since its run began; NaN where the log has no times. */
 export function timeOf(model, step) {
-  return model.measures.end[step - model.firstStep];
+  return model.measures.end[step - model.firstStep] - originOf(model);
 }
 
 /** The last step that had ended at a time, or the first one; `otherwise` where the log has no times. */
 export function stepAtTime(model, time, otherwise) {
   const { end } = model.measures;
+  const origin = originOf(model);
   if (!(time >= 0)) return otherwise;
   let [low, high] = [0, model.stepCount - 1];
   while (low < high) {
     const middle = Math.ceil((low + high) / 2);
     // A step that has not ended has no time: it comes later than all that have.
-    if (end[middle] <= time) low = middle;
+    if (end[middle] - origin <= time) low = middle;
     else high = middle - 1;
   }
   return model.firstStep + low;

@@ -183,22 +183,11 @@ export class Live {
 
   #grow() {
     const { board, model } = this;
-    if (this.following) {
-      board.store.step = model.lastStep; // not `goTo`: what is drawn below is drawn once
-      this.#pin();
-    }
+    if (this.following) board.store.step = model.lastStep; // not `goTo`: it is drawn once, below
+    if (board.time) board.time.pinned = this.following;
     board.grow();
     if (this.following) board.onChange(board.state());
     this.#tell();
-  }
-
-  /** Keeps the newest step at the right end of the time axis. */
-  #pin() {
-    const { time } = this.board;
-    if (!time?.view) return;
-    const to = this.model.lastStep + 1;
-    const from = Math.max(this.model.firstStep, to - (time.view.to - time.view.from));
-    time.view = { from, to };
   }
 
   /** Before the log is too long: the same log without its first half. */
@@ -211,13 +200,10 @@ export class Live {
     this.#successor = null;
     this.model = renewed;
     const { step, selected } = board.store;
-    const view = { ...board.time?.view };
+    const { window } = board.time ?? {};
     board.time?.keepLanes(renewed);
     board.open(renewed, { step, selected: renewed.request(selected) ? selected : null });
-    if (view.from >= renewed.firstStep) {
-      board.time.view = view;
-      board.layout();
-    }
+    if (window?.[0] >= renewed.firstStep) board.axis?.lookAt(window);
     this.#remark(`Steps before ${renewed.firstStep} have left the window.`);
   }
 

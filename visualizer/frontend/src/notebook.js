@@ -48,6 +48,7 @@ export const inNotebook =
     moved("change:step", () => board.goTo(shared.get("step")));
     for (const name of ["selected", "range"])
       moved(`change:${name}`, () => board.restore({ [name]: openingOf(shared)[name] }));
+    moved("change:axis", () => board.restore({ axis: shared.get("axis") }));
     moved("change:window", () => {
       const { window } = openingOf(shared);
       if (window && String(window) !== String(board.state().window)) board.restore({ window });
@@ -93,6 +94,7 @@ function openingOf(shared) {
     selected: selected < 0 ? null : selected,
     range: listed("range"),
     window: listed("window"),
+    axis: shared.get("axis"),
   };
 }
 
@@ -129,8 +131,8 @@ function partOnly() {
 /** Tells the kernel of moves, at most every SYNC_EVERY. */
 function syncer(shared, rootOf) {
   let timer = null;
-  return ({ step, selected, range, window }) => {
-    const state = { step, selected: selected ?? -1, range: range ?? [] };
+  return ({ step, selected, range, window, axis }) => {
+    const state = { step, selected: selected ?? -1, range: range ?? [], axis };
     if (window !== undefined) state.window = window ?? []; // a panel without a time axis has none
     let moved = false;
     for (const [name, value] of Object.entries(state)) {

@@ -2,7 +2,6 @@
 
 import { h } from "./html.js";
 import { STRIP_HEIGHT } from "./strip.js";
-import { timeScale, wholeView } from "./time_axis.js";
 
 export class RangeMark {
   constructor(panel) {
@@ -16,9 +15,8 @@ export class RangeMark {
     const { range } = panel.board.store;
     const { unit } = panel.board;
     const lanes = panel.height - STRIP_HEIGHT;
-    const whole = timeScale(wholeView(panel.log), panel.left, panel.right);
     const places = [
-      [panel.long ? whole : panel.scale, 18, STRIP_HEIGHT - 18],
+      [panel.overview, 18, STRIP_HEIGHT - 18],
       [panel.scale, STRIP_HEIGHT, lanes],
     ];
     boxes.forEach((box, i) => {

@@ -6,6 +6,7 @@
  */
 
 import { cursorBand, cursorLines, veil } from "./cursor.js";
+import { duration, milliseconds } from "./tell.js";
 
 export const STRIP_HEIGHT = 138;
 
@@ -27,6 +28,7 @@ export function drawStrip(pencil, scene) {
   drawQueue(pencil, scene, columns);
   veil(pencil, scale, step, FLAG - 3, BOTTOM - FLAG + 3, pencil.theme.ground);
   drawLimits(pencil, scene);
+  if (scale.kind === "time") drawPauses(pencil, scene, columns);
   drawWords(pencil, scene);
   if (scene.window) drawWindow(pencil, scene);
   cursorLines(pencil, scene, 12, end);
@@ -55,24 +57,48 @@ function columnsOf(model, scale) {
   return columns;
 }
 
+/** Between two steps: how long nothing ran, in words where they fit. Memory stays as it was. */
+function drawPauses(pencil, { model, scale }, columns) {
+  const { measures, firstStep } = model;
+  const { muted: color } = pencil.theme;
+  const y = TOP.tokens + ROWS.tokens;
+  for (let i = 1; i < columns.length; i += 1) {
+    const before = columns[i - 1];
+    const left = Math.max(before.x + before.width, scale.left);
+    const right = Math.min(columns[i].x, scale.right);
+    if (right - left < 12) continue;
+    const took = measures.start[columns[i].step - firstStep] - measures.end[before.to];
+    pencil.line(left + 2, y - 0.5, right - 2, y - 0.5, color, 1, [1.5, 3]);
+    const waits = measures.waiting[before.to] || measures.running[before.to];
+    const words = `${waits ? "held" : "idle"} ${duration(took)}`;
+    if (pencil.measure(words) + 8 < right - left)
+      pencil.text(words, (left + right) / 2, y - 6, { color, align: "center" });
+  }
+}
+
 function most(values, { from, to }) {
   let found = 0;
   for (let i = from; i <= to; i += 1) if (values[i] > found) found = values[i];
   return found;
 }
 
-function drawMemory(pencil, { model }, columns) {
+function drawMemory(pencil, { model, scale }, columns) {
   const { used, cached } = model.measures;
   const unit = ROWS.memory / model.settings.num_blocks;
   const bottom = TOP.memory + ROWS.memory;
   const { theme } = pencil;
   // One outline each: columns filled one by one would show their seams.
+  const { kind } = scale;
+  const wide = columns.map((column, i) => {
+    const next = columns[i + 1]?.x ?? column.x + column.width;
+    return kind === "time" ? { ...column, width: next - column.x } : column;
+  });
   const heldTop = columns.map(({ to }) => bottom - (used[to] && Math.max(1, used[to] * unit)));
   const idleTop = columns.map((column, i) => heldTop[i] - cached[column.to] * unit);
-  area(pencil, columns, idleTop, heldTop, pencil.hatch(theme.hatch));
+  area(pencil, wide, idleTop, heldTop, pencil.hatch(theme.hatch));
   area(
     pencil,
-    columns,
+    wide,
     heldTop,
     heldTop.map(() => bottom),
     theme.used,
@@ -213,13 +239,20 @@ function drawWords(pencil, { model, frame, narrow }) {
 }
 
 function drawWindow(pencil, { scale, window }) {
-  const left = scale.x(window.from);
-  const width = Math.max(6, scale.x(window.to) - left);
+  const left = scale.at(window.from);
+  const width = Math.max(6, scale.at(window.to) - left);
   pencil.frame(left, FLAG - 4, width, BOTTOM - FLAG + 8, pencil.theme.ink, 1.5);
 }
 
-function drawFlag(pencil, { scale, step, width }) {
-  const words = `step ${step}`;
+/** By time the flag says what the step took. */
+function flagOf(model, step, kind) {
+  const { start, end } = model.measures;
+  const took = end[step - model.firstStep] - start[step - model.firstStep];
+  return kind === "time" && took >= 0 ? `step ${step}: ${milliseconds(took)}` : `step ${step}`;
+}
+
+function drawFlag(pencil, { model, scale, step, width }) {
+  const words = flagOf(model, step, scale.kind);
   const box = pencil.measure(words, { bold: true }) + 10;
   const centre = scale.middle(step);
   const left = Math.min(Math.max(centre - box / 2, scale.left - 18), width - box);

@@ -84,6 +84,9 @@ export function listed(names) {
   return names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
 }
 
+/** Microseconds as milliseconds or, from a second on, as seconds. */
+export const duration = (us) => (us < 1e6 ? milliseconds(us) : `${Number((us / 1e6).toPrecision(3))} s`);
+
 /** Microseconds as milliseconds with three significant digits. */
 export function milliseconds(us) {
   return `${Number((us / 1000).toPrecision(3))} ms`;

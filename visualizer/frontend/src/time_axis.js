@@ -1,67 +1,90 @@
 /**
  * The time axis: which steps are in view and where they lie. Pure arithmetic, no drawing.
  *
- * Steps are the axis, equal in width, because learners think in steps. Step s covers [s, s + 1) on it; a
- * view `{from, to}` is the part that is shown.
+ * Steps are the default axis, equal in width, because learners think in steps; wall time is the other, see
+ * `wall_axis.js`. A place on an axis is a number; a view `{from, to}` is the part of it that is shown.
  */
 
-const SMALLEST_VIEW = 8;
-
-/** The view that shows every step of a log, given its `{first, last}`. */
-export function wholeView({ first, last }) {
-  return { from: first, to: Math.max(first, last) + 1 };
-}
-
-/** Maps steps to x and back for a view laid over `left .. right`. */
-export function timeScale(view, left, right) {
-  const width = (right - left) / (view.to - view.from);
+/**
+ * The axis of steps `{first, last}`. An axis goes `from`, `to`; `begin(step)` and `end(step)` are places,
+ * `stepAt(place)` the step there; a step covers about `typical`, a view at least `smallest`.
+ */
+export function stepAxis({ first, last }) {
   return {
-    left,
-    right,
-    /** Width of one step. */
-    width,
-    /** Left edge of a step (which may be a fraction). */
-    x: (step) => left + (step - view.from) * width,
-    /** Its right edge, and its middle. */
-    end: (step) => left + (step + 1 - view.from) * width,
-    middle: (step) => left + (step - view.from) * width + width / 2,
-    /** The whole step at x, which may lie outside the view. */
-    stepAt: (x) => Math.floor(view.from + (x - left) / width),
-    /** First and last whole step that can be seen. */
-    first: Math.floor(view.from),
-    last: Math.ceil(view.to) - 1,
+    kind: "steps",
+    from: first,
+    to: Math.max(first, last) + 1,
+    typical: 1,
+    smallest: 8,
+    begin: (step) => step,
+    end: (step) => step + 1,
+    stepAt: Math.floor,
   };
 }
 
-/** Pushes a view back inside the log, keeping its width where that is possible. */
-export function clampView({ from, to }, log) {
-  const whole = wholeView(log);
-  const width = Math.min(Math.max(to - from, SMALLEST_VIEW), whole.to - whole.from);
-  const start = Math.min(Math.max(from, whole.from), whole.to - width);
+/** The view that shows all of an axis. */
+export function wholeView({ from, to }) {
+  return { from, to };
+}
+
+/** Maps steps to x and back for a view laid over `left .. right`. */
+export function timeScale(view, left, right, axis) {
+  const per = (right - left) / (view.to - view.from);
+  const at = (place) => left + (place - view.from) * per;
+  return {
+    kind: axis.kind,
+    left,
+    right,
+    /** Pixels for one unit of the axis. */
+    per,
+    /** Width of a step; by time, of a usual one. */
+    width: axis.typical * per,
+    /** Left edge of a step, its right edge, and its middle. */
+    x: (step) => at(axis.begin(step)),
+    end: (step) => at(axis.end(step)),
+    middle: (step) => (at(axis.begin(step)) + at(axis.end(step))) / 2,
+    /** Where a time in the log lies (us); undefined on an axis of steps. */
+    moment: (time) => (axis.moment && time != null ? at(axis.moment(time)) : undefined),
+    at,
+    placeAt: (x) => view.from + (x - left) / per,
+    /** The step at x, which may lie outside the view. */
+    stepAt: (x) => axis.stepAt(view.from + (x - left) / per),
+    /** First and last step that can be seen, wholly or in part. */
+    first: axis.stepAt(view.from),
+    last: axis.kind === "steps" ? Math.ceil(view.to) - 1 : axis.stepAt(view.to),
+  };
+}
+
+/** Pushes a view back inside the axis, keeping its width where that is possible. */
+export function clampView({ from, to }, axis) {
+  const width = Math.min(Math.max(to - from, axis.smallest), axis.to - axis.from);
+  const start = Math.min(Math.max(from, axis.from), axis.to - width);
   return { from: start, to: start + width };
 }
 
-/** The view made `factor` times as wide, with `anchor` (a step) staying where it is. */
-export function zoomView(view, factor, anchor, log) {
+/** The view made `factor` times as wide, with `anchor` (a place) staying where it is. */
+export function zoomView(view, factor, anchor, axis) {
   const width = view.to - view.from;
   const share = (anchor - view.from) / width;
-  const wider = Math.min(Math.max(width * factor, SMALLEST_VIEW), log.last + 1 - log.first);
-  return clampView({ from: anchor - share * wider, to: anchor + (1 - share) * wider }, log);
+  const wider = Math.min(Math.max(width * factor, axis.smallest), axis.to - axis.from);
+  return clampView({ from: anchor - share * wider, to: anchor + (1 - share) * wider }, axis);
 }
 
-/** The view moved by `delta` steps. */
-export function panView(view, delta, log) {
-  return clampView({ from: view.from + delta, to: view.to + delta }, log);
+/** The view moved by `delta`. */
+export function panView(view, delta, axis) {
+  return clampView({ from: view.from + delta, to: view.to + delta }, axis);
 }
 
 /** The view, moved only if `step` is not well inside it. */
-export function revealStep(view, step, log) {
+export function revealStep(view, step, axis) {
   const width = view.to - view.from;
-  const margin = Math.min(2, width / 4);
-  if (step < view.from + margin)
-    return clampView({ from: step - width / 4, to: step + (3 * width) / 4 }, log);
-  if (step + 1 > view.to - margin)
-    return clampView({ from: step - (3 * width) / 4, to: step + width / 4 }, log);
+  const margin = Math.min(2 * axis.typical, width / 4);
+  const from = axis.begin(step);
+  if (from < view.from + margin)
+    return clampView({ from: from - width / 4, to: from + (3 * width) / 4 }, axis);
+  const right = Math.min(axis.end(step), from + axis.typical);
+  if (right > view.to - margin)
+    return clampView({ from: from - (3 * width) / 4, to: from + width / 4 }, axis);
   return view;
 }
 

@@ -9,12 +9,22 @@ import { RangeMark } from "./range_mark.js";
 import { drawStrip, STRIP_HEIGHT } from "./strip.js";
 import { requestTable, stepTable } from "./tables.js";
 import { listenToPointer } from "./time_pointer.js";
-import { clampView, panView, revealStep, timeScale, wholeView, zoomView } from "./time_axis.js";
+import {
+  clampView,
+  panView,
+  revealStep,
+  stepAxis,
+  timeScale,
+  wholeView,
+  zoomView,
+} from "./time_axis.js";
 import { BLEED, drawAxis, drawTimeline, HEADROOM } from "./timeline.js";
+import { wallAxis } from "./wall_axis.js";
 
 const AXIS_HEIGHT = 22;
 const COMFORTABLE = 12; // px a step gets when the log is too long to be shown whole
-const TIGHTEST = { wide: 8, narrow: 4 }; // px a step; below this the strip becomes an overview
+// px a step; below this the strip becomes an overview. By time steps differ, and half is enough for a usual one.
+const TIGHTEST = { steps: { wide: 8, narrow: 4 }, time: { wide: 4, narrow: 2 } };
 
 export class TimePanel {
   constructor(board) {
@@ -39,6 +49,8 @@ export class TimePanel {
     );
     this.pencils = [this.strip, this.lanes, this.axis].map((canvas) => new Pencil(canvas));
     this.scrolled = 0; // kept, because asking the page lays it out
+    this.together = [this]; // panels that share one axis
+    this.pinned = false; // does the view stay at the end, while a live log grows?
     this.listen();
   }
 
@@ -48,6 +60,28 @@ export class TimePanel {
     this.log = { first: model.firstStep, last: model.lastStep };
     this.spans = model.requests.map((life) => spanOf(life, model));
     this.pack();
+    this.measureTime();
+  }
+
+  /** The axis that the reader asked for; steps where a log has no times. */
+  measureTime() {
+    const byTime = this.board.store.axis === "time" && this.together.map(({ model }) => wallAxis(model));
+    const all = byTime && byTime.every(Boolean) ? byTime : this.together.map(({ log }) => stepAxis(log));
+    this.timeAxis = {
+      ...all[this.together.indexOf(this)],
+      from: Math.min(...all.map(({ from }) => from)),
+      to: Math.max(...all.map(({ to }) => to)),
+    };
+    if (this.view && this.pinned) this.pin();
+  }
+
+  /** The other axis, with the same steps in view. */
+  changeAxis() {
+    const { window } = this;
+    this.measureTime();
+    this.view = null;
+    this.layout();
+    if (window) this.lookAt(window);
   }
 
   /**
@@ -86,9 +120,9 @@ export class TimePanel {
     this.columns = { stateAt, end: gutter - 2 };
     this.left = gutter;
     this.right = this.width - (narrow ? 8 : 34);
-    const steps = this.log.last + 1 - this.log.first;
-    const perStep = (this.right - this.left) / Math.max(1, steps);
-    this.long = perStep < (narrow ? TIGHTEST.narrow : TIGHTEST.wide);
+    const { kind, from, to, typical } = this.timeAxis;
+    const perStep = ((this.right - this.left) / (to - from)) * typical;
+    this.long = perStep < TIGHTEST[kind][narrow ? "narrow" : "wide"];
     if (!this.view || !this.long) this.view = this.openingView();
     const rows = laneRows(this.lanesInSight(), this.room, this.board);
     this.laneHeight = rows.pitch;
@@ -121,27 +155,27 @@ export class TimePanel {
   }
 
   openingView() {
-    if (!this.long) return wholeView(this.log);
-    const width = (this.right - this.left) / COMFORTABLE;
+    const axis = this.timeAxis;
+    if (!this.long) return wholeView(axis);
+    const width = ((this.right - this.left) / COMFORTABLE) * axis.typical;
     const { step } = this.board.store;
-    return revealStep(
-      panView(
-        { from: this.log.first, to: this.log.first + width },
-        step - this.log.first - width / 2,
-        this.log,
-      ),
-      step,
-      this.log,
-    );
+    const from = axis.begin(step) - width / 2;
+    return revealStep(clampView({ from, to: from + width }, axis), step, axis);
   }
 
   get scale() {
-    return timeScale(this.view, this.left, this.right);
+    return timeScale(this.view, this.left, this.right, this.timeAxis);
+  }
+
+  /** The scale of the strip: of the whole axis, where there is more than the lanes show. */
+  get overview() {
+    const axis = this.timeAxis;
+    return this.long ? timeScale(wholeView(axis), this.left, this.right, axis) : this.scale;
   }
 
   /** The cursor must stay in sight; so must the selected lane. */
   revealCursor() {
-    this.view = revealStep(this.view, this.board.store.step, this.log);
+    this.view = revealStep(this.view, this.board.store.step, this.timeAxis);
   }
 
   revealSelected() {
@@ -156,16 +190,27 @@ export class TimePanel {
     this.scrolled = this.scroller.scrollTop;
   }
 
-  zoom(factor, anchor = this.board.store.step + 0.5) {
-    if (this.long) this.look(zoomView(this.view, factor, anchor, this.log));
+  /** `anchor`, a place on the axis, stays where it is. */
+  zoom(factor, anchor = this.middleOf(this.board.store.step)) {
+    if (this.long) this.look(zoomView(this.view, factor, anchor, this.timeAxis));
+  }
+
+  middleOf(step) {
+    return (this.timeAxis.begin(step) + this.timeAxis.end(step)) / 2;
   }
 
   pan(share) {
     this.panFrom(this.view, (this.view.to - this.view.from) * share);
   }
 
-  panFrom(view, steps) {
-    this.look(panView(view, steps, this.log));
+  panFrom(view, delta) {
+    this.look(panView(view, delta, this.timeAxis));
+  }
+
+  /** Moves the view, as wide as it is, to the end of the axis. */
+  pin() {
+    const { to } = this.timeAxis;
+    this.view = clampView({ from: to - (this.view.to - this.view.from), to }, this.timeAxis);
   }
 
   /** Shows another part of the time axis. */
@@ -175,30 +220,34 @@ export class TimePanel {
     this.board.store.set({ window: `${view.from} ${view.to}` });
   }
 
+  /** The steps from, to (excluded). */
   lookAt([from, to]) {
-    if (this.long) this.look(clampView({ from, to }, this.log));
+    const { timeAxis: axis } = this;
+    if (this.long) this.look(clampView({ from: axis.begin(from), to: axis.end(to - 1) }, axis));
   }
 
   /** Is there more than can be seen? */
   get isZoomed() {
-    return this.view.to - this.view.from < this.log.last + 1 - this.log.first;
+    return this.view.to - this.view.from < this.timeAxis.to - this.timeAxis.from;
   }
 
   /** The steps that are shown, [from, to), or null where all are. */
   get window() {
-    return this.isZoomed ? [Math.floor(this.view.from), Math.ceil(this.view.to)] : null;
+    if (!this.isZoomed) return null;
+    const { first, last } = this.scale;
+    return [first, Math.min(last, this.log.last) + 1];
   }
 
   /** All steps; where they are all in sight already, the selected request's life; else back again. */
   fit() {
     if (!this.long) return;
-    const whole = wholeView(this.log);
+    const whole = wholeView(this.timeAxis);
     const life = this.model.request(this.board.store.selected);
     const isWhole = this.view.from === whole.from && this.view.to === whole.to;
     if (!isWhole) this.look(whole);
     else if (life) {
       const { from, to } = this.spans[life.index];
-      this.look(zoomView({ from: from - 1, to: to + 3 }, 1, from, this.log));
+      this.lookAt([Math.max(this.log.first, from - 1), to + 3]);
     } else this.look(this.openingView());
   }
 
@@ -207,7 +256,6 @@ export class TimePanel {
     const { unit, theme, narrow, frame, store } = board;
     const common = { model, frame, narrow, width, step: store.step, selected: store.selected };
     const [strip, lanes, axis] = this.pencils;
-    const whole = wholeView(this.log);
     const bleed = (pencil, height, draw) => {
       pencil.begin(width + 2 * BLEED, height, unit, theme);
       pencil.context.translate(BLEED, 0);
@@ -217,10 +265,12 @@ export class TimePanel {
       drawStrip(strip, {
         ...common,
         overview: long,
-        scale: long ? timeScale(whole, this.left, this.right) : scale,
-        window: long && this.view.to - this.view.from < whole.to - whole.from ? this.view : null,
+        scale: this.overview,
+        window: long && this.isZoomed ? this.view : null,
       }),
     );
+    this.lanes.dataset.plot = `${this.left} ${this.right}`;
+    this.lanes.dataset.view = `${this.view.from} ${this.view.to}`;
     this.scene = {
       ...common,
       scale,
@@ -288,8 +338,7 @@ export class TimePanel {
     const x = (event.clientX - box.left) / this.board.unit - BLEED;
     const y = (event.clientY - box.top) / this.board.unit;
     const onStrip = canvas === this.strip;
-    const scale =
-      onStrip && this.long ? timeScale(wholeView(this.log), this.left, this.right) : this.scale;
+    const scale = onStrip ? this.overview : this.scale;
     const step = Math.min(Math.max(scale.stepAt(x), this.log.first), this.log.last);
     const place = { x, y, step, inPlot: x >= this.left - 2 && x <= this.right + 6, life: null };
     if (canvas === this.lanes) {

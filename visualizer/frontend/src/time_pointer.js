@@ -45,7 +45,7 @@ export function listenToPointer(panel) {
       if (dragging && drag.kind.startsWith("scrub")) board.goTo(place.step);
       if (dragging && drag.kind === "brush") board.brush(drag.from.step, place.step);
       if (dragging && drag.kind === "pan") {
-        panel.panFrom(drag.view, (drag.x - event.clientX) / board.unit / panel.scale.width);
+        panel.panFrom(drag.view, (drag.x - event.clientX) / board.unit / panel.scale.per);
       }
       canvas.style.cursor = cursorFor(canvas === lanes, place, dragging && drag.kind);
       const told = dragging ? null : tellLane(panel.model, store.step, place, canvas === lanes);
@@ -72,10 +72,10 @@ export function listenToPointer(panel) {
     if (!panel.long || !(sideways || zooms)) return;
     event.preventDefault();
     if (sideways) {
-      panel.panFrom(panel.view, (event.deltaX || event.deltaY) / board.unit / panel.scale.width);
+      panel.panFrom(panel.view, (event.deltaX || event.deltaY) / board.unit / panel.scale.per);
     } else {
       const { x } = panel.locate(event, lanes);
-      const anchor = panel.view.from + (x - panel.left) / panel.scale.width;
+      const anchor = panel.scale.placeAt(x);
       panel.zoom(Math.exp(event.deltaY * 0.004), anchor);
     }
   }

@@ -9,6 +9,7 @@ import { drawLife, formsOf } from "./lane.js";
 import { laneAt, occupant, occupantsBetween } from "./lane_packing.js";
 import { placeWords } from "./lane_words.js";
 import { axisTicks } from "./time_axis.js";
+import { timeTicks } from "./wall_axis.js";
 
 export const BLEED = 6; // the selected lane's band goes a little beyond the panel
 export const HEADROOM = 3; // above the first lane, for its words
@@ -37,6 +38,18 @@ export function drawTimeline(pencil, scene) {
 /** The axis below the lanes. It always says what it counts. */
 export function drawAxis(pencil, { scale, narrow, model }) {
   const { muted: color } = pencil.theme;
+  if (scale.kind === "time") {
+    pencil.text("time", scale.left, 15, { color });
+    const end = scale.left + pencil.measure("time") + 12;
+    for (const { place, words } of timeTicks(scale, narrow ? 56 : 64)) {
+      const x = scale.at(place);
+      const half = pencil.measure(words) / 2;
+      pencil.line(x, 0, x, 4, pencil.theme.faint);
+      if (x - half > end && x < scale.right + 4)
+        pencil.text(words, x, 15, { color, align: "center" });
+    }
+    return;
+  }
   const lead = `step ${scale.first}`;
   const end = scale.left + pencil.measure(lead) + 16;
   if (scale.first >= model.firstStep) pencil.text(lead, scale.left, 15, { color });

@@ -11,6 +11,7 @@ export function verbsOf(board, names) {
     zoom: (factor) => board.axis?.zoom(factor),
     pan: (share) => board.axis?.pan(share),
     fit: () => board.axis?.fit(),
+    axis: () => changeAxis(board),
     rangeFrom: () => board.brush(store.step, Math.max(store.step, store.range?.[1] ?? store.step)),
     rangeTo: () => board.brush(Math.min(store.step, store.range?.[0] ?? store.step), store.step),
     only: (digit) => board.showOnly(names[digit - 1] ?? null),
@@ -27,6 +28,11 @@ function selectNeighbour({ model, store }, delta) {
   const at = model.request(store.selected)?.index;
   const next = at == null ? (delta > 0 ? 0 : requests.length - 1) : at + delta;
   if (requests[next]) store.set({ selected: requests[next].id });
+}
+
+/** Steps or wall time, where there is a timeline to be seen. */
+function changeAxis({ axis, store }) {
+  if (axis) store.set({ axis: store.axis === "time" ? "steps" : "time" });
 }
 
 /** Closes what is open, or else forgets one thing after the other. */

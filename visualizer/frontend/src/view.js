@@ -10,6 +10,7 @@ import { Store } from "./store.js";
 
 const SHARED = Symbol.for("underglass.views");
 
+export const AXES = ["steps", "time"];
 const SPEEDS = [1, 2, 5, 10, 25, 60];
 
 export class View {
@@ -24,6 +25,7 @@ export class View {
       selected: null, // a request's id
       block: null, // a block that is looked at
       range: null, // [first, last] step of what is summed up
+      axis: "steps", // or "time": what the timeline counts
       playing: false,
       speed: 5,
     });
@@ -36,8 +38,9 @@ export class View {
   }
 
   /** Takes a log, at what was asked for, or where something happens. */
-  open(model, { step, selected, range } = {}) {
+  open(model, { step, selected, range, axis } = {}) {
     this.model = model;
+    if (AXES.includes(axis)) this.store.axis = axis;
     Object.assign(this.store, openingView(model, step, selected));
     this.store.range = range ? range.map((end) => this.clamp(end)) : null;
   }

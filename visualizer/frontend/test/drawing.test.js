@@ -7,7 +7,7 @@ import { claimOf, drawBlocks } from "../src/blocks.js";
 import { packLanes } from "../src/lane_packing.js";
 import { THEMES } from "../src/palette.js";
 import { drawStrip } from "../src/strip.js";
-import { timeScale, wholeView } from "../src/time_axis.js";
+import { stepAxis, timeScale, wholeView } from "../src/time_axis.js";
 import { drawTimeline } from "../src/timeline.js";
 import { recordingPencil, storytellers } from "./recorder.js";
 
@@ -16,7 +16,8 @@ const { hues, ink, ground, band } = THEMES.light;
 const [LEFT, RIGHT] = [106, 726];
 const PITCH = 22;
 
-const scale = timeScale(wholeView({ first: model.firstStep, last: model.lastStep }), LEFT, RIGHT);
+const axis = stepAxis({ first: model.firstStep, last: model.lastStep });
+const scale = timeScale(wholeView(axis), LEFT, RIGHT, axis);
 const spans = model.requests.map(({ arrived, finished }) => ({
   from: arrived,
   to: finished.step,

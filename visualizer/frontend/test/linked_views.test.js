@@ -50,7 +50,7 @@ test("both stand at the same step, and the shorter run at its end pulls nobody b
 
 test("by time, each stands at the last step that had ended", () => {
   const { views, linked } = pair();
-  linked.setClock("time");
+  linked.setAxis("time");
   views[0].goTo(7); // ends at 70
   settle();
   assert.equal(views[1].store.step, 3); // ends at 60

@@ -6,15 +6,16 @@ import {
   clampView,
   panView,
   revealStep,
+  stepAxis,
   timeScale,
   wholeView,
   zoomView,
 } from "../src/time_axis.js";
 
-const LOG = { first: 1, last: 200 };
+const LOG = stepAxis({ first: 1, last: 200 });
 
 test("a step lies where the scale says, and is found there again", () => {
-  const scale = timeScale({ from: 1, to: 11 }, 100, 200);
+  const scale = timeScale({ from: 1, to: 11 }, 100, 200, LOG);
   assert.equal(scale.width, 10);
   assert.equal(scale.x(1), 100);
   assert.equal(scale.x(11), 200);
@@ -43,7 +44,7 @@ test("panning stops at both ends", () => {
 });
 
 test("a view wider than the log is the log", () => {
-  assert.deepEqual(clampView({ from: -5, to: 999 }, { first: 1, last: 3 }), { from: 1, to: 4 });
+  assert.deepEqual(clampView({ from: -5, to: 999 }, stepAxis({ first: 1, last: 3 })), { from: 1, to: 4 });
 });
 
 test("revealing moves a view only when the step is out of sight", () => {
@@ -61,7 +62,7 @@ test("revealing moves a view only when the step is out of sight", () => {
 
 test("ticks are round and far enough apart at any zoom", () => {
   for (const width of [4, 10, 60, 400, 5000, 1e6]) {
-    const scale = timeScale({ from: 1, to: 1 + width }, 0, 600);
+    const scale = timeScale({ from: 1, to: 1 + width }, 0, 600, LOG);
     const ticks = axisTicks(scale, 50);
     assert.ok(ticks.length <= 13, `${ticks.length} ticks for ${width} steps`);
     for (let i = 1; i < ticks.length; i += 1) {
