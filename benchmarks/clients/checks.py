@@ -1,0 +1,117 @@
+"""What all sessions share. Standard library only: each runs in its client's own environment.
+
+    session = Session("openai")
+
+    @session.check("models")
+    def models(servers: Servers) -> None: ...
+
+    if __name__ == "__main__":
+        session.main()
+
+prints one line of JSON per check. `sessions.mjs` prints the same.
+"""
+
+import argparse
+import http.client
+import json
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+# A greedy continuation of this by the bundled model is some sixty words long.
+PROMPT = "Once upon a time"
+QUESTION = "What is 17 + 25?"
+KEY = "key of the class"
+
+
+@dataclass(frozen=True)
+class Servers:
+    """Where the servers are; all serve the bundled model.
+
+    url    has room for everybody
+    full   lets one request wait and no more
+    auto   `--model auto` over an empty directory, with the key KEY
+    """
+
+    url: str
+    full: str
+    auto: str
+
+
+class Session:
+    """The checks of one client, in order."""
+
+    def __init__(self, client: str) -> None:
+        self.client = client
+        self.checks: dict[str, Callable[[Servers], None]] = {}
+
+    def check(self, name: str) -> Callable[[Callable[[Servers], None]], Callable[[Servers], None]]:
+        """Add a check. It raises, whatever it raises, if something is wrong."""
+
+        def add(function: Callable[[Servers], None]) -> Callable[[Servers], None]:
+            self.checks[name] = function
+            return function
+
+        return add
+
+    def main(self) -> None:
+        """Run all against the servers named on the command line."""
+        parser = argparse.ArgumentParser()
+        for server in ("url", "full", "auto"):
+            parser.add_argument(server)
+        servers = Servers(**vars(parser.parse_args()))
+        for name, function in self.checks.items():
+            error = ""
+            try:
+                function(servers)
+            except Exception:
+                error = traceback.format_exc(limit=-3)
+            line = {"client": self.client, "check": name, "error": error}
+            print(json.dumps(line), flush=True)
+
+
+def call(url: str, path: str, body: object = None, key: str = KEY) -> Any:
+    """The answer to a plain request: POST with a body, GET without."""
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
+    try:
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+        content = None if body is None else json.dumps(body)
+        connection.request("GET" if body is None else "POST", path, content, headers)
+        return json.loads(connection.getresponse().read())
+    finally:
+        connection.close()
+
+
+def completed(url: str, **fields: object) -> str:
+    """What a completion says; greedy, if nothing else is asked for."""
+    body = {"model": "bundled", "prompt": PROMPT, "temperature": 0, "max_tokens": 24} | fields
+    text: str = call(url, "/v1/completions", body)["choices"][0]["text"]
+    return text
+
+
+def answered(url: str, content: object = QUESTION, **fields: object) -> str:
+    """What a chat says; greedy, if nothing else is asked for."""
+    body = {"model": "bundled", "temperature": 0, "max_tokens": 24} | fields
+    body["messages"] = [{"role": "user", "content": content}]
+    text: str = call(url, "/v1/chat/completions", body)["choices"][0]["message"]["content"]
+    return text
+
+
+def wait_until_idle(url: str) -> None:
+    """Return once the engine has nothing left to do. Raises TimeoutError after ten seconds."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        health = call(url, "/health")
+        if not health["active"] + health["prefilling"] + health["waiting"]:
+            return
+        time.sleep(0.02)
+    raise TimeoutError(f"the engine still works: {health}")
+
+
+def same(left: object, right: object) -> None:
+    """Raise AssertionError, with both, unless they are equal."""
+    assert left == right, f"{left!r} != {right!r}"

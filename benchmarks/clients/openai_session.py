@@ -1,0 +1,311 @@
+"""OpenAI's Python SDK, with strict validation of every response. Part of the test suite, too."""
+
+import asyncio
+import threading
+
+import openai
+from openai import AsyncOpenAI, OpenAI
+
+from benchmarks.clients.checks import (
+    KEY,
+    PROMPT,
+    QUESTION,
+    Servers,
+    Session,
+    answered,
+    call,
+    completed,
+    same,
+    wait_until_idle,
+)
+
+session = Session("openai (Python)")
+ASKED = {"model": "bundled", "max_tokens": 24, "temperature": 0}
+
+
+def client(url: str, **options: object) -> OpenAI:
+    """Strict: what does not fit OpenAI's own schema raises."""
+    settings = {"max_retries": 0, "timeout": 60, "_strict_response_validation": True} | options
+    return OpenAI(base_url=f"{url}/v1", api_key=KEY, **settings)  # type: ignore[arg-type]
+
+
+def lenient(url: str, **options: object) -> OpenAI:
+    """For the two answers that OpenAI itself sends against its SDK's types.
+
+    In a stream of completions they want a finish_reason in every chunk, where OpenAI sends null;
+    in `echo` with logprobs a number for the first token, which has none.
+    """
+    return client(url, _strict_response_validation=False, **options)
+
+
+def messages(content: object = QUESTION) -> list:
+    return [{"role": "user", "content": content}]
+
+
+@session.check("models")
+def models(servers: Servers) -> None:
+    with client(servers.url) as api:
+        (model,) = api.models.list()
+        same((model.id, model.object, model.owned_by), ("bundled", "model", "underglass"))
+        same(api.models.retrieve("bundled").created, model.created)
+
+
+@session.check("completion")
+def completion(servers: Servers) -> None:
+    with client(servers.url) as api:
+        answer = api.completions.create(prompt=PROMPT, **ASKED)
+    same(answer.choices[0].text, completed(servers.url))
+    same(answer.choices[0].finish_reason, "length")
+
+
+@session.check("completion, streamed")
+def completion_streamed(servers: Servers) -> None:
+    with lenient(servers.url) as api:
+        chunks = list(api.completions.create(prompt=PROMPT, stream=True, **ASKED))
+    same("".join(chunk.choices[0].text for chunk in chunks), completed(servers.url))
+    same([chunk.choices[0].finish_reason for chunk in chunks][-1], "length")
+    assert len(chunks) > 8, "it came in one piece"
+    same(len({(chunk.id, chunk.created) for chunk in chunks}), 1)
+
+
+@session.check("chat")
+def chat(servers: Servers) -> None:
+    with client(servers.url) as api:
+        answer = api.chat.completions.create(messages=messages(), **ASKED)
+    same(answer.choices[0].message.content, answered(servers.url))
+    same(answer.choices[0].message.role, "assistant")
+    same(answer.choices[0].finish_reason, "stop")
+
+
+@session.check("chat, streamed")
+def chat_streamed(servers: Servers) -> None:
+    with client(servers.url) as api:
+        chunks = list(api.chat.completions.create(messages=messages(), stream=True, **ASKED))
+        with api.chat.completions.stream(messages=messages(), **ASKED) as stream:
+            final = stream.get_final_completion()
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    same(text, answered(servers.url))
+    same(final.choices[0].message.content, text)
+    same(chunks[0].choices[0].delta.role, "assistant")
+    same(chunks[-1].choices[0].finish_reason, "stop")
+
+
+@session.check("usage")
+def usage(servers: Servers) -> None:
+    with client(servers.url) as api, lenient(servers.url) as streaming:
+        whole = api.completions.create(prompt=PROMPT, **ASKED).usage
+        *_, last = streaming.completions.create(
+            prompt=PROMPT, stream=True, stream_options={"include_usage": True}, **ASKED
+        )
+        *_, chat_last = api.chat.completions.create(
+            messages=messages(), stream=True, stream_options={"include_usage": True}, **ASKED
+        )
+    same((whole.completion_tokens, whole.total_tokens), (24, 24 + whole.prompt_tokens))
+    same((last.choices, last.usage.total_tokens), ([], whole.total_tokens))
+    assert chat_last.usage.prompt_tokens > 0
+    assert whole.prompt_tokens_details.cached_tokens is not None
+
+
+@session.check("stop")
+def stop(servers: Servers) -> None:
+    whole = completed(servers.url)
+    word = whole.split()[5]
+    before = whole[: whole.index(word)]
+    with client(servers.url) as api, lenient(servers.url) as streaming:
+        for wanted in (word, [word], ["never", word, "nor", "this", "one", "either"]):
+            answer = api.completions.create(prompt=PROMPT, stop=wanted, **ASKED).choices[0]
+            same((answer.text, answer.finish_reason), (before, "stop"))
+        chunks = list(streaming.completions.create(prompt=PROMPT, stop=word, stream=True, **ASKED))
+    same("".join(chunk.choices[0].text for chunk in chunks), before)
+
+
+@session.check("n")
+def several(servers: Servers) -> None:
+    asked = ASKED | {"temperature": 1, "seed": 7}
+    with client(servers.url) as api, lenient(servers.url) as streaming:
+        whole = api.completions.create(prompt=PROMPT, n=3, **asked)
+        texts = {0: "", 1: "", 2: ""}
+        for chunk in streaming.completions.create(prompt=PROMPT, n=3, stream=True, **asked):
+            texts[chunk.choices[0].index] += chunk.choices[0].text
+        both = api.completions.create(prompt=[PROMPT, "The fox"], n=2, **asked)
+        talk = api.chat.completions.create(messages=messages("Tell me a story"), n=3, **asked)
+    same([choice.text for choice in whole.choices], list(texts.values()))
+    same(len(set(texts.values())), 3)
+    same([choice.index for choice in both.choices], [0, 1, 2, 3])
+    same([choice.index for choice in talk.choices], [0, 1, 2])
+
+
+@session.check("logprobs")
+def logprobs(servers: Servers) -> None:
+    story = messages("Tell me a story")  # in sums the calculator's tokens come without alternatives
+    with client(servers.url) as api, lenient(servers.url) as echoing:
+        answer = api.completions.create(prompt=PROMPT, logprobs=3, **ASKED).choices[0]
+        talk = api.chat.completions.create(messages=story, logprobs=True, top_logprobs=2, **ASKED)
+        chunks = list(
+            api.chat.completions.create(
+                messages=story, logprobs=True, top_logprobs=2, stream=True, **ASKED
+            )
+        )
+        echoed = echoing.completions.create(prompt=PROMPT, echo=True, logprobs=1, **ASKED).choices[
+            0
+        ]
+    found = answer.logprobs
+    same("".join(found.tokens), answer.text)
+    for logprob, top in zip(found.token_logprobs, found.top_logprobs, strict=True):
+        assert logprob == max(top.values()) <= 0, (logprob, top)
+        same(len(top), 3)
+    content = talk.choices[0].logprobs.content
+    streamed = [
+        one
+        for chunk in chunks
+        if chunk.choices[0].logprobs
+        for one in chunk.choices[0].logprobs.content
+    ]
+    same([one.token for one in streamed], [one.token for one in content])
+    same({len(one.top_logprobs) for one in content}, {2})
+    assert echoed.text.startswith(PROMPT)
+    same((echoed.logprobs.token_logprobs[0], echoed.logprobs.text_offset[0]), (None, 0))
+    # A prompt that is computed in one piece differs in the last digits from one found in the cache.
+    for one, other in zip(echoed.logprobs.token_logprobs[-24:], found.token_logprobs, strict=True):
+        assert abs(one - other) < 1e-4, (one, other)
+
+
+@session.check("seed")
+def seed(servers: Servers) -> None:
+    with client(servers.url) as api:
+
+        def text(number: int) -> str:
+            asked = ASKED | {"temperature": 1, "seed": number}
+            return api.completions.create(prompt=PROMPT, **asked).choices[0].text
+
+        same(text(1), text(1))
+        assert len({text(number) for number in range(4)}) > 1, "no seed changes anything"
+
+
+@session.check("parts")
+def parts(servers: Servers) -> None:
+    split = [{"type": "text", "text": "What is "}, {"type": "text", "text": "17 + 25?"}]
+    with client(servers.url) as api:
+        answer = api.chat.completions.create(messages=messages(split), **ASKED)
+        quiet = api.chat.completions.create(
+            messages=messages(), tools=[], tool_choice="none", **ASKED
+        )
+    same(answer.choices[0].message.content, answered(servers.url))
+    same(quiet.choices[0].message.tool_calls, None)
+
+
+@session.check("a wrong field")
+def wrong_field(servers: Servers) -> None:
+    with client(servers.url) as api:
+        for asked, param in (
+            ({"max_tokens": -1}, "max_tokens"),
+            ({"temperature": -1}, "temperature"),
+            ({"extra_body": {"no_such_field": 1}}, "no_such_field"),
+        ):
+            try:
+                api.completions.create(prompt=PROMPT, **ASKED | asked)
+            except openai.BadRequestError as error:
+                same((error.param, error.type), (param, "invalid_request_error"))
+                assert param in error.message
+            else:
+                raise AssertionError(f"{asked} was taken")
+
+
+@session.check("404")
+def not_found(servers: Servers) -> None:
+    with client(servers.auto) as api:
+        same([model.id for model in api.models.list()], ["bundled"])
+        try:
+            api.completions.create(prompt=PROMPT, **ASKED | {"model": "gpt-4"})
+        except openai.NotFoundError as error:
+            same((error.code, error.param), ("model_not_found", "model"))
+        else:
+            raise AssertionError("a model that is not there answered")
+    try:
+        with client(servers.url) as api:
+            api.post("/images", cast_to=object)
+    except openai.NotFoundError:
+        pass
+
+
+@session.check("401")
+def unauthorized(servers: Servers) -> None:
+    with OpenAI(base_url=f"{servers.auto}/v1", api_key="another", max_retries=0) as api:
+        try:
+            api.models.list()
+        except openai.AuthenticationError as error:
+            same(error.code, "invalid_api_key")
+        else:
+            raise AssertionError("a wrong key opened the door")
+
+
+@session.check("429, then retried")
+def full(servers: Servers) -> None:
+    call(servers.full, "/engine/pause", {})
+    with lenient(servers.full) as api, client(servers.full, max_retries=8) as patient:
+        first = api.completions.create(prompt=PROMPT, stream=True, **ASKED)  # the one that may wait
+        try:
+            api.completions.create(prompt=PROMPT, **ASKED)
+        except openai.RateLimitError as error:
+            same(error.code, "queue_full")
+            assert int(error.response.headers["retry-after"]) >= 1
+        else:
+            raise AssertionError("it was let in")
+        threading.Timer(0.3, call, (servers.full, "/engine/resume", {})).start()
+        answer = patient.completions.create(prompt=PROMPT, **ASKED).choices[0].text
+        same("".join(chunk.choices[0].text for chunk in first), answer)
+
+
+@session.check("parallel")
+def parallel(servers: Servers) -> None:
+    async def test() -> list[str]:
+        async with AsyncOpenAI(base_url=f"{servers.url}/v1", api_key=KEY, max_retries=0) as api:
+
+            async def one(streamed: bool) -> str:
+                answer = await api.completions.create(prompt=PROMPT, stream=streamed, **ASKED)
+                if not streamed:
+                    return answer.choices[0].text
+                return "".join([chunk.choices[0].text async for chunk in answer])
+
+            return await asyncio.gather(*(one(number % 2 == 0) for number in range(24)))
+
+    same(set(asyncio.run(test())), {completed(servers.url)})
+
+
+@session.check("timeout")
+def timed_out(servers: Servers) -> None:
+    call(servers.url, "/engine/pause", {})
+    try:
+        with client(servers.url, timeout=0.3) as api:
+            api.completions.create(prompt=PROMPT, **ASKED)
+    except openai.APITimeoutError:
+        pass
+    else:
+        raise AssertionError("a held engine answered")
+    finally:
+        call(servers.url, "/engine/resume", {})
+    wait_until_idle(servers.url)
+
+
+@session.check("cancel")
+def cancelled(servers: Servers) -> None:
+    long = ASKED | {"max_tokens": 1000, "extra_body": {"ignore_eos": True}}
+    with lenient(servers.url) as api:
+        stream = api.completions.create(prompt=PROMPT, stream=True, **long)
+        next(iter(stream))
+        stream.close()
+        wait_until_idle(servers.url)
+
+    async def test() -> None:
+        async with AsyncOpenAI(base_url=f"{servers.url}/v1", api_key=KEY) as api:
+            task = asyncio.create_task(api.completions.create(prompt=PROMPT, **long))
+            await asyncio.sleep(0.1)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    asyncio.run(test())
+    wait_until_idle(servers.url)
+
+
+if __name__ == "__main__":
+    session.main()
