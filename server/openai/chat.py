@@ -143,6 +143,10 @@ class ChatForm:
         logprobs: dict[str, Any] | None = None,
         finish_reason: str | None = None,
     ) -> bytes:
-        choice = {"index": index, "delta": delta}
-        more = {"logprobs": logprobs, "finish_reason": finish_reason}
-        return sse(self._chunks.wrap([choice | more]))
+        choice = {
+            "index": index,
+            "delta": delta,
+            "logprobs": logprobs,
+            "finish_reason": finish_reason,
+        }
+        return sse(self._chunks.wrap([choice]))

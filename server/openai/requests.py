@@ -169,8 +169,10 @@ def conversation(messages: list[ChatMessage]) -> list[dict[str, Any]]:
         content = message.content
         if isinstance(content, list):
             content = "".join(_text(part, index, at) for at, part in enumerate(content))
+        # OpenAI's newer name; templates know the older one, or drop the message without a word.
+        role = "system" if message.role == "developer" else message.role
         entry = {k: v for k, v in (message.model_extra or {}).items() if v is not None}
-        plain.append(entry | {"role": message.role, "content": content or ""})
+        plain.append(entry | {"role": role, "content": content or ""})
     return plain
 
 

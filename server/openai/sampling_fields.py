@@ -14,7 +14,7 @@ from engine.scheduling.sampling_params import SamplingError, SamplingParams
 from server.errors import bad_request
 from server.openai.refused import check_extra
 
-MAX_LOGPROBS = 100  # each is an object on the wire, for every token
+MAX_LOGPROBS = 20  # OpenAI's; each is an object on the wire, for every token
 MAX_STOPS = 64  # each is looked for after every token
 MAX_STOP_LENGTH = 256
 MAX_STOP_TOKENS = 1024

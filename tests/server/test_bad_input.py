@@ -57,7 +57,7 @@ COMPLETIONS = [
     ({"prompt": "x", "stop_token_ids": [1] * 1025}, "stop_token_ids"),
     ({"prompt": "x", "min_tokens": 51}, "min_tokens"),
     ({"prompt": "x", "logprobs": -1}, "logprobs"),
-    ({"prompt": "x", "logprobs": 101}, "logprobs"),
+    ({"prompt": "x", "logprobs": 21}, "logprobs"),
     ({"prompt": "x", "logprobs": True}, "logprobs"),
     ({"prompt": "x", "echo": True}, "echo"),  # the teaching stream has no room for it
     ({"prompt": "x", "echo": "yes"}, "echo"),
@@ -112,7 +112,7 @@ CHAT = [
     ({"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "function"}]}, "tools"),
     ({"messages": [{"role": "user", "content": "x"}], "logprobs": 1}, "logprobs"),
     (
-        {"messages": [{"role": "user", "content": "x"}], "logprobs": True, "top_logprobs": 101},
+        {"messages": [{"role": "user", "content": "x"}], "logprobs": True, "top_logprobs": 21},
         "top_logprobs",
     ),
     ({"messages": [{"role": "user", "content": "x"}], "echo": True}, "echo"),

@@ -187,6 +187,15 @@ def test_user_and_priority_reach_the_log(answer: Any, url: str) -> None:
     assert (asked.label, asked.priority) == ("Ada", 7)
 
 
+def test_developer_is_the_newer_name_of_system(client: openai.OpenAI, url: str) -> None:
+    for role in ("system", "developer"):
+        messages = [{"role": role, "content": "Be short."}, *MESSAGES]
+        client.chat.completions.create(model="any", messages=messages, max_tokens=1)
+    system, developer = trace(url).of(RequestArrived)[-2:]
+    assert system.prompt == developer.prompt
+    assert "Be short." in "".join(developer.texts)
+
+
 def test_one_model_and_none(client: openai.OpenAI) -> None:
     (listed,) = client.models.list().data
     assert client.models.retrieve(listed.id) == listed
