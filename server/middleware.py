@@ -35,7 +35,8 @@ class ApiKey:
             return
         refused = ApiError(
             401,
-            "this server asks for a key: send the header Authorization: Bearer KEY",
+            # OpenAI's words: litellm tells a wrong key by them.
+            "Incorrect API key provided: send the server's with the header Authorization: Bearer KEY",
             code="invalid_api_key",
             headers={"WWW-Authenticate": "Bearer"},
         )
