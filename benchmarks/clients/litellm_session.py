@@ -1,0 +1,220 @@
+"""litellm, as the gateway that many tools put in front of a model."""
+
+import asyncio
+import os
+import threading
+from typing import Any
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # its list of prices comes from the network
+
+import litellm  # type: ignore[import-not-found]
+
+from benchmarks.clients.checks import (
+    KEY,
+    PROMPT,
+    QUESTION,
+    Servers,
+    Session,
+    answered,
+    call,
+    completed,
+    same,
+    wait_until_idle,
+)
+
+session = Session("litellm")
+litellm.suppress_debug_info = True
+MESSAGES = [{"role": "user", "content": QUESTION}]
+
+
+def common(url: str, **fields: object) -> dict:
+    asked = {"max_tokens": 24, "temperature": 0, "max_retries": 0, "timeout": 60}
+    return {"api_base": f"{url}/v1", "api_key": KEY} | asked | fields
+
+
+def chat(url: str, **fields: object) -> Any:
+    return litellm.completion(model="openai/bundled", **common(url, messages=MESSAGES) | fields)
+
+
+def completion(url: str, **fields: object) -> Any:
+    return litellm.text_completion(
+        model="text-completion-openai/bundled", **common(url, prompt=PROMPT) | fields
+    )
+
+
+@session.check("models")
+def models(servers: Servers) -> None:
+    found = litellm.get_valid_models(
+        check_provider_endpoint=True,
+        custom_llm_provider="openai",
+        api_key=KEY,
+        api_base=servers.url,
+    )
+    assert any(name.endswith("bundled") for name in found), found
+
+
+@session.check("completion")
+def whole(servers: Servers) -> None:
+    answer = completion(servers.url).choices[0]
+    same((answer.text, answer.finish_reason), (completed(servers.url), "length"))
+
+
+@session.check("completion, streamed")
+def streamed(servers: Servers) -> None:
+    chunks = list(completion(servers.url, stream=True))
+    same("".join(chunk.choices[0].text or "" for chunk in chunks), completed(servers.url))
+
+
+@session.check("chat")
+def talk(servers: Servers) -> None:
+    answer = chat(servers.url).choices[0]
+    same((answer.message.content, answer.finish_reason), (answered(servers.url), "stop"))
+
+
+@session.check("chat, streamed")
+def talk_streamed(servers: Servers) -> None:
+    chunks = list(chat(servers.url, stream=True))
+    text = "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+    same(text, answered(servers.url))
+    same(chunks[-1].choices[0].finish_reason, "stop")
+
+
+@session.check("usage")
+def usage(servers: Servers) -> None:
+    whole = chat(servers.url).usage
+    chunks = list(chat(servers.url, stream=True, stream_options={"include_usage": True}))
+    counted = [chunk.usage for chunk in chunks if getattr(chunk, "usage", None)]
+    same(counted[-1].total_tokens, whole.total_tokens)
+    same(whole.prompt_tokens + whole.completion_tokens, whole.total_tokens)
+
+
+@session.check("stop")
+def stop(servers: Servers) -> None:
+    text = completed(servers.url)
+    word = text.split()[5]
+    answer = completion(servers.url, stop=[word]).choices[0]
+    same((answer.text, answer.finish_reason), (text[: text.index(word)], "stop"))
+
+
+@session.check("n")
+def several(servers: Servers) -> None:
+    story = [{"role": "user", "content": "Tell me a story"}]
+    choices = chat(servers.url, n=3, temperature=1, seed=7, messages=story).choices
+    same([choice.index for choice in choices], [0, 1, 2])
+    same(len({choice.message.content for choice in choices}), 3)
+
+
+@session.check("logprobs")
+def logprobs(servers: Servers) -> None:
+    content = chat(servers.url, logprobs=True, top_logprobs=2).choices[0].logprobs.content
+    # The token that ends the answer is no text, but it has a probability.
+    same("".join(one["token"] for one in content[:-1]), answered(servers.url))
+
+
+@session.check("seed")
+def seed(servers: Servers) -> None:
+    def text(number: int) -> str:
+        return completion(servers.url, temperature=1, seed=number).choices[0].text
+
+    same(text(1), text(1))
+    assert len({text(number) for number in range(4)}) > 1
+
+
+@session.check("parts")
+def parts(servers: Servers) -> None:
+    split = [{"type": "text", "text": "What is "}, {"type": "text", "text": "17 + 25?"}]
+    answer = chat(servers.url, messages=[{"role": "user", "content": split}])
+    same(answer.choices[0].message.content, answered(servers.url))
+
+
+@session.check("a wrong field")
+def wrong_field(servers: Servers) -> None:
+    try:
+        chat(servers.url, temperature=-1)
+    except litellm.BadRequestError as error:
+        assert "temperature" in str(error)
+    else:
+        raise AssertionError("it was taken")
+
+
+@session.check("404")
+def not_found(servers: Servers) -> None:
+    try:
+        litellm.completion(model="openai/gpt-4", **common(servers.auto, messages=MESSAGES))
+    except litellm.NotFoundError as error:
+        assert "there is no model 'gpt-4'" in str(error)
+    else:
+        raise AssertionError("a model that is not there answered")
+
+
+@session.check("401")
+def unauthorized(servers: Servers) -> None:
+    try:
+        chat(servers.auto, api_key="another")
+    except litellm.AuthenticationError:
+        pass
+    else:
+        raise AssertionError("a wrong key opened the door")
+
+
+@session.check("429, then retried")
+def full(servers: Servers) -> None:
+    call(servers.full, "/engine/pause", {})
+    first = chat(servers.full, stream=True)
+    try:
+        chat(servers.full)
+    except litellm.RateLimitError:
+        pass
+    else:
+        raise AssertionError("it was let in")
+    threading.Timer(0.3, call, (servers.full, "/engine/resume", {})).start()
+    text = chat(servers.full, max_retries=8).choices[0].message.content
+    same("".join(chunk.choices[0].delta.content or "" for chunk in first), text)
+
+
+@session.check("parallel")
+def parallel(servers: Servers) -> None:
+    async def test() -> list:
+        return await asyncio.gather(
+            *(
+                litellm.acompletion(
+                    model="openai/bundled", **common(servers.url, messages=MESSAGES)
+                )
+                for _ in range(24)
+            )
+        )
+
+    texts = {answer.choices[0].message.content for answer in asyncio.run(test())}
+    same(texts, {answered(servers.url)})
+
+
+@session.check("timeout")
+def timed_out(servers: Servers) -> None:
+    call(servers.url, "/engine/pause", {})
+    try:
+        chat(servers.url, timeout=0.3)
+    except litellm.Timeout:
+        pass
+    else:
+        raise AssertionError("a held engine answered")
+    finally:
+        call(servers.url, "/engine/resume", {})
+    wait_until_idle(servers.url)
+
+
+@session.check("cancel")
+def cancelled(servers: Servers) -> None:
+    async def test() -> None:
+        asked = common(servers.url, messages=MESSAGES, max_tokens=1000)
+        asked["extra_body"] = {"ignore_eos": True}
+        task = asyncio.create_task(litellm.acompletion(model="openai/bundled", **asked))
+        await asyncio.sleep(0.2)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        wait_until_idle(servers.url)
+
+    asyncio.run(test())
+
+
+if __name__ == "__main__":
+    session.main()
