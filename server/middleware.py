@@ -4,6 +4,7 @@ Pure ASGI. Starlette's BaseHTTPMiddleware would keep a stalled stream alive afte
 and costs four times as much per chunk.
 """
 
+import base64
 import re
 import secrets
 
@@ -49,7 +50,19 @@ class ApiKey:
     def _has_key(self, scope: Scope) -> bool:
         given = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, key = given.partition(b" ")
-        return scheme.lower() == b"bearer" and secrets.compare_digest(key.strip(), self._key)
+        if scheme.lower() == b"basic" and scope["type"] == "websocket":
+            key = _password(key)  # LMQL's client can only be given an address: http://any:KEY@host
+        elif scheme.lower() != b"bearer":
+            return False
+        return secrets.compare_digest(key.strip(), self._key)
+
+
+def _password(credentials: bytes) -> bytes:
+    """The password of Basic authentication (RFC 7617); empty where there is none."""
+    try:
+        return base64.b64decode(credentials, validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
 
 
 class BodyLimit:

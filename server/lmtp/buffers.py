@@ -48,7 +48,7 @@ class Buffers:
         """What is kept under a name. Raises ApiError where nothing is."""
         buffer = self._kept.get(name)
         if buffer is None:
-            raise bad_request("from", f"there is no buffer {name!r}", "no_such_buffer")
+            raise bad_request("from", f"from: there is no buffer {name!r}", "no_such_buffer")
         return buffer
 
     def keeper(self, name: str, bridge: Bridge) -> Callable[[Engine, Request], None]:
@@ -88,7 +88,7 @@ class Buffers:
         with self._lock:
             buffer = self._kept.pop(name, None)
         if buffer is None:
-            raise bad_request("buffer", f"there is no buffer {name!r}", "no_such_buffer")
+            raise bad_request("buffer", f"buffer: there is none named {name!r}", "no_such_buffer")
         buffer.let_go()
 
     def close(self) -> None:

@@ -172,11 +172,11 @@ def stream_of(content: str) -> StreamId | None:
 
 
 def _in_words(complaint: str) -> ApiError:
-    """msgspec's `Expected ..., got ... - at `$.field`` with the field in front."""
+    """msgspec's "Expected ..., got ... - at `$.field`" with the field in front."""
     what, _, path = complaint.partition(" - at ")
     if "required field" in what or "unknown field" in what:
         field = what.rpartition(" field ")[2].strip("`")
         missing = "required" in what
         return bad_request(field, f"{field} is missing" if missing else f"{field} is not known")
-    place = path.strip("`").removeprefix("$.")
+    place = path.rpartition("$.")[2].strip("`")  # "`key` in `$.field`" for a key
     return bad_request(place or None, f"{place or 'the JSON'}: {what}")

@@ -7,7 +7,7 @@ another site, and with `--api-key` nobody without it.
 from collections.abc import AsyncIterator
 
 from starlette.applications import Starlette
-from starlette.websockets import WebSocket, WebSocketDisconnect
+from starlette.websockets import WebSocket
 
 from server.lmtp.session import Session
 from server.models import Models
@@ -36,4 +36,5 @@ async def _frames(websocket: WebSocket) -> AsyncIterator[str]:
         if message.get("text") is not None:
             yield message["text"]
         else:
-            raise WebSocketDisconnect(1003)
+            await websocket.close(1003)
+            return

@@ -1,0 +1,264 @@
+"""LMTP's messages on the wire, as LMQL's client sends and reads them."""
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from engine.events.vocabulary import RequestArrived, StepScheduled
+from server.process import BackgroundServer
+from tests.server.harness import post, sse_data, trace
+from tests.server.lmtp.wire import Wire, letters
+
+A_TOKEN = {"token", "stream_id", "logprob", "finish_reason", "top_logprobs"}
+
+
+@pytest.mark.parametrize("path", ["/", "/lmtp"])
+def test_generate_answers_with_tokens_until_length(url: str, path: str) -> None:
+    with Wire(url, path) as wire:
+        wire.generate(1, [120, 121], max_tokens=5)
+        tokens = wire.tokens(1)
+    assert letters(tokens) == "abcde"
+    assert [token["finish_reason"] for token in tokens] == [None] * 4 + ["length"]
+    for token in tokens:
+        assert set(token) == A_TOKEN
+        assert token["top_logprobs"][str(token["token"])] == token["logprob"]
+
+
+def test_the_end_token_itself_is_sent_with_stop(url: str) -> None:
+    with Wire(url) as wire:
+        wire.generate(1, [ord("?")])
+        tokens = wire.tokens(1)
+        wire.send("MODEL_INFO", stream_id=2, model="any", data={"model": "any"})
+        info = wire.next("MSG", 2)["model_info"]
+    assert letters(tokens[:5]) == "abcde"
+    assert tokens[5]["token"] in info["eos_ids"]
+    assert tokens[5]["finish_reason"] == "stop"
+
+
+def test_score_echoes_exactly_what_is_scored_and_stops_with_the_last(url: str) -> None:
+    with Wire(url) as wire:
+        wire.send("SCORE", model="any", prompt=[120], scored=[98, 99, 98], stream_id=1)
+        tokens = wire.tokens(1)
+    assert [token["token"] for token in tokens] == [98, 99, 98]
+    assert [token["finish_reason"] for token in tokens] == [None, None, "stop"]
+    assert all("top_logprobs" not in token for token in tokens)
+
+
+def test_model_info_is_a_message(url: str) -> None:
+    with Wire(url) as wire:
+        wire.send("MODEL_INFO", stream_id=1, model="any", data={"model": "any"})
+        info = wire.next("MSG", 1)["model_info"]
+    assert info["model"] == "alphabet"
+    assert info["max_kv_tokens"] == 4096
+
+
+def test_many_streams_share_a_connection_and_each_keeps_its_order(url: str) -> None:
+    with Wire(url) as wire:
+        for stream in range(40):
+            wire.generate(stream, [ord("x")] * (stream + 1), max_tokens=10 + stream % 7)
+        texts = [letters(wire.tokens(stream)) for stream in reversed(range(40))]
+    assert texts == ["abcdefghijklmnop"[: 10 + stream % 7] for stream in reversed(range(40))]
+
+
+def test_streams_share_the_batch_with_http_and_are_in_the_log(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(paused=True).url
+    with Wire(url, additional_headers={"X-Client": "Ada"}) as wire:
+        wire.generate(1, [120], max_tokens=3)
+        request = wire.next("MSG", 1, "request")["request"]
+        wire.generate(2, [121], max_tokens=3, user="Bo", priority=2)
+        wire.next("MSG", 2)
+        post(url, "/engine/resume")
+        body = {"prompt": "z", "max_tokens": 3}
+        assert sse_data(post(url, "/v1/completions", body).text)[-1]["full_text"] == "abc"
+        assert letters(wire.tokens(1)) == letters(wire.tokens(2)) == "abc"
+    log = trace(url)
+    arrived = log.of(RequestArrived)
+    assert [(one.label, one.priority) for one in arrived] == [("Ada", 0), ("Bo", 2), ("", 0)]
+    assert arrived[0].request == request
+    first = log.of(StepScheduled)[0]
+    assert [row.request for row in first.rows][:2] == [arrived[0].request, arrived[1].request]
+
+
+def test_a_label_may_be_part_of_the_address(serve: Callable[..., BackgroundServer]) -> None:
+    """LMQL's client can send no header."""
+    url = serve().url
+    with Wire(url, "/?client=Ada") as wire:
+        wire.generate(1, [120], max_tokens=1)
+        wire.tokens(1)
+    assert trace(url).of(RequestArrived)[0].label == "Ada"
+
+
+def test_a_waiting_stream_is_told_how_many_are_before_it(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(paused=True).url
+    with Wire(url) as wire:
+        for stream in range(3):
+            wire.generate(stream, [120], max_tokens=1)
+            assert wire.next("MSG", stream)["ahead"] == stream
+
+
+def test_text_prompts_give_text_pieces(url: str) -> None:
+    with Wire(url) as wire:
+        wire.generate(1, "Once", max_tokens=3)
+        wire.send("SCORE", prompt="Once", scored=" up", stream_id=2)
+        assert [token["text"] for token in wire.tokens(1)] == ["a", "b", "c"]
+        assert [token["text"] for token in wire.tokens(2)] == [" ", "u", "p"]
+
+
+def test_a_stop_string_is_not_in_the_text(url: str) -> None:
+    with Wire(url) as wire:
+        wire.generate(1, "Once", stop="de")
+        tokens = wire.tokens(1)
+    assert "".join(token["text"] for token in tokens) == "abc"
+    assert tokens[-1]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("prompt", [[None], [], ""])
+def test_an_empty_prompt_begins_with_bos(serve: Callable[..., BackgroundServer], prompt: object):
+    """LMQL sends `[null]` where its tokenizer knows no beginning of sequence."""
+    url = serve().url
+    with Wire(url) as wire:
+        wire.generate(1, prompt, max_tokens=2)
+        assert letters(wire.tokens(1)) == "ab"
+        wire.send("MODEL_INFO", stream_id=2)
+        bos = wire.next("MSG", 2)["model_info"]["bos_id"]
+    assert trace(url).of(RequestArrived)[0].prompt == [bos]
+
+
+def test_max_tokens_is_cut_to_what_fits(serve: Callable[..., BackgroundServer]) -> None:
+    """LMQL asks in chunks and does not know how much room is left."""
+    url = serve(max_context=10).url
+    with Wire(url) as wire:
+        wire.generate(1, [120] * 6, max_tokens=16)
+        tokens = wire.tokens(1)
+        assert letters(tokens) == "abcd"
+        assert tokens[-1]["finish_reason"] == "length"
+        wire.generate(2, [120] * 10, max_tokens=16)
+        assert wire.error(2)["param"] == "prompt"
+
+
+def test_null_fields_are_absent_ones(url: str) -> None:
+    with Wire(url) as wire:
+        wire.generate(1, [120], max_tokens=2, top_p=None, logit_bias=None, temperature=None)
+        assert letters(wire.tokens(1)) == "ab"
+
+
+@pytest.mark.parametrize(
+    ("word", "payload", "param"),
+    [
+        ("GENERATE", {}, "prompt"),
+        ("GENERATE", {"prompt": [120], "length_penalty": 2}, "length_penalty"),
+        ("GENERATE", {"prompt": [120], "max_tokens": "3"}, "max_tokens"),
+        ("GENERATE", {"prompt": [120], "max_tokens": 0}, "max_tokens"),
+        ("GENERATE", {"prompt": [120], "temperature": -1}, "temperature"),
+        ("GENERATE", {"prompt": [120], "top_logprobs": 100_000}, "top_logprobs"),
+        ("GENERATE", {"prompt": [120], "logit_bias": {"97": 1000}}, "logit_bias"),
+        ("GENERATE", {"prompt": [120], "logit_bias": {"a": 1}}, "logit_bias"),
+        ("GENERATE", {"prompt": [100_000]}, "prompt"),
+        ("GENERATE", {"prompt": {"a": 1}}, "prompt"),
+        ("GENERATE", {"prompt": [120] * 5000}, "prompt"),
+        ("GENERATE", {"prompt": [120], "keep": ""}, "keep"),
+        ("GENERATE", {"prompt": [120], "from": "nothing"}, "from"),
+        ("SCORE", {"prompt": [120]}, "scored"),
+        ("SCORE", {"prompt": [120], "scored": []}, "scored"),
+    ],
+)
+def test_what_is_wrong_ends_the_stream_and_names_the_field(
+    url: str, word: str, payload: dict, param: str
+) -> None:
+    with Wire(url) as wire:
+        wire.send(word, stream_id=7, **payload)
+        error = wire.error(7)
+        assert error["param"].startswith(param)
+        assert param in error["error"]
+        assert error["retry"] is False
+        wire.generate(7, [120], max_tokens=1)  # the number is free again
+        assert letters(wire.tokens(7)) == "a"
+
+
+@pytest.mark.parametrize(
+    ("frame", "code"),
+    [
+        ("", "not_a_frame"),
+        ("GENERATE", "not_a_frame"),
+        ("generate {}", "not_a_frame"),
+        ("GENERATE {", "not_json"),
+        ("GENERATE []", "invalid_request"),
+        ("GENERATE {}", "invalid_request"),
+        ('GENERATE {"stream_id": 1.5}', "invalid_request"),
+        ('MODEL_INFO {"stream_id": 1, "data": ' + "[" * 100_000, "not_json"),
+        ("DESTROY {}", "unknown_command"),
+    ],
+)
+def test_a_frame_that_says_nothing_is_answered_and_the_connection_lives(
+    url: str, frame: str, code: str
+) -> None:
+    with Wire(url) as wire:
+        wire.socket.send(frame)
+        assert wire.next("MSG", None)["code"] == code
+        wire.generate(1, [120], max_tokens=2)
+        assert letters(wire.tokens(1)) == "ab"
+
+
+def test_a_number_in_use_is_refused_without_touching_its_stream(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(paused=True).url
+    with Wire(url) as wire:
+        wire.generate(1, [120], max_tokens=3)
+        wire.next("MSG", 1, "request")
+        wire.generate(1, [121], max_tokens=5)
+        assert "still open" in wire.next("MSG", 1, "error")["error"]
+        post(url, "/engine/resume")
+        assert letters(wire.tokens(1)) == "abc"
+
+
+def test_a_failed_forward_pass_is_an_error_that_can_be_retried(url: str) -> None:
+    with Wire(url) as wire:
+        wire.generate(1, [120], user="fail-after-2")
+        error = wire.error(1)
+        assert (error["code"], error["retry"]) == ("forward_pass_failed", True)
+        wire.generate(2, [120], max_tokens=2)
+        assert letters(wire.tokens(2)) == "ab"
+
+
+def test_a_full_queue_is_an_error_that_can_be_retried(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(paused=True, server={"max_waiting": 2}).url
+    with Wire(url) as wire:
+        for stream in (1, 2):
+            wire.generate(stream, [120], max_tokens=1)
+            wire.next("MSG", stream)
+        wire.generate(3, [120], max_tokens=1)
+        error = wire.error(3)
+        assert (error["code"], error["retry"]) == ("queue_full", True)
+        assert error["retry_after"] >= 1
+        post(url, "/engine/resume")
+        assert letters(wire.tokens(1) + wire.tokens(2)) == "aa"
+        wire.generate(3, [120], max_tokens=1)
+        assert letters(wire.tokens(3)) == "a"
+
+
+def test_a_cancelled_stream_sends_nothing_more_and_gives_everything_back(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(paused=True).url
+    with Wire(url) as wire:
+        wire.generate(1, [120], max_tokens=10)
+        wire.next("MSG", 1, "request")
+        post(url, "/engine/step", {"steps": 3})
+        wire.send("CANCEL", stream_id=1)
+        wire.next("MSG", 1, "status")
+        wire.send("CANCEL", stream_id=1)  # harmless
+        wire.next("MSG", 1, "status")
+        post(url, "/engine/resume")
+        wire.generate(2, [121], max_tokens=4)
+        assert letters(wire.tokens(2)) == "abcd"
+        assert [item for kind, item in wire.items if kind == "TOKEN"][3:] == []
+    ended = [line for line in trace(url).to_bytes().splitlines() if b"request_finished" in line]
+    assert [json.loads(line)["reason"] for line in ended] == ["abort", "length"]
