@@ -140,7 +140,7 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
         "blocks = BlockMap(log)\nblocks",
         "show(log, step=5)",
         "print('kernel:', timeline.step, blocks.step, blocks.selected, blocks.range, blocks.link())",
-        "timeline.step, blocks.selected = 12, 5",
+        "timeline.step, blocks.selected, blocks.axis = 12, 5, 'steps'",
     ]
     write_notebook(work / "panels.ipynb", cells)
     page = new_page(width=1400, height=3000)
@@ -161,14 +161,14 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
         "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
     )
     assert (timeline.data("step"), blocks.data("step")) == ("31", "31")
-    timeline.press("ArrowDown", "[", ".", "]")
+    timeline.press("x", "ArrowDown", "[", ".", "]")
     blocks.expect_step(32)
     blocks.expect_selected(9)
     other.expect_step(5)
     expect(timeline.root).to_have_attribute("data-range", "31-32")
     expect(timeline.root).to_have_attribute("data-synced", "32 9")
     run_cell(page, 3)
-    link = "#step=32&selected=9&range=31-32&panel=blocks"
+    link = "#step=32&selected=9&range=31-32&axis=time&panel=blocks"
     expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(
         f"kernel: 32 32 9 (31, 32) {link}"
     )
@@ -176,7 +176,9 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
     for panel in (timeline, blocks):
         panel.expect_step(12)
         panel.expect_selected(5)
+    expect(timeline.root).to_have_attribute("data-axis", "steps")
     other.expect_step(5)
+    expect(other.root).to_have_attribute("data-axis", "steps")
 
 
 def test_a_decision_links_to_its_function_where_jupyterlab_serves_the_project(

@@ -11,9 +11,9 @@
 
 import { Board } from "./board.js";
 import { h } from "./html.js";
+import { KernelSync } from "./kernel_sync.js";
 import { viewOf } from "./view.js";
 
-const SYNC_EVERY = 200; // ms
 const PATIENCE = 2000; // ms for a kernel that may be busy, or gone
 
 /** anywidget's `render`. `load(board, log, opening)` draws a log. */
@@ -30,8 +30,13 @@ export const inNotebook =
       panel: traits.get("panel"),
       project: shared.get("project"),
       about: shared.get("about"),
-      onChange: syncer(shared, () => board.root),
+      onChange: () => sync.moved(),
     });
+    const sync = (view.sync ??= new KernelSync(
+      shared,
+      () => Object.assign({}, ...[...view.boards].map(known)),
+      (isDone) => view.boards.forEach((one) => sayKnown(one, isDone)),
+    ));
     board.say("loading", h("p", { class: "muted" }, "Asking for the log"));
     const listen = (name, handler) => {
       const safe = (...what) => !ending.aborted && handler(...what);
@@ -128,25 +133,15 @@ function partOnly() {
   return h("p", { class: "note part", role: "status" }, words);
 }
 
-/** Tells the kernel of moves, at most every SYNC_EVERY. */
-function syncer(shared, rootOf) {
-  let timer = null;
-  return ({ step, selected, range, window, axis }) => {
-    const state = { step, selected: selected ?? -1, range: range ?? [], axis };
-    if (window !== undefined) state.window = window ?? []; // a panel without a time axis has none
-    let moved = false;
-    for (const [name, value] of Object.entries(state)) {
-      if (String(shared.get(name)) === String(value)) continue;
-      shared.set(name, value);
-      moved = true;
-    }
-    if (moved) {
-      delete rootOf().dataset.synced;
-      timer ??= setTimeout(() => {
-        timer = null;
-        shared.save_changes();
-        rootOf().dataset.synced = `${shared.get("step")} ${shared.get("selected")}`;
-      }, SYNC_EVERY);
-    }
-  };
+/** What the kernel is to know of a board; a panel without a time axis says nothing of the window. */
+function known(board) {
+  const { step, selected, range, window, axis } = board.state();
+  const state = { step, selected: selected ?? -1, range: range ?? [], axis };
+  return window === undefined ? state : { ...state, window: window ?? [] };
+}
+
+/** On the root: which step and selection the kernel knows; nothing while it is being told. */
+function sayKnown({ root, store }, isDone) {
+  if (isDone) root.dataset.synced = `${store.step} ${store.selected ?? -1}`;
+  else delete root.dataset.synced;
 }

@@ -77,9 +77,11 @@ export class TimePanel {
 
   /** The other axis, with the same steps in view. */
   changeAxis() {
-    const { window } = this;
+    const shown = !this.element.hidden;
+    const window = shown ? this.window : null;
     this.measureTime();
     this.view = null;
+    if (!shown) return;
     this.layout();
     if (window) this.lookAt(window);
   }
