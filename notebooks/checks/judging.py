@@ -34,7 +34,7 @@ class Verdict:
     def __str__(self) -> str:
         if self.unwritten:
             missing = " and ".join(self.unwritten)
-            return f"{missing}: not written yet. Until it is, the engine's own part runs below."
+            return f"{missing}: not written yet. Until it is, the lesson goes on with its own."
         if self.broken is None:
             return f"{self.name} keeps its promises in all {self.tried:,} cases. It runs below."
         told = {
@@ -48,7 +48,7 @@ class Verdict:
             lines += textwrap.wrap(
                 words, 88, initial_indent=f"{title:16}", subsequent_indent=" " * 16
             )
-        return "\n".join([*lines, "", "Until it passes, the engine's own part runs below."])
+        return "\n".join([*lines, "", "Until it passes, the lesson goes on with its own."])
 
 
 def judge(

@@ -1,0 +1,134 @@
+"""Lesson 00: in which step does each request get its first token?"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from checks.beginning import until
+from checks.broken import Broken
+from checks.guard import watched
+from checks.judging import counted, judge, listed
+from engine import Cost, EngineConfig, simulate
+from engine.events import EventLog
+from engine.events import vocabulary as v
+from engine.simulation.speakers import NAMES, Speaker, workload_of
+
+FirstTokenSteps = Callable[[EventLog], dict[int, int]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """People, and how many of the steps that serving them takes are in the log."""
+
+    people: tuple[Speaker, ...]
+    steps: int
+
+    @property
+    def log(self) -> EventLog:
+        """The log's beginning: whoever has not spoken by then has no token in it."""
+        config = EngineConfig(token_budget=8, max_batch_size=2, max_kv_tokens=512)
+        return until(simulate(workload_of(self.people), config, cost=Cost(10, 0.25)), self.steps)
+
+    def __str__(self) -> str:
+        people = [
+            f"{one.name} with {counted(one.own, 'prompt token')}, there from step {one.step}"
+            + (f", who wants {one.n} samples" if one.n > 1 else "")
+            for one in self.people
+        ]
+        rules = "8 tokens a step, 2 places"
+        return f"A log of {counted(self.steps, 'step')} ({rules}): {'; '.join(people)}."
+
+
+def check(first_token_steps: FirstTokenSteps) -> FirstTokenSteps:
+    """Say how it does, and hand back a function that does it: the learner's, or ours."""
+    verdict = judge(first_token_steps, cases(), attempt)
+    print(verdict)
+    return first_token_steps if verdict.passed else truth
+
+
+def truth(log: EventLog) -> dict[int, int]:
+    """The answer, from the table of tokens."""
+    first = log.tokens.groupby("request").step.min()
+    return {int(request): int(step) for request, step in first.items()}
+
+
+def cases() -> list[Run]:
+    """Short logs of few people, the smallest first."""
+    chance = random.Random(0)
+    runs = []
+    for count in (1, 1, 1, 2, 2, 2, 3, 3) * 6:
+        steps = [1, *sorted(chance.randint(1, 4) for _ in range(count - 1))]
+        people = tuple(
+            Speaker(name, step, own=chance.choice((3, 20, 30)), output=chance.randint(1, 4), n=n)
+            for name, step in zip(NAMES, steps, strict=False)
+            for n in [chance.choice((1, 1, 1, 2))]
+        )
+        runs.append(Run(people, chance.randint(1, 9)))
+    return sorted(runs, key=_size)
+
+
+def _size(run: Run) -> tuple[int, ...]:
+    people = run.people
+    return (len(people), sum(one.n for one in people), run.steps, sum(one.own for one in people))
+
+
+def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
+    """Everybody who spoke, nobody else, and the right step for each."""
+    log = run.log
+    with watched(first_token_steps):
+        answer = first_token_steps(log)
+    if not isinstance(answer, dict):
+        raise Broken(
+            f"You returned {answer!r}.",
+            "the answer is a dictionary, from request to step",
+            "For a log in which nobody spoke it is empty.",
+        )
+    right, names = truth(log), _names(log)
+    if silent := [request for request in answer if request not in right]:
+        raise Broken(
+            f"You have {listed(names.get(one, repr(one)) for one in silent)} in it.",
+            "only requests that got a token are in it",
+            f"Does any step of this log carry a token of {names.get(silent[0], repr(silent[0]))}?",
+        )
+    if missing := [request for request in right if request not in answer]:
+        look = "It got a token in this log. Which event says so?"
+        if names[missing[0]].startswith("sample"):
+            look = "A prompt with two samples becomes two requests, each with tokens of its own."
+        raise Broken(
+            f"{listed(names[one] for one in missing)} is missing.",
+            "every request that got a token is in it",
+            look,
+        )
+    for request, step in right.items():
+        if answer[request] != step:
+            raise Broken(
+                f"You say that {names[request]} got its first token in step {answer[request]}.",
+                "each request has the step of its first token",
+                _where_to_look(log, request, names[request], answer[request], step),
+            )
+
+
+def _where_to_look(log: EventLog, request: int, name: str, said: Any, step: int) -> str:
+    """What the step that was said really is, if it is something."""
+    frame = log.requests
+    arrived, admitted = (frame[column][request] for column in ("arrived_step", "admitted_step"))
+    if said == admitted:
+        return f"{name} is admitted in step {said} and speaks in step {step}. What happens between?"
+    if said in (step - arrived, step - arrived + 1):
+        return "The number of the step is asked for, not how long the wait was."
+    if said in log.steps.index and said < step:
+        return f"Step {said} carries no token of {name}. What does it carry?"
+    if said in log.tokens.step[log.tokens.request == request].tolist():
+        return f"Step {said} carries a token of {name}, but not the first one."
+    return f"Go through the log up to {name}'s first token. Which step does it stand in?"
+
+
+def _names(log: EventLog) -> dict[int, str]:
+    """ "Ada (request 1)", "sample 1 of Ada (request 2)"."""
+    names = {}
+    for event in log.of(v.RequestArrived):
+        for sample in range(event.n):
+            whose = event.label if sample == 0 else f"sample {sample} of {event.label}"
+            names[event.request + sample] = f"{whose} (request {event.request + sample})"
+    return names

@@ -1,0 +1,125 @@
+"""Every lesson in JupyterLab, from top to bottom, as a learner sees it; every picture is true."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, expect
+
+from authoring.lab import (
+    cell,
+    cells,
+    close_notebook,
+    copy_of_lessons,
+    jupyterlab,
+    open_notebook,
+    run_all,
+    widgets_of,
+)
+from authoring.parts import lessons
+from engine.events import EventLog
+from tests.browser.board import counts_at
+from tests.browser.conftest import NewPage
+
+# Appended to each lesson: what its kernel's boards show, for the test to compare with what is drawn.
+TELL = """
+import json as _json
+from pathlib import Path as _Path
+from ipywidgets.widgets.widget import _instances
+
+_told = {}
+for _id, _widget in _instances.items():
+    _views = [getattr(_widget, name, None) for name in ("view_model", "a", "b")]
+    _views = [view for view in _views if hasattr(view, "events")]
+    for _number, _view in enumerate(_views):
+        _view.events.save(f"{_id}-{_number}.jsonl")
+    if _views:
+        _told[_id] = [[view.step, view.selected] for view in _views]
+_ = _Path("told.json").write_text(_json.dumps(_told))
+"""
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """One JupyterLab for all lessons: its address, and the folder in which they lie."""
+    home = tmp_path_factory.mktemp("lessons")
+    work = home / "work"
+    work.mkdir()
+    folder = copy_of_lessons(work)
+    for path in lessons():
+        notebook = json.loads(path.read_text())
+        tell = {"cell_type": "code", "id": "tell", "metadata": {}, "outputs": [], "source": TELL}
+        notebook["cells"].append(tell | {"execution_count": None})
+        (folder / path.name).write_text(json.dumps(notebook))
+    with jupyterlab(home, work) as address:
+        yield address, folder
+
+
+@pytest.mark.parametrize("lesson", lessons(), ids=lambda path: path.stem)
+def test_a_lesson_runs_in_jupyterlab_and_every_board_shows_what_its_log_says(
+    new_page: NewPage, lab: tuple[str, Path], lesson: Path
+) -> None:
+    address, folder = lab
+    page = new_page(width=1400, height=1000)
+    open_notebook(page, address, f"notebooks/{lesson.name}")
+    # Before anything has run, the stored picture is there.
+    hook = page.locator(".jp-OutputArea-output img").first
+    expect(hook).to_have_js_property("complete", True)
+    assert hook.evaluate("img => img.naturalWidth") > 0
+
+    run_all(page)
+    ran = cells(page)
+    outputs = [(i, n, o) for i, c in enumerate(ran) for n, o in enumerate(c.get("outputs", []))]
+    assert [o["evalue"] for _, _, o in outputs if o["output_type"] == "error"] == []
+    assert all(c["execution_count"] for c in ran if c["cell_type"] == "code")
+
+    told: dict[str, Any] = json.loads((folder / "told.json").read_text())
+    drawn = 0
+    for index, number, output in outputs:
+        widget = widgets_of(output)
+        if widget is None:
+            continue
+        shown = cell(page, index).locator(".jp-OutputArea-child").nth(number)
+        if widget not in told:  # radio buttons: drawn if they can be used
+            expect(shown.locator("input").first).to_be_visible()
+            continue
+        # Of a comparison the two timelines; its decisions are boards as well.
+        which = ".underglass .underglass:has(.strip)" if len(told[widget]) > 1 else ".underglass"
+        boards = shown.locator(which)
+        expect(boards).to_have_count(len(told[widget]), timeout=30_000)
+        for place, (step, selected) in enumerate(told[widget]):
+            log = EventLog.load(folder / f"{widget}-{place}.jsonl")
+            expect_board(boards.nth(place), log, step, selected)
+            drawn += 1
+    assert drawn
+    close_notebook(page)
+
+
+def expect_board(board: Locator, log: EventLog, step: int, selected: int) -> None:
+    """It stands at the step, with the request selected, and counts what the Python fold counts."""
+    expect(board).to_have_attribute("data-ready", "true", timeout=30_000)
+    expect(board).to_have_attribute("data-step", str(step))
+    if selected >= 0:
+        expect(board).to_have_attribute("data-selected", str(selected))
+    expected = counts_at(log, step)
+    assert {name: int(board.get_attribute(f"data-{name}") or -1) for name in expected} == expected
+
+
+def test_a_prediction_clicked_in_the_page_is_what_the_reveal_shows(
+    new_page: NewPage, lab: tuple[str, Path]
+) -> None:
+    address, _ = lab
+    page = new_page(width=1400, height=1000)
+    open_notebook(page, address, "notebooks/04_continuous_batching.ipynb")
+    run_all(page)
+    found = cells(page)
+    asked = next(i for i, c in enumerate(found) if "first_word = predict" in "".join(c["source"]))
+    cell(page, asked).get_by_label("5", exact=True).check()
+    expect(cell(page, asked).get_by_text("Noted: 5.")).to_be_visible()
+    run_all(page)  # again, and the answer is still there
+    reveal = next(i for i, c in enumerate(found) if "first_word.reveal" in "".join(c["source"]))
+    said = "".join(cells(page)[reveal]["outputs"][0]["text"])
+    assert said.startswith("Your guess: 5. The log says: 25.\nAda's place falls free then.")
+    close_notebook(page)
