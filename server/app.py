@@ -2,12 +2,11 @@
 
 from fastapi import FastAPI
 
-from server import docs_page, errors, feed, live_page, metrics, operation, tokens
+from server import docs_page, errors, feed, live_page, metrics, openapi, operation, tokens
 from server.cors import Cors
-from server.errors import ErrorResponse
 from server.hosts import HostCheck
 from server.lmtp import routes as lmtp_routes
-from server.middleware import ApiKey, BodyLimit
+from server.middleware import ApiKey, BodyLimit, needs_no_key
 from server.models import Models
 from server.openai import routes as openai_routes
 from server.request_log import LogWriter, RequestLog
@@ -20,13 +19,10 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
         title="Underglass",
         docs_url=None,  # both load their program from another server: see docs_page
         redoc_url=None,
-        description="LLM inference, under glass: OpenAI's API, and everything the engine does.",
-        responses={
-            "4XX": {"model": ErrorResponse, "description": "The request cannot be served."},
-            "5XX": {"model": ErrorResponse, "description": "The server cannot serve it."},
-        },
+        responses=openapi.ERRORS,
     )
     errors.install(app)
+    openapi.install(app, needs_no_key, with_key=settings.api_key is not None)
     app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
     if settings.api_key is not None:
         app.add_middleware(ApiKey, key=settings.api_key)

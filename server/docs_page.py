@@ -4,6 +4,7 @@ FastAPI's own page loads Swagger's program from another server, and is blank whe
 This one is HTML and nothing else: it works offline, prints, and reads aloud.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
@@ -22,7 +23,8 @@ _PAGE = """<!doctype html>
 <link rel="stylesheet" href="/page/docs.css">
 <main>
 <h1>{title}</h1>
-<p>{description} <a href="/">The live page</a> shows it at work;
+{description}
+<p><a href="/">The live page</a> shows it at work;
 <a href="/openapi.json">/openapi.json</a> is this page for programs.</p>
 {body}
 </main>
@@ -50,12 +52,13 @@ def render(document: Schema) -> str:
             tag = operation.get("tags", ["Other"])[0]
             by_tag.setdefault(tag, []).append(_operation(method.upper(), path, operation))
     body = [f"<h2>{escape(tag)}</h2>{''.join(parts)}" for tag, parts in by_tag.items()]
+    body.append(_errors(document))
     shapes = document.get("components", {}).get("schemas", {})
     body.append("<h2>Shapes</h2>")
     body += [_shape(name, schema) for name, schema in shapes.items()]
     return _PAGE.format(
         title=escape(info["title"]),
-        description=escape(info.get("description", "")),
+        description="".join(_paragraphs(info.get("description", ""))),
         body="\n".join(body),
     )
 
@@ -71,7 +74,44 @@ def _operation(method: str, path: str, operation: Schema) -> str:
         parts.append(_table("Headers and parameters", headers))
     content = operation.get("requestBody", {}).get("content", {})
     parts += [f"<p>Body: {_type(media['schema'])}, as JSON.</p>" for media in content.values()]
+    if operation.get("security"):
+        parts.append("<p>Needs the key: <code>Authorization: Bearer KEY</code>.</p>")
+    answers = operation.get("responses", {})
+    parts += [_answer(answers[status]) for status in answers if status.startswith("2")]
     return f"<section>{''.join(parts)}</section>"
+
+
+def _answer(answer: Schema) -> str:
+    contents = answer.get("content", {})
+    kinds = [
+        f"{_type(media['schema']) if 'schema' in media else 'events'}, as <code>{escape(kind)}</code>"
+        for kind, media in contents.items()
+    ]
+    words = answer["description"]
+    told = "" if words == "Successful Response" else f"<p>{escape(words)}</p>"
+    shown = "".join(_examples(media) for media in contents.values())
+    return f"<p>Answer: {'; or '.join(kinds)}.</p>{told}{shown}"
+
+
+def _examples(media: Schema) -> str:
+    given = [one["value"] for one in media.get("examples", {}).values()]
+    given += [media["example"]] if "example" in media else []
+    texts = [one if isinstance(one, str) else json.dumps(one, indent=1) for one in given]
+    return "".join(f"<pre>{escape(text.strip())}</pre>" for text in texts)
+
+
+def _errors(document: Schema) -> str:
+    """How requests are refused: the same on every route, so it is told once."""
+    some_route: Schema = next(iter(document["paths"].values()), {})
+    operation: Schema = next(iter(some_route.values()), {})
+    answers: Schema = operation.get("responses", {})
+    told = [
+        f"<h3>{escape(status)}</h3><p>{escape(answer['description'])}</p>"
+        f"{''.join(_examples(media) for media in answer.get('content', {}).values())}"
+        for status, answer in answers.items()
+        if status in ("4XX", "5XX")
+    ]
+    return f"<h2>Errors</h2>{''.join(told)}" if told else ""
 
 
 def _shape(name: str, schema: Schema) -> str:

@@ -13,7 +13,7 @@ changes: whether somebody holds the engine, and whether the server takes request
 
 import asyncio
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Request
 from starlette.responses import Response
@@ -23,22 +23,47 @@ from engine.events.vocabulary import Event
 from server.bridge import Bridge
 from server.errors import ClientLeft
 from server.models import Models, ViewedModel
+from server.openapi import EVENT
 from server.operation import may_control
 from server.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, left, sse
 from server.window import Window, encode_event
+
+
+_TRACE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A JSON object per line. The first is a keyframe if older events are gone.",
+        "content": {
+            "application/jsonl": {
+                "schema": {"type": "string"},
+                "example": '{"type":"step_started","step":1}\n',
+            }
+        },
+    }
+}
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events without end. The id is the run and the event's number.",
+        "content": {
+            "text/event-stream": {
+                "itemSchema": EVENT,
+                "example": 'id: 5f0c9a1e:412\ndata: {"type":"step_started","step":1}\n\n',
+            }
+        },
+    }
+}
 
 
 def routes(models: Models) -> APIRouter:
     """/events and /trace over the loaded models."""
     router = APIRouter(tags=["Event log"])
 
-    @router.get("/trace")
+    @router.get("/trace", response_class=Response, responses=_TRACE)
     async def get_trace(model: ViewedModel = None) -> Response:
         """The last part of the event log as JSON Lines; `EventLog.load` reads it."""
         body = await asyncio.to_thread(_json_lines, models.viewed(model).window.trace())
         return Response(body, media_type="application/jsonl")
 
-    @router.get("/events")
+    @router.get("/events", response_class=Response, responses=_EVENTS)
     async def events(
         request: Request,
         last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,

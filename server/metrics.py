@@ -23,6 +23,17 @@ from server.models import Models
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LABELS = ["model_name"]
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A line per value.",
+        "content": {
+            "text/plain": {
+                "schema": {"type": "string"},
+                "example": 'vllm:num_requests_running{model_name="bundled"} 2.0\n',
+            }
+        },
+    }
+}
 
 _COUNTERS: list[tuple[str, str, Callable[[Measures], float]]] = [
     ("prompt_tokens", "Prompt tokens of admitted requests.", lambda m: m.prompt_tokens),
@@ -71,7 +82,7 @@ def routes(models: Models) -> APIRouter:
     registry = CollectorRegistry()
     registry.register(_Engines(models))
 
-    @router.get("/metrics", tags=["Operation"], response_class=Response)
+    @router.get("/metrics", tags=["Operation"], response_class=Response, responses=_TEXT)
     async def metrics() -> Response:
         """Counters, gauges and histograms in Prometheus' text format, under vLLM's names."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE)

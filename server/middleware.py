@@ -22,6 +22,11 @@ MAX_JSON_DEPTH = 64
 _STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
+def needs_no_key(path: str) -> bool:
+    """Whether this path is for everybody, also where the server has a key."""
+    return path in _OPEN or path.startswith(_OPEN_FOLDERS)
+
+
 class ApiKey:
     """Lets nobody in without `Authorization: Bearer KEY`, except to ask how the server is."""
 
@@ -31,7 +36,8 @@ class ApiKey:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request or WebSocket on, or answer 401."""
-        if scope["type"] == "lifespan" or self._is_open(scope) or self._has_key(scope):
+        is_page = scope["type"] == "http" and needs_no_key(scope["path"])
+        if scope["type"] == "lifespan" or is_page or self._has_key(scope):
             await self._app(scope, receive, send)
             return
         refused = ApiError(
@@ -42,10 +48,6 @@ class ApiKey:
             headers={"WWW-Authenticate": "Bearer"},
         )
         await refused.response()(scope, receive, send)
-
-    def _is_open(self, scope: Scope) -> bool:
-        path = scope["path"]
-        return scope["type"] == "http" and (path in _OPEN or path.startswith(_OPEN_FOLDERS))
 
     def _has_key(self, scope: Scope) -> bool:
         given = dict(scope["headers"]).get(b"authorization", b"")

@@ -1,6 +1,6 @@
 """The routes that watch over a server and hold its engine."""
 
-from typing import Any
+from typing import Literal
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -20,66 +20,110 @@ class StepRequest(BaseModel):
     steps: int = Field(1, ge=1, le=100_000, description="Steps to run.")
 
 
+class Blocks(BaseModel):
+    """KV blocks. Those that are only `cached` are given up when somebody needs them."""
+
+    total: int
+    free: int
+    cached: int
+
+
+class Health(BaseModel):
+    """What the engine is doing, as of its last step.
+
+    "stuck": it has been in one step for too long. "failed": it does nothing any more.
+    """
+
+    status: Literal["ok", "stuck", "draining", "failed"]
+    step: int = Field(description="Number of the last step.")
+    waiting: int = Field(description="Requests in the queue.")
+    prefilling: int = Field(description="Requests in the batch whose prompt is not computed yet.")
+    active: int = Field(description="Requests in the batch that get tokens.")
+    pending_submit: int = Field(description="Requests on their way to the queue.")
+    paused: bool = Field(description="Whether somebody holds the engine.")
+    blocks: Blocks
+
+
+class Ready(BaseModel):
+    """Requests are welcome."""
+
+    status: Literal["ready"]
+
+
+class Held(BaseModel):
+    """Whether the engine is held, and the number of its last step."""
+
+    step: int
+    paused: bool
+
+
 def routes(models: Models) -> APIRouter:
     """/health, /ready and /engine/... over the loaded models."""
     router = APIRouter()
     settings = models.settings
 
     @router.get("/health", tags=["Operation"])
-    async def health(model: ViewedModel = None) -> dict[str, Any]:
+    async def health(model: ViewedModel = None) -> Health:
         """What the engine is doing, as of its last step."""
         return _health(models.viewed(model))
 
     @router.get("/ready", tags=["Operation"])
-    async def ready(model: ViewedModel = None) -> dict[str, str]:
+    async def ready(model: ViewedModel = None) -> Ready:
         """200 if requests are welcome; 503 while the server drains, hangs or has failed."""
         if not_ready := models.viewed(model).not_ready:
             raise unavailable(not_ready, "not_ready")
-        return {"status": "ready"}
+        return Ready(status="ready")
 
     @router.post("/engine/pause", tags=["Teacher's controls"])
-    async def pause(request: Request, model: ViewedModel = None) -> dict[str, Any]:
+    async def pause(request: Request, model: ViewedModel = None) -> Held:
         """Hold the engine: requests still queue up, no step runs."""
         _only_here(request, settings)
-        return {"step": await models.viewed(model).pause(), "paused": True}
+        return Held(step=await models.viewed(model).pause(), paused=True)
 
     @router.post("/engine/resume", tags=["Teacher's controls"])
-    async def resume(request: Request, model: ViewedModel = None) -> dict[str, Any]:
+    async def resume(request: Request, model: ViewedModel = None) -> Held:
         """Let the engine go on."""
         _only_here(request, settings)
-        return {"step": await models.viewed(model).resume(), "paused": False}
+        return Held(step=await models.viewed(model).resume(), paused=False)
 
     @router.post("/engine/step", tags=["Teacher's controls"])
     async def step(
         request: Request, body: StepRequest | None = None, model: ViewedModel = None
-    ) -> dict[str, Any]:
+    ) -> Held:
         """Run some steps of a held engine; answers with the last one's number when it has run."""
         _only_here(request, settings)
         steps = body.steps if body else 1
-        return {"step": await models.viewed(model).step(steps), "paused": True}
+        return Held(step=await models.viewed(model).step(steps), paused=True)
 
     return router
 
 
-def _health(bridge: Bridge) -> dict[str, Any]:
+def _health(bridge: Bridge) -> Health:
     state = bridge.window.state
     running = [state.requests[id_] for id_ in state.running]
     prefilling = sum(request.computed < request.prompt_length for request in running)
-    status = "failed" if bridge.failure else "draining" if bridge.draining else "ok"
-    return {
-        "status": status,
-        "step": state.step,
-        "waiting": len(state.waiting),
-        "prefilling": prefilling,
-        "active": len(running) - prefilling,
-        "pending_submit": bridge.pending_submit,
-        "paused": bridge.paused,
-        "blocks": {
-            "total": len(state.refs),
-            "free": len(state.free),
-            "cached": sum(len(node.blocks) for node in state.nodes.values() if node.lock == 0),
-        },
-    }
+    return Health(
+        status=_status(bridge),
+        step=state.step,
+        waiting=len(state.waiting),
+        prefilling=prefilling,
+        active=len(running) - prefilling,
+        pending_submit=bridge.pending_submit,
+        paused=bridge.paused,
+        blocks=Blocks(
+            total=len(state.refs),
+            free=len(state.free),
+            cached=sum(len(node.blocks) for node in state.nodes.values() if node.lock == 0),
+        ),
+    )
+
+
+def _status(bridge: Bridge) -> Literal["ok", "stuck", "draining", "failed"]:
+    if bridge.failure:
+        return "failed"
+    if bridge.draining:
+        return "draining"
+    return "stuck" if bridge.stuck else "ok"
 
 
 def may_control(request: Request, key: str | None) -> bool:

@@ -9,6 +9,7 @@ from fastapi.responses import Response
 from server.errors import ApiError
 from server.generation import Order
 from server.models import Models
+from server.openai.answers import CHAT_COMPLETION, COMPLETION, Model, ModelList
 from server.openai.chat import ChatForm, chat_prompts
 from server.openai.completions import CompletionForm, encode_prompts
 from server.openai.requests import ChatRequest, CompletionRequest, conversation
@@ -29,7 +30,7 @@ def routes(models: Models) -> APIRouter:
     settings = models.settings
     created = int(time.time())
 
-    @router.post("/completions")
+    @router.post("/completions", responses=COMPLETION)
     async def completions(body: CompletionRequest, x_client: Label = None) -> Response:
         """Continue a text. With neither `model` nor `stream` in the body: the teaching stream."""
         body.check_fields()
@@ -59,7 +60,7 @@ def routes(models: Models) -> APIRouter:
             return StreamedAnswer(bridge, order, form)
         return WholeAnswer(bridge, order, form.render)
 
-    @router.post("/chat/completions")
+    @router.post("/chat/completions", responses=CHAT_COMPLETION)
     async def chat_completions(body: ChatRequest, x_client: Label = None) -> Response:
         """Answer a conversation."""
         body.check_fields()
@@ -86,12 +87,12 @@ def routes(models: Models) -> APIRouter:
             return StreamedAnswer(bridge, order, form)
         return WholeAnswer(bridge, order, form.render)
 
-    @router.get("/models")
+    @router.get("/models", response_model=ModelList, response_model_exclude_unset=True)
     async def list_models() -> dict[str, Any]:
         """The models that are served; with `--model auto`, which are `loaded`, too."""
         return {"object": "list", "data": [entry(*one) for one in models.names().items()]}
 
-    @router.get("/models/{name:path}")
+    @router.get("/models/{name:path}", response_model=Model, response_model_exclude_unset=True)
     async def one_model(name: str) -> dict[str, Any]:
         """One of them. Requests may name others, too, where only one is served: it answers them."""
         names = models.names()
