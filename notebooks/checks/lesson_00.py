@@ -115,10 +115,10 @@ def _where_to_look(log: EventLog, request: int, name: str, said: Any, step: int)
     arrived, admitted = (frame[column][request] for column in ("arrived_step", "admitted_step"))
     if said == admitted:
         return f"{name} is admitted in step {said} and speaks in step {step}. What happens between?"
-    if said in (step - arrived, step - arrived + 1):
-        return "The number of the step is asked for, not how long the wait was."
     if said in log.steps.index and said < step:
         return f"Step {said} carries no token of {name}. What does it carry?"
+    if said in (step - arrived, step - arrived + 1):
+        return "The number of the step is asked for, not how long the wait was."
     if said in log.tokens.step[log.tokens.request == request].tolist():
         return f"Step {said} carries a token of {name}, but not the first one."
     return f"Go through the log up to {name}'s first token. Which step does it stand in?"

@@ -73,7 +73,10 @@ def raises(log):
             ["is admitted in step", "What happens between?", "the step of its first token"],
         ),
         (first_finished_step, ["the step of its first token", "What happens between?"]),
-        (one_step_after_admission, ["Step 2 carries no token of Ada (request 1). What does it carry?"]),
+        (
+            one_step_after_admission,
+            ["Step 2 carries no token of Ada (request 1). What does it carry?"],
+        ),
         (waits, ["The number of the step is asked for, not how long the wait was."]),
         (last_token, ["carries a token of Ada (request 1), but not the first one."]),
         (without_samples, ["sample 1 of Ada (request 2) is missing.", "becomes two requests"]),
