@@ -1,4 +1,4 @@
-"""Every field of GENERATE changes the answer, and log-probabilities are the model's: with a real model."""
+"""Every field of GENERATE changes the answer, and log-probabilities are the real model's."""
 
 import asyncio
 from collections.abc import Iterator
@@ -8,8 +8,8 @@ import pytest
 
 from engine import Engine, SamplingParams
 from server.lmtp.client import connect
-from server.lmtp.interactive import PARAMETERS
 from server.lmtp.inprocess import in_process
+from server.lmtp.interactive import PARAMETERS
 from server.process import serve_in_background
 
 PROMPT = "Once upon a time"

@@ -1,0 +1,124 @@
+"""Holds: a prefix stays locked without a request, within bounds, and never at a request's expense.
+
+That the log tells every hold truly is a property of random workloads: `test_random_workloads.py`.
+"""
+
+import pytest
+
+from engine.cache.holds import HELD_SHARE
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.events.log import EventLog
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.checking_runner import CheckingRunner
+from tests.engine.invariants import check_after_step
+from tests.engine.workloads import next_token
+
+SIZE, BLOCKS = 4, 32
+MOST = int(BLOCKS * HELD_SHARE)
+
+
+@pytest.fixture
+def engine() -> Engine:
+    config = EngineConfig(block_size=SIZE, max_kv_tokens=SIZE * BLOCKS, token_budget=256)
+    return Engine(CheckingRunner(next_token), config)
+
+
+def compute(engine: Engine, prompt: list[int], max_tokens: int = 1) -> None:
+    engine.complete([prompt], SamplingParams(max_tokens=max_tokens, ignore_eos=True))
+
+
+def test_a_held_prefix_survives_what_evicts_everything_else(engine: Engine) -> None:
+    held, other = [97] * 16, [98] * 16
+    for prompt in (held, other):
+        compute(engine, prompt)
+    hold = engine.holds.hold(held)
+    engine.clear_prefix_cache()
+    assert len(engine.tree.match(held, limit=9).blocks) == len(hold.table) == 4
+    assert not engine.tree.match(other, limit=9).blocks
+    engine.holds.let_go(hold.id)
+    engine.clear_prefix_cache()
+    assert len(engine.pool.free) == BLOCKS
+
+
+def test_what_is_not_in_the_cache_cannot_be_held(engine: Engine) -> None:
+    compute(engine, [97] * 8)
+    assert not engine.holds.hold([98] * 8).table
+    assert not engine.holds.hold([97] * 3).table, "less than a block"
+    assert not engine.holds.live
+    assert not engine.log.of(v.PrefixHeld)
+
+
+def test_a_hold_that_ends_inside_an_edge_cuts_it_there(engine: Engine) -> None:
+    compute(engine, [97] * 16)
+    hold = engine.holds.hold([97] * 8 + [98] * 8)
+    assert len(hold.table) == 2
+    engine.clear_prefix_cache()
+    assert len(engine.log.of(v.RadixSplit)) == 1
+    assert len(engine.tree.match([97] * 16, limit=9).blocks) == 2, "the rest may be evicted"
+
+
+def test_holds_have_a_share_of_memory_and_of_a_long_prefix_the_beginning(engine: Engine) -> None:
+    long = [97 + index % 3 for index in range(SIZE * (BLOCKS - 2))]
+    compute(engine, long)
+    hold = engine.holds.hold(long)
+    assert len(hold.table) == MOST
+    assert not engine.holds.hold([98] * 8).table
+
+
+def test_the_same_prefix_held_twice_counts_once(engine: Engine) -> None:
+    prompt = [97] * (SIZE * MOST)
+    compute(engine, prompt)
+    first, second = engine.holds.hold(prompt), engine.holds.hold(prompt)
+    assert len(first.table) == len(second.table) == MOST
+    engine.holds.let_go(first.id)
+    engine.clear_prefix_cache()
+    assert len(engine.tree.match(prompt, limit=99).blocks) == MOST
+
+
+def test_letting_go_twice_is_harmless(engine: Engine) -> None:
+    compute(engine, [97] * 8)
+    hold = engine.holds.hold([97] * 8)
+    for _ in range(2):
+        engine.holds.let_go(hold.id)
+    assert len(engine.log.of(v.PrefixReleased)) == 1
+
+
+def test_a_request_that_needs_all_memory_ends_the_oldest_holds_and_no_more(engine: Engine) -> None:
+    prompts = [[97 + index] * 8 for index in range(3)]
+    for prompt in prompts:
+        compute(engine, prompt)
+    holds = [engine.holds.hold(prompt, label=f"{index}") for index, prompt in enumerate(prompts)]
+    # Two of six held blocks have to go.
+    compute(engine, [120] * 8, max_tokens=SIZE * (BLOCKS - 4) - 7)
+    assert [one.hold for one in engine.log.of(v.PrefixReleased)] == [holds[0].id]
+    assert engine.log.of(v.PrefixReleased)[0].reason == "room"
+    check_after_step(engine)
+
+
+@pytest.mark.parametrize("preemption", [True, False])
+def test_nothing_is_held_that_a_live_request_may_need(preemption: bool) -> None:
+    config = EngineConfig(
+        block_size=SIZE, max_kv_tokens=SIZE * BLOCKS, token_budget=256, preemption=preemption
+    )
+    engine = Engine(CheckingRunner(next_token), config)
+    compute(engine, [97] * 32)
+    # Needs all blocks but three.
+    params = SamplingParams(max_tokens=SIZE * (BLOCKS - 3) - 7, ignore_eos=True)
+    request = engine.submit([120] * 8, params)
+    assert len(engine.holds.hold([97] * 32).table) == 3
+    while engine.has_work():
+        engine.step()
+        check_after_step(engine)
+    assert request.finish_reason == "length"
+
+
+def test_a_window_of_the_log_knows_what_was_held_before_it(engine: Engine) -> None:
+    compute(engine, [97] * 8)
+    engine.holds.hold([97] * 8, label="Ada")
+    log = EventLog()
+    log.append(engine.log.state().keyframe())
+    [hold] = EventLog.from_bytes(log.to_bytes()).state().holds.values()
+    assert (hold.label, len(hold.table)) == ("Ada", 2)
+    assert log.state().core() == engine.snapshot()
