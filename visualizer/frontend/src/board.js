@@ -40,6 +40,7 @@ const FAR_WALL = [
   [1100, 1.5],
 ];
 const NARROW = 720;
+const READABLE = 5; // steps a second
 const SPARE = 130; // px beside the timeline that are worth filling
 
 export class Board extends Shell {
@@ -208,8 +209,10 @@ export class Board extends Shell {
     if (names.has("step")) this.axis?.revealCursor();
     if (names.has("selected")) this.axis?.revealSelected();
     const moved = ["step", "selected", "block"].some((name) => names.has(name));
-    if (moved) this.render();
-    else if (["scrolled", "range", "axis"].some((name) => names.has(name))) this.axis?.draw();
+    const stopped = names.has("playing") && !this.store.playing;
+    if (moved || stopped) this.render();
+    else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name)))
+      this.axis?.draw();
     if (names.has("range")) this.axis?.writeRange();
     this.showControls();
     if (moved || ["range", "window", "axis"].some((name) => names.has(name)))
@@ -256,13 +259,24 @@ export class Board extends Shell {
     this.focus.keep();
     // Pictures first: once words have changed, a canvas that chooses a font resolves the page's styles.
     for (const panel of this.shown) panel.draw();
-    const width = this.laidOutFor / this.unit - (this.narrow ? 28 : 40);
-    fitSentence(this.sentence, this.context(), { narrow: this.narrow, unit: this.unit, width });
-    for (const panel of this.shown) panel.write();
-    this.tables.write();
+    this.write();
     this.focus.restore();
     this.label();
     this.showControls();
+  }
+
+  /** All words; while they change faster than anybody reads, those of one place in every other frame. */
+  write() {
+    const { store, narrow, unit } = this;
+    const width = this.laidOutFor / unit - (narrow ? 28 : 40);
+    const writers = [
+      () => fitSentence(this.sentence, this.context(), { narrow, unit, width }),
+      ...this.shown.map((panel) => () => panel.write()),
+    ];
+    const isFast = store.playing && store.speed > READABLE;
+    this.turn = isFast ? ((this.turn ?? 0) + 0.5) % writers.length : 0;
+    for (const [i, write] of writers.entries()) if (!isFast || i === this.turn) write();
+    this.tables.write();
   }
 
   /**

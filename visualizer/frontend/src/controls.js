@@ -30,10 +30,12 @@ export function buildControls(act) {
     show({ step, first, last, playing, speed: perSecond }) {
       back.disabled = step <= first;
       forward.disabled = step >= last;
-      play.replaceChildren(icon(playing ? "pause" : "play"));
-      play.title = playing ? "Pause (space)" : "Play (space)";
-      play.setAttribute("aria-label", play.title);
-      play.dataset.playing = String(playing);
+      if (play.dataset.playing !== String(playing)) {
+        play.replaceChildren(icon(playing ? "pause" : "play"));
+        play.title = playing ? "Pause (space)" : "Play (space)";
+        play.setAttribute("aria-label", play.title);
+        play.dataset.playing = String(playing);
+      }
       speed.textContent = `${perSecond}/s`;
       speed.setAttribute("aria-label", `${perSecond}/s: speed in steps per second, press to change`);
     },

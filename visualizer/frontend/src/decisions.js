@@ -4,6 +4,7 @@
  */
 
 import { h, plural } from "./html.js";
+import { renew } from "./renew.js";
 import { labAddress, sourceOf } from "./sources.js";
 import { chip, wordNodes } from "./words_html.js";
 
@@ -40,7 +41,7 @@ export class DecisionsPanel {
   write() {
     const { board } = this;
     this.lines = linesOf(board.frame);
-    this.list.replaceChildren(...decisionNodes(this.lines, board.context()));
+    renew(this.list, decisionNodes(this.lines, board.context()));
     // In the next frame, when the page has been laid out: asked for now, it would be laid out twice.
     requestAnimationFrame(() => showMoment(this.element));
     this.writeSource(this.lines.findIndex(({ hot }) => hot));
@@ -51,7 +52,7 @@ export class DecisionsPanel {
     const { frame, project } = this.board;
     const line = this.lines[index];
     const source = line && sourceOf(frame, line);
-    if (!source) return this.source.replaceChildren("\u00a0");
+    if (!source) return renew(this.source, ["\u00a0"]);
     const { file, name } = source;
     const href = labAddress(file, project);
     // It may break after a slash, and nowhere else.
@@ -60,7 +61,7 @@ export class DecisionsPanel {
     const where = href
       ? h("a", { href, target: "_blank", rel: "noopener" }, ...path)
       : h("code", { tabindex: "0" }, ...path);
-    this.source.replaceChildren(h("span", { class: "muted" }, `${line.kind}: `), where);
+    renew(this.source, [h("span", { class: "muted" }, `${line.kind}: `), where]);
     return undefined;
   }
 }
@@ -76,9 +77,10 @@ function linesOf(frame) {
 function showMoment(panel) {
   const list = panel.querySelector(".scroll");
   const moment = panel.querySelector(".moment");
-  if (moment && moment.offsetTop + moment.offsetHeight > list.clientHeight) {
-    list.scrollTop = moment.offsetTop - list.clientHeight / 2;
-  }
+  if (!list) return;
+  const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
+  const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
+  if (list.scrollTop !== top) list.scrollTop = top;
 }
 
 function decisionNodes(lines, context) {

@@ -18,6 +18,8 @@ export function formsOf(pitch) {
   return { below: 2, bar: 10, decode: 4, mark: 9, words: 0 };
 }
 
+const TINY = 8; // px of a whole life: too few for its parts
+
 /**
  * Draws what a life is at a stay in a lane with its baseline at `base`. Returns the words that belong beside it.
  */
@@ -25,6 +27,10 @@ export function drawLife(pencil, scene, stay, base) {
   const { scale, model, laneHeight } = scene;
   const life = model.requests[stay.index];
   const forms = formsOf(laneHeight);
+  if (scale.end(stay.to) - scale.x(stay.from) < TINY) {
+    drawTiny(pencil, scale, life, stay, base, forms);
+    return [];
+  }
   const lane = {
     ...forms,
     pencil,
@@ -69,6 +75,14 @@ export function drawLife(pencil, scene, stay, base) {
   }
   if (life.finished && life.finished.step <= stay.to) words.push(...drawFinish(lane, scene, life, stay));
   return words;
+}
+
+/** A life of a few pixels: a dash, and an ink bar where it was preempted. */
+function drawTiny(pencil, scale, life, { from, to }, base, { decode, mark }) {
+  const x = scale.x(from);
+  pencil.fill(x, base - decode, Math.max(1, scale.end(to) - x - 0.5), decode, pencil.hue(life.hueIndex));
+  for (const { step } of life.preemptions)
+    if (step >= from && step <= to) pencil.fill(scale.x(step), base - mark, 2, mark, pencil.theme.ink);
 }
 
 /** A hairline from the first step it ran to its last. */

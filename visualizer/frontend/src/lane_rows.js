@@ -5,6 +5,8 @@
  * picture stays as it is and is scrolled.
  */
 
+import { ROOM } from "./lane_packing.js";
+
 const ROOMY = 22;
 const SIZES = [ROOMY, 17, 13];
 const LANES = { wide: 18, narrow: 14 }; // of full height
@@ -16,7 +18,7 @@ const roomy = (narrow, unit) => (narrow ? 19 : unit > 1 ? 20 : ROOMY);
 export function laneRows(count, room, { narrow, unit }) {
   const full = roomy(narrow, unit);
   const height = full * LANES[narrow ? "narrow" : "wide"];
-  const shown = Math.min(count, room);
+  const shown = Math.min(count, room, ROOM.crowd);
   const sizes = SIZES.map((size) => Math.min(size, full));
   const pitch = sizes.find((size) => shown * size <= height) ?? sizes.at(-1);
   return { pitch, height: Math.max(pitch, Math.min(count * pitch, Math.max(height, shown * pitch))) };

@@ -14,7 +14,7 @@ export const isChunk = (next, segment) =>
   isBar(segment) && isBar(next) && next.from === segment.to + 1 && !next.found;
 
 /** "59+14" behind the last of two chunks, with a longer form for where there is room. */
-export function countWords({ scale, narrow, step, model }, life, last, y) {
+export function countWords({ scale, narrow, model }, life, last, y) {
   let first = last;
   while (first > 0 && isChunk(life.segments[first], life.segments[first - 1])) first -= 1;
   const chunks = life.segments.slice(first, last + 1);
@@ -33,7 +33,7 @@ export function countWords({ scale, narrow, step, model }, life, last, y) {
     x: scale.end(end) + 2,
     y,
     room: free - scale.end(end) - 4,
-    muted: end > step,
+    until: end,
   };
 }
 
@@ -60,17 +60,17 @@ export function waitLabel(pencil, { scale, model }, life, segment, y, onLine) {
   return kept.length ? [{ text: text(), x, y, muted: true, onLine }] : [];
 }
 
-/** Writes words, in the long form where it fits and its topic has not been told yet. */
-export function placeWords(pencil, words) {
+/** Writes words, those of what comes after `step` paler, in the long form where it fits and its topic has not been told yet. */
+export function placeWords(pencil, words, step) {
   const told = new Set();
-  for (const { text, long, topic, x, y, room = Infinity, muted, ground, onLine } of words) {
+  for (const { text, long, topic, x, y, room = Infinity, muted, until, ground, onLine } of words) {
     const fits = (candidate) => pencil.measure(candidate, SMALL) <= room;
     const explains = long && !told.has(topic) && fits(long);
     if (explains) told.add(topic);
     if (!explains && !fits(text)) continue;
     const { theme } = pencil;
     if (onLine) pencil.fill(x - 2, y - 8, pencil.measure(text, SMALL) + 4, 10, ground);
-    const color = muted ? theme.muted : theme.ink;
+    const color = muted || until > step ? theme.muted : theme.ink;
     pencil.text(explains ? long : text, x, y, { ...SMALL, color, halo: ground });
   }
 }

@@ -9,6 +9,7 @@ import { drawLookedAt } from "./block_sharers.js";
 import { claimOf, drawBlocks, drawSwatch } from "./blocks.js";
 import { h } from "./html.js";
 import { Pencil } from "./pencil.js";
+import { renew } from "./renew.js";
 import { blockTable } from "./tables.js";
 import { tellBlock } from "./tell.js";
 import { wordNodes } from "./words_html.js";
@@ -95,8 +96,8 @@ export class MapPanel {
     const { frame, theme, store } = this.board;
     const context = { model, frame, theme, selected: store.selected, claim };
     for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
-    this.note.replaceChildren(...changeNodes(frame, context));
-    this.table.replaceChildren(...blockTableNodes(context));
+    renew(this.note, changeNodes(frame, context));
+    renew(this.table, blockTableNodes(context));
     this.tell(frame, store.block);
     this.describe(frame);
   }

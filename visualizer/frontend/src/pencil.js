@@ -13,6 +13,13 @@ const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monos
 export const SANS =
   '-apple-system, "Segoe UI", Inter, "Helvetica Neue", Arial, "Liberation Sans", sans-serif';
 
+const fontOf = ({ size = 11, bold = false, mono = false }) =>
+  `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
+
+/** What was measured before: the same names and states are written in every frame. By font, then string. */
+const widths = new Map();
+const MOST_WIDTHS = 4000;
+
 export class Pencil {
   constructor(canvas) {
     this.canvas = canvas;
@@ -32,11 +39,42 @@ export class Pencil {
       canvas.style.height = `${height * scale}px`;
     }
     if (this.theme !== theme || this.ratio !== ratio) this.patterns.clear();
-    Object.assign(this, { theme, ratio, width, height });
+    Object.assign(this, { theme, ratio, scale, width, height });
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
     context.globalAlpha = 1;
     return this;
+  }
+
+  /**
+   * A picture of this canvas' size that was drawn with `draw(pencil)` and is kept until `key`, theme or size
+   * changes: what stays the same while the cursor moves. Put it on the canvas with `lay`.
+   */
+  layer(key, draw) {
+    this.kept ??= new Pencil(document.createElement("canvas"));
+    const { kept, theme, width, height, scale } = this;
+    const full = `${key} ${width} ${height} ${this.ratio}`;
+    if (kept.key !== full || kept.theme !== theme) {
+      kept.begin(width, height, scale, theme);
+      kept.context.setTransform(this.context.getTransform());
+      draw(kept);
+      kept.key = full;
+    }
+    return kept;
+  }
+
+  /** Forgets what was kept: it shows something that has changed. */
+  forget() {
+    if (this.kept) this.kept.key = null;
+  }
+
+  lay({ canvas }) {
+    const { context, font } = this;
+    context.save();
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.drawImage(canvas, 0, 0);
+    context.restore();
+    this.font = font;
   }
 
   /** Runs `draw` at a fraction of the present opacity. */
@@ -71,9 +109,9 @@ export class Pencil {
     const { context } = this;
     context.strokeStyle = color;
     context.lineWidth = line;
-    context.setLineDash(dash);
+    if (dash.length) context.setLineDash(dash);
     context.strokeRect(x + line / 2, y + line / 2, width - line, height - line);
-    context.setLineDash([]);
+    if (dash.length) context.setLineDash([]);
   }
 
   /** A straight line. */
@@ -81,12 +119,12 @@ export class Pencil {
     const { context } = this;
     context.strokeStyle = color;
     context.lineWidth = width;
-    context.setLineDash(dash);
+    if (dash.length) context.setLineDash(dash);
     context.beginPath();
     context.moveTo(x1, y1);
     context.lineTo(x2, y2);
     context.stroke();
-    context.setLineDash([]);
+    if (dash.length) context.setLineDash([]);
   }
 
   /** A filled triangle with its tip at (x, y), pointing "up", "down" or "right". */
@@ -103,8 +141,8 @@ export class Pencil {
   }
 
   /** Chooses a font. Only if it is another: a canvas resolves the page's styles each time it is set. */
-  useFont({ size = 11, bold = false, mono = false }) {
-    const font = `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
+  useFont(style) {
+    const font = fontOf(style);
     if (font === this.font) return;
     this.font = font;
     this.context.font = font;
@@ -127,8 +165,15 @@ export class Pencil {
 
   /** Width of a string in the board's pixels. */
   measure(string, style = {}) {
-    this.useFont(style);
-    return this.context.measureText(string).width;
+    const font = fontOf(style);
+    if (!widths.has(font)) widths.set(font, new Map());
+    const known = widths.get(font);
+    if (!known.has(string)) {
+      if (known.size >= MOST_WIDTHS) known.clear();
+      this.useFont(style);
+      known.set(string, this.context.measureText(string).width);
+    }
+    return known.get(string);
   }
 
   /** The string, cut with an ellipsis so that it fits into `room`. */

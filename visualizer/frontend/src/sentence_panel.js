@@ -2,6 +2,7 @@
 
 import { plain, sentence } from "./model/index.js";
 import { SANS } from "./pencil.js";
+import { renew } from "./renew.js";
 import { wordNodes } from "./words_html.js";
 
 // Size and line height in px. Where a sentence needs more room it is set smaller, before it grows.
@@ -28,15 +29,16 @@ const SWATCH = 0.9; // em, with its margin
 const LOOSE = 0.92; // lines end at words, so a line is never quite full
 
 const ruler = globalThis.document?.createElement("canvas").getContext("2d");
+// Once: choosing a font resolves the styles of a page that has changed.
+if (ruler) ruler.font = `500 100px ${SANS}`;
 
 /** Writes the sentence of the context's frame and sets it in the largest size that fits `width`. */
 export function fitSentence(element, context, { narrow, unit, width }) {
   const spans = sentence(context.model, context.frame.step);
-  element.replaceChildren(...wordNodes(spans, context));
+  renew(element, wordNodes(spans, context));
   const { reserved, sizes } = SIZES[narrow ? "narrow" : "wide"];
   element.style.minHeight = `${reserved * unit}px`;
   // Measured with a ruler: asking the page for a height would lay it out in the middle of drawing.
-  ruler.font = `500 100px ${SANS}`;
   const ems =
     ruler.measureText(plain(spans)).width / 100 +
     spans.filter(({ request }) => request != null).length * SWATCH;

@@ -16,19 +16,25 @@ const ROWS = { memory: 30, tokens: 38, queue: 18 };
 const TOP = { memory: FLAG, tokens: FLAG + 30 + GAP, queue: FLAG + 30 + GAP + 38 + GAP };
 const BOTTOM = TOP.queue + ROWS.queue;
 
-/** Draws the strip. `scene` has model, frame, scale, step, narrow, width, overview, window (or null). */
+/**
+ * Draws the strip. `scene` has model, frame, scale, step, narrow, width, overview, window (or null), and
+ * `still`, a text that changes when the measures have to be drawn again.
+ */
 export function drawStrip(pencil, scene) {
   const { model, scale, step } = scene;
-  const columns = columnsOf(model, scale);
   // On one axis with the lanes the cursor runs on into them; an overview keeps its own.
   const end = scene.overview ? BOTTOM : STRIP_HEIGHT;
   cursorBand(pencil, scene, FLAG - 6, end);
-  drawMemory(pencil, scene, columns);
-  drawTokens(pencil, scene, columns);
-  drawQueue(pencil, scene, columns);
+  const measures = pencil.layer(scene.still, (layer) => {
+    const columns = columnsOf(model, scale);
+    drawMemory(layer, scene, columns);
+    drawTokens(layer, scene, columns);
+    drawQueue(layer, scene, columns);
+  });
+  pencil.lay(measures);
   veil(pencil, scale, step, FLAG - 3, BOTTOM - FLAG + 3, pencil.theme.ground);
   drawLimits(pencil, scene);
-  if (scale.kind === "time") drawPauses(pencil, scene, columns);
+  if (scale.kind === "time") drawPauses(pencil, scene, columnsOf(model, scale));
   drawWords(pencil, scene);
   if (scene.window) drawWindow(pencil, scene);
   cursorLines(pencil, scene, 12, end);

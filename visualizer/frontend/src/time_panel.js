@@ -61,6 +61,7 @@ export class TimePanel {
     this.spans = model.requests.map((life) => spanOf(life, model));
     this.pack();
     this.measureTime();
+    for (const pencil of this.pencils) pencil.forget();
   }
 
   /** The axis that the reader asked for; steps where a log has no times. */
@@ -218,8 +219,7 @@ export class TimePanel {
   /** Shows another part of the time axis. */
   look(view) {
     this.view = view;
-    this.draw();
-    this.board.store.set({ window: `${view.from} ${view.to}` });
+    this.board.store.set({ window: [view.from, view.to] });
   }
 
   /** The steps from, to (excluded). */
@@ -257,6 +257,8 @@ export class TimePanel {
     const { board, model, width, scale, long } = this;
     const { unit, theme, narrow, frame, store } = board;
     const common = { model, frame, narrow, width, step: store.step, selected: store.selected };
+    const { kind, from, to } = this.timeAxis;
+    const known = [model.events.length, narrow, kind, from, to, this.left];
     const [strip, lanes, axis] = this.pencils;
     const bleed = (pencil, height, draw) => {
       pencil.begin(width + 2 * BLEED, height, unit, theme);
@@ -266,6 +268,7 @@ export class TimePanel {
     bleed(strip, STRIP_HEIGHT, () =>
       drawStrip(strip, {
         ...common,
+        still: (long ? known : [...known, this.view.from, this.view.to]).join(" "),
         overview: long,
         scale: this.overview,
         window: long && this.isZoomed ? this.view : null,
@@ -275,6 +278,7 @@ export class TimePanel {
     this.lanes.dataset.view = `${this.view.from} ${this.view.to}`;
     this.scene = {
       ...common,
+      still: [...known, this.view.from, this.view.to].join(" "),
       scale,
       packing: this.packing,
       laneHeight: this.laneHeight,

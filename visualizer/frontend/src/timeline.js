@@ -16,8 +16,8 @@ export const HEADROOM = 3; // above the first lane, for its words
 
 /**
  * Draws the lanes that can be seen. `scene` has model, frame, scale, step, selected, narrow, width,
- * packing, laneHeight, scroll (pixels above the first visible row), viewHeight and columns (x
- * of the gutter's columns).
+ * packing, laneHeight, scroll (pixels above the first visible row), viewHeight, columns (x
+ * of the gutter's columns) and `still`, a text that changes when the lives have to be drawn again.
  */
 export function drawTimeline(pencil, scene) {
   const { scale, scroll, viewHeight, packing, laneHeight: pitch } = scene;
@@ -25,12 +25,21 @@ export function drawTimeline(pencil, scene) {
   const last = Math.min(packing.lanes.length - 1, Math.floor((scroll + viewHeight) / pitch));
   const plot = [scale.left - 1, -HEADROOM, scene.width + BLEED - scale.left + 1];
   cursorBand(pencil, scene, -HEADROOM, viewHeight);
-  const words = [];
-  for (let lane = first; lane <= last; lane += 1) words.push(...drawLane(pencil, scene, lane));
+  const chosen = laneAt(packing, scene.model.request(scene.selected)?.index, scene.step);
+  if (chosen != null && chosen >= first && chosen <= last) drawChosenBand(pencil, scene, chosen);
+  const lives = pencil.layer(`${scene.still} ${scroll} ${pitch}`, (layer) => {
+    layer.words = [];
+    for (let lane = first; lane <= last; lane += 1) layer.words.push(...drawLane(layer, scene, lane));
+  });
+  pencil.lay(lives);
+  const ground = (lane) => pencil.theme[lane === chosen ? "band" : "ground"];
+  for (let lane = first; lane <= last; lane += 1)
+    drawNow(pencil, scene, lane, { chosen: lane === chosen, ground: ground(lane) });
   for (const life of forksToDraw(scene)) drawElbow(pencil, scene, life);
   cursorLines(pencil, scene, -HEADROOM, viewHeight);
+  const words = lives.words.map((word) => ({ ...word, ground: ground(word.lane) }));
   pencil.clipped(...plot, viewHeight + HEADROOM, () => {
-    placeWords(pencil, words);
+    placeWords(pencil, words, scene.step);
     for (const handover of handovers(scene)) drawHandover(pencil, scene, handover);
   });
 }
@@ -62,29 +71,35 @@ export function drawAxis(pencil, { scale, narrow, model }) {
 
 /** One lane with everybody who has it in view. Returns the words to write over it at the end. */
 function drawLane(pencil, scene, lane) {
-  const { scale, scroll, packing, laneHeight: pitch, step, model, width, selected } = scene;
-  const stays = packing.lanes[lane];
-  if (!stays.length) return [];
+  const { scale, scroll, packing, laneHeight: pitch, width } = scene;
   const top = lane * pitch - scroll;
   const base = top + pitch - formsOf(pitch).below;
-  const chosen = lane === laneAt(packing, model.request(selected)?.index, step);
-  const ground = chosen ? pencil.theme.band : pencil.theme.ground;
-  if (chosen) drawChosenBand(pencil, scene, top);
   const words = [];
   const end = width + BLEED;
+  const inLane = { ...scene, end };
   pencil.clipped(scale.left - 1, top - HEADROOM, end - scale.left + 1, pitch + HEADROOM, () => {
-    for (const stay of occupantsBetween(stays, scale.first, scale.last)) {
-      words.push(...drawLife(pencil, { ...scene, end }, stay, base));
+    for (const stay of occupantsBetween(packing.lanes[lane], scale.first, scale.last)) {
+      words.push(...drawLife(pencil, inLane, stay, base));
     }
-    veil(pencil, scale, step, top, pitch - 1, ground, end);
   });
-  // A lane whose last request has left the picture is free: it says nothing.
-  const now = occupant(stays, step);
-  if (now.to >= scale.first || chosen) drawGutter(pencil, scene, model.requests[now.index], base);
-  return words.map((word) => ({ ...word, ground }));
+  return words.map((word) => ({ ...word, lane }));
 }
 
-function drawChosenBand(pencil, { width, laneHeight: pitch, model, selected }, top) {
+/** What of a lane depends on the cursor: the veil over what comes after it, and who has the lane now. */
+function drawNow(pencil, scene, lane, { chosen, ground }) {
+  const { scale, scroll, packing, laneHeight: pitch, step, model, width } = scene;
+  const stays = packing.lanes[lane];
+  if (!stays.length) return;
+  const top = lane * pitch - scroll;
+  veil(pencil, scale, step, top, pitch - 1, ground, width + BLEED);
+  // A lane whose last request has left the picture is free: it says nothing.
+  const now = occupant(stays, step);
+  const base = top + pitch - formsOf(pitch).below;
+  if (now.to >= scale.first || chosen) drawGutter(pencil, scene, model.requests[now.index], base);
+}
+
+function drawChosenBand(pencil, { width, scroll, laneHeight: pitch, model, selected }, lane) {
+  const top = lane * pitch - scroll;
   pencil.fill(-BLEED, top - 1, width + 2 * BLEED, pitch, pencil.theme.band);
   pencil.fill(-BLEED, top - 1, 3, pitch, pencil.hue(model.request(selected).hueIndex));
 }
@@ -127,7 +142,8 @@ function drawElbow(pencil, scene, { id, hueIndex, forked }) {
 function handovers({ model, step, packing }) {
   if (!model.measures.preempted[step - model.firstStep]) return [];
   const laneOf = (request) => laneAt(packing, model.request(request)?.index, step);
-  return model.requests.flatMap(({ id, preemptions }) =>
+  const victims = model.requests.filter(({ preemptions }) => preemptions.length);
+  return victims.flatMap(({ id, preemptions }) =>
     preemptions
       .filter((preemption) => preemption.step === step)
       .map(({ by }) => ({ from: laneOf(id), to: laneOf(by) }))

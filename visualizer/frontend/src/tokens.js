@@ -2,6 +2,7 @@
 
 import { h } from "./html.js";
 import { lookOf } from "./palette.js";
+import { renew } from "./renew.js";
 import { milliseconds } from "./tell.js";
 import { chip } from "./words_html.js";
 
@@ -26,7 +27,9 @@ export class TokensPanel {
   write() {
     const { board } = this;
     const context = board.context();
-    this.element.replaceChildren(...tokenNodes(context));
+    renew(this.element, tokenNodes(context));
+    if (this.written !== context.selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
+    this.written = context.selected;
     const life = board.model.request(context.selected);
     if (!life) return;
     this.element.style.setProperty("--hue", lookOf(board.theme, life.hueIndex).hue);

@@ -95,5 +95,11 @@ globalThis.document ??= { createElement: fakeCanvas };
 export function recordingPencil(width = 760, height = 400) {
   const pencil = new Pencil(fakeCanvas());
   pencil.begin(width, height, 1, THEMES.light);
+  // Nothing is kept: every mark is written down in its turn.
+  pencil.layer = (_key, draw) => {
+    draw(pencil);
+    return pencil;
+  };
+  pencil.lay = () => {};
   return { pencil, marks: pencil.context.marks };
 }

@@ -1,0 +1,35 @@
+/**
+ * Words that change with every step are renewed, not replaced: a page lays out again what is new, and a
+ * step leaves most of its words as they were. What has the focus or is scrolled stays what it is.
+ */
+
+/** Makes the children of `parent` equal to `fresh`, nodes and strings, and keeps those that are so already. */
+export function renew(parent, fresh) {
+  let old = parent.firstChild;
+  for (const item of fresh) {
+    const node = typeof item === "string" ? document.createTextNode(item) : item;
+    const next = old?.nextSibling ?? null;
+    if (!old) parent.append(node);
+    else if (!become(old, node)) old.replaceWith(node);
+    old = next;
+  }
+  while (old) {
+    const next = old.nextSibling;
+    old.remove();
+    old = next;
+  }
+}
+
+/** Makes one node equal to another of its kind; false if they are not of a kind. */
+function become(old, node) {
+  if (old.nodeName !== node.nodeName) return false;
+  if (old.nodeType === Node.TEXT_NODE) {
+    if (old.data !== node.data) old.data = node.data;
+    return true;
+  }
+  for (const { name } of [...old.attributes]) if (!node.hasAttribute(name)) old.removeAttribute(name);
+  for (const { name, value } of node.attributes)
+    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  renew(old, [...node.childNodes]);
+  return true;
+}
