@@ -3,11 +3,12 @@
 import os
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
 from engine.config import ConfigError, EngineConfig
+from server.options import SectionedCommand, check_environment, option, origin_of
 from server.settings import ServerSettings
 
 app = typer.Typer(
@@ -15,23 +16,12 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 _ENGINE = EngineConfig()
 _SERVER = ServerSettings()
-
-BANNER = """\
-Underglass serves {model} at {url}
-
-  curl -N {url}/v1/completions -H 'Content-Type: application/json'{key} \\
-       -d '{{"prompt": "Once upon a time", "max_tokens": 50}}'
-
-  watch it live      {url}/
-  what it is doing   {url}/health
-  its event log      {url}/trace
-  every route        {url}/docs
-"""
 
 
 def main() -> None:
@@ -44,18 +34,16 @@ def _commands() -> None:
     pass
 
 
-def _option(name: str, help: str, panel: str | None = None, *flags: str, **limits: Any) -> Any:
-    """An option that is also an environment variable."""
-    return typer.Option(
-        *flags, help=help, envvar=f"UNDERGLASS_{name}", rich_help_panel=panel, **limits
-    )
-
-
-@app.command()
+@app.command(
+    cls=SectionedCommand,
+    epilog="Every option is an environment variable, too: --max-kv-tokens is "
+    "UNDERGLASS_MAX_KV_TOKENS. One that can be repeated takes several, with spaces between.",
+)
 def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
+    ctx: typer.Context,
     model: Annotated[
         str | None,
-        _option(
+        option(
             "MODEL",
             'A Hugging Face model directory, "bundled" for our own, or "auto": see --model-dir.',
             "Model",
@@ -64,7 +52,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     ] = None,
     model_dir: Annotated[
         Path | None,
-        _option(
+        option(
             "MODEL_DIR",
             "With --model auto: its model directories and GGUF files are loaded when asked for.",
             "Model",
@@ -72,13 +60,13 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     ] = None,
     max_models: Annotated[
         int,
-        _option(
+        option(
             "MAX_MODELS", "With --model auto: how many may be loaded beside ours.", "Model", min=1
         ),
     ] = 2,
     train: Annotated[
         bool,
-        _option(
+        option(
             "TRAIN",
             "Train a NanoGPT on stories first, in some ten seconds, and serve that.",
             "Model",
@@ -86,43 +74,44 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
         ),
     ] = False,
     threads: Annotated[
-        int, _option("THREADS", "CPU threads; more rarely help a small model.", "Model", min=1)
+        int, option("THREADS", "CPU threads; more rarely help a small model.", "Model", min=1)
     ] = 1,
     host: Annotated[
-        str, _option("HOST", "Address to listen on; 0.0.0.0 lets other machines in.")
+        str, option("HOST", "Address to listen on; 0.0.0.0 lets other machines in.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, _option("PORT", "Port to listen on; 0 takes any free one.", min=0, max=65535)
+        int, option("PORT", "Port to listen on; 0 takes any free one.", min=0, max=65535)
     ] = 8000,
     api_key: Annotated[
-        str | None, _option("API_KEY", "Ask for this key on every route but /health and /ready.")
+        str | None,
+        option("API_KEY", "Ask for this key on every route but /health, /ready and the pages."),
     ] = _SERVER.api_key,
     allowed_host: Annotated[
         list[str],
-        _option(
+        option(
             "ALLOWED_HOST",
-            "A further name this server is known by (repeatable); requests under others get 403.",
+            "A further name it is known by; others get 403. Repeatable.",
         ),
     ] = [],  # noqa: B006 (typer copies it)
     cors_origin: Annotated[
         list[str],
-        _option(
+        option(
             "CORS_ORIGIN",
-            "A site whose pages may use this server, as https://example.org (repeatable); * for all.",
+            "A site whose pages may use it: https://example.org, or * for all. Repeatable.",
         ),
     ] = [],  # noqa: B006
     max_waiting: Annotated[
-        int, _option("MAX_WAITING", "Waiting requests beyond which new ones get 429.", min=1)
+        int, option("MAX_WAITING", "Waiting requests beyond which new ones get 429.", min=1)
     ] = _SERVER.max_waiting,
     chat_max_tokens: Annotated[
-        int, _option("CHAT_MAX_TOKENS", "Cap on a chat answer if the client names none.", min=1)
+        int, option("CHAT_MAX_TOKENS", "Cap on a chat answer if the client names none.", min=1)
     ] = _SERVER.chat_max_tokens,
     drain_seconds: Annotated[
-        float, _option("DRAIN_SECONDS", "Seconds to finish in after SIGTERM or Ctrl-C.", min=0)
+        float, option("DRAIN_SECONDS", "Seconds to finish in after SIGTERM or Ctrl-C.", min=0)
     ] = _SERVER.drain_seconds,
     paused: Annotated[
         bool,
-        _option(
+        option(
             "PAUSED",
             "Start with the engine held: requests only queue up.",
             "Engine",
@@ -130,23 +119,23 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
         ),
     ] = False,
     token_budget: Annotated[
-        int, _option("TOKEN_BUDGET", "Tokens computed in one step, over all requests.", "Engine")
+        int, option("TOKEN_BUDGET", "Tokens computed in one step, over all requests.", "Engine")
     ] = _ENGINE.token_budget,
     max_batch_size: Annotated[
-        int, _option("MAX_BATCH_SIZE", "Requests running at once.", "Engine")
+        int, option("MAX_BATCH_SIZE", "Requests running at once.", "Engine")
     ] = _ENGINE.max_batch_size,
     max_kv_tokens: Annotated[
-        int, _option("MAX_KV_TOKENS", "Token slots of KV memory.", "Engine")
+        int, option("MAX_KV_TOKENS", "Token slots of KV memory.", "Engine")
     ] = _ENGINE.max_kv_tokens,
     block_size: Annotated[
-        int, _option("BLOCK_SIZE", "Token slots in a KV block.", "Engine")
+        int, option("BLOCK_SIZE", "Token slots in a KV block.", "Engine")
     ] = _ENGINE.block_size,
     policy: Annotated[
-        str, _option("POLICY", "Order of the queue: fcfs, priority, sjf, lpm or fair.", "Engine")
+        str, option("POLICY", "Order of the queue: fcfs, priority, sjf, lpm or fair.", "Engine")
     ] = _ENGINE.policy,
     batching: Annotated[
         str,
-        _option(
+        option(
             "BATCHING",
             "continuous, or static: a batch runs until its last member is done.",
             "Engine",
@@ -154,7 +143,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     ] = _ENGINE.batching,
     chunked_prefill: Annotated[
         bool,
-        _option(
+        option(
             "CHUNKED_PREFILL",
             "Cut prompts to fit into a step's budget.",
             "Engine",
@@ -163,7 +152,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     ] = _ENGINE.chunked_prefill,
     prefix_cache: Annotated[
         bool,
-        _option(
+        option(
             "PREFIX_CACHE",
             "Keep computed blocks and find them again.",
             "Engine",
@@ -171,11 +160,11 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
         ),
     ] = _ENGINE.prefix_cache,
     eviction: Annotated[
-        str, _option("EVICTION", "What the prefix cache forgets first: lru or lfu.", "Engine")
+        str, option("EVICTION", "What the prefix cache forgets first: lru or lfu.", "Engine")
     ] = _ENGINE.eviction,
     preemption: Annotated[
         bool,
-        _option(
+        option(
             "PREEMPTION",
             "Take memory back when it runs out; off, reserve the worst case.",
             "Engine",
@@ -184,7 +173,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     ] = _ENGINE.preemption,
     log_window: Annotated[
         int,
-        _option(
+        option(
             "LOG_WINDOW",
             "Events that /trace returns and live viewers can catch up on.",
             "Event log",
@@ -193,11 +182,11 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     ] = _SERVER.log_window,
     trace_file: Annotated[
         Path | None,
-        _option("TRACE_FILE", "Write the whole event log to this file; replaces it.", "Event log"),
+        option("TRACE_FILE", "Write the whole event log to this file; replaces it.", "Event log"),
     ] = None,
     request_log: Annotated[
         str,
-        _option(
+        option(
             "REQUEST_LOG",
             "Where a line per finished request goes: stderr, off, or a file to append to.",
             "Event log",
@@ -207,6 +196,8 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     train_steps: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
 ) -> None:
     """Serve a model over HTTP: OpenAI's API, a teaching stream, and the engine's event log."""
+    if wrong := check_environment(ctx):
+        _fail(wrong)
     os.environ["UNDERGLASS_THREADS"] = str(threads)
     if train and model is not None:
         _fail("--train makes the model to serve: leave out --model (UNDERGLASS_MODEL), or --train")
@@ -253,7 +244,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
             until_stdin_closes=until_stdin_closes,
         )
     except ConfigError as error:
-        _fail(str(error))
+        _fail(f"{error}{origin_of(ctx, str(error).split()[0])}")
 
 
 def _check_auto(model: str, model_dir: Path | None, trace_file: Path | None) -> None:
@@ -283,6 +274,7 @@ def _serve(
 ) -> None:
     from engine.cache.eviction import eviction_named
     from engine.scheduling.policies import policy_named
+    from server.banner import banner
     from server.models import ModelDirectory
     from server.request_log import LogWriter
     from server.serving import listen, run_server, trained_nanogpt, url_of
@@ -334,8 +326,7 @@ def _serve(
         _fail(f"no room for --max-kv-tokens {config.max_kv_tokens}: choose fewer")
 
     def ready() -> None:
-        key = f" -H 'Authorization: Bearer {settings.api_key}'" if settings.api_key else ""
-        typer.echo(BANNER.format(model=settings.model_name, url=url_of(listener), key=key))
+        typer.echo(banner(settings, url_of(listener)))
 
     run_server(
         engine,
@@ -353,10 +344,10 @@ def _serve(
 @app.command()
 def lmtp(
     url: Annotated[
-        str, _option("URL", "The server's address.", None, "--url")
+        str, option("URL", "The server's address.", None, "--url")
     ] = "ws://localhost:8000",
     api_key: Annotated[
-        str | None, _option("API_KEY", "The server's key, if it has one.", None, "--api-key")
+        str | None, option("API_KEY", "The server's key, if it has one.", None, "--api-key")
     ] = None,
     label: Annotated[str, typer.Option(help="Your name in the server's event log.")] = "",
 ) -> None:

@@ -1,8 +1,15 @@
 """The server's own settings; the engine's are in `engine/config.py`."""
 
+import re
 from pathlib import Path
 
 import msgspec
+
+from engine.config import ConfigError
+
+_KEY = re.compile(r"[!-~]+")
+_HOST = re.compile(r"[A-Za-z0-9._:-]+")
+_ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -12,7 +19,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     host             address or name that the server listens on
     allowed_hosts    further names it is known by; another `Host` is refused
     cors_origins     sites whose pages may use it, as "https://example.org"; "*" for all
-    api_key          where set, every route but /health and /ready asks for it
+    api_key          where set, every route but /health, /ready and the pages asks for it
     max_waiting      requests in the queue beyond which new ones get 429
     max_waiting_tokens  the same in tokens: prompts and the output they may have
     chat_max_tokens  cap on a chat answer for which the client names none
@@ -42,3 +49,20 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: float = 30.0
     stuck_seconds: float = 60.0
     max_body_bytes: int = 8 << 20
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError, which names the field, for what could never match or let everybody in."""
+        if self.api_key is not None and not _KEY.fullmatch(self.api_key):
+            raise ConfigError(
+                "api_key must be letters, digits and signs without spaces, and not empty: "
+                "a header has to carry it"
+            )
+        for name in self.allowed_hosts:
+            if not _HOST.fullmatch(name):
+                raise ConfigError(f"allowed_host must be a name like lab.example.org, got {name!r}")
+        for origin in self.cors_origins:
+            if not _ORIGIN.fullmatch(origin):
+                raise ConfigError(
+                    f"cors_origin must be like https://example.org, in small letters and without a "
+                    f"path, or *, got {origin!r}"
+                )

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from engine.events.log import EventLog
@@ -72,7 +73,15 @@ def refused(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
         (["--max-kv-tokens", "8"], ["max_kv_tokens", "block_size"]),
         (["--batching", "sometimes"], ["batching", "continuous"]),
         (["--trace-file", "/nowhere/trace.jsonl"], ["--trace-file", "No such file"]),
+        (["--trace-file", "README.md"], ["--trace-file", "README.md", "no log"]),
+        (["--request-log", "README.md"], ["--request-log", "README.md", "no log"]),
+        (["--request-log", "/dev/null"], ["--request-log", "plain file"]),
         (["--host", "203.0.113.7"], ["203.0.113.7", "--host"]),
+        (["--api-key", ""], ["api_key", "empty"]),
+        (["--api-key", "a\nb"], ["api_key"]),
+        (["--cors-origin", "https://a.example/"], ["cors_origin", "without a path"]),
+        (["--cors-origin", "a.example"], ["cors_origin", "https://"]),
+        (["--allowed-host", "http://a.example"], ["allowed_host", "http://a.example"]),
     ],
 )
 def test_a_wrong_setting_is_one_line(arguments: list[str], words: list[str]) -> None:
@@ -100,6 +109,56 @@ def test_settings_come_from_the_environment() -> None:
     refused(run("serve", "--port", "0", UNDERGLASS_POLICY="random"), "policy")
 
 
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("UNDERGLASS_POLICY", "random", ["policy", "random", "(from UNDERGLASS_POLICY)"]),
+        ("UNDERGLASS_API_KEY", "two words", ["api_key", "(from UNDERGLASS_API_KEY)"]),
+        ("UNDERGLASS_TOKENBUDGET", "64", ["UNDERGLASS_TOKENBUDGET", "UNDERGLASS_TOKEN_BUDGET"]),
+        ("UNDERGLASS_TRACEFILE", "x", ["UNDERGLASS_TRACEFILE", "UNDERGLASS_TRACE_FILE"]),
+    ],
+)
+def test_a_wrong_variable_is_named(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: list[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    refused(invoke("serve", "--port", "0"), *words)
+
+
+def test_the_command_line_wins_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDERGLASS_POLICY", "fcfs")
+    done = invoke("serve", "--port", "0", "--policy", "random")
+    refused(done, "policy", "random")
+    assert "UNDERGLASS" not in done.stderr
+
+
+def test_a_value_of_the_wrong_kind_names_option_and_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("UNDERGLASS_PORT", "http")
+    done = invoke("serve")
+    assert done.returncode == 2
+    assert "--port" in done.stderr
+    assert "UNDERGLASS_PORT" in done.stderr
+
+
+def test_what_somebody_else_calls_underglass_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UNDERGLASS_REQUIRE_BROWSER", "1")
+    refused(invoke("serve", "--port", "0", "--policy", "random"), "policy")
+
+
+def test_help_fits_into_eighty_columns_and_every_option_has_its_variable() -> None:
+    done = run("serve", "--help", COLUMNS="80")
+    assert max(map(len, done.stdout.splitlines())) <= 80
+    assert "\u2502" not in done.stdout  # no boxes
+    for section in ("Server:", "Model:", "Engine:", "Event log:"):
+        assert section in done.stdout
+    command = get_command(app).commands["serve"]
+    for parameter in command.params:
+        if not parameter.hidden and parameter.name != "help":
+            assert parameter.envvar == f"UNDERGLASS_{parameter.name.upper()}"
+
+
 def test_help_names_every_setting_and_does_not_need_torch() -> None:
     done = run("serve", "--help", COLUMNS="200")
     assert done.returncode == 0
@@ -112,7 +171,7 @@ def test_help_names_every_setting_and_does_not_need_torch() -> None:
 def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
     """As a person starts it: the banner's command, pasted into a shell, streams tokens."""
     trace = tmp_path / "trace.jsonl"
-    serve = [*COMMAND, "serve", "--port", "0", "--trace-file", str(trace), "--api-key", "secret"]
+    serve = [*COMMAND, "serve", "--port", "0", "--trace-file", str(trace), "--api-key", "it's"]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as process:
         try:
             lines = [process.stdout.readline() for _ in range(9)]
