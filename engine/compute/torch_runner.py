@@ -27,12 +27,13 @@ class TorchRunner:
 
     max_context  longest text, prompt and output, that the model was made for
     vocab_size   token ids are 0 .. vocab_size - 1
+    pages        the KV memory, for whoever wants to look at keys and values; None before `reserve`
     """
 
     def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
         self._model = model
         self._name = name
-        self._pages: KVPages | None = None
+        self.pages: KVPages | None = None
         self.max_context: int | None = model.config.max_context
         self.vocab_size = model.config.vocab_size
 
@@ -61,7 +62,7 @@ class TorchRunner:
         Every engine calls it once; what an earlier engine had in memory is gone then.
         """
         config = self._model.config
-        self._pages = KVPages(config, num_blocks, block_size, self._model.dtype)
+        self.pages = KVPages(config, num_blocks, block_size, self._model.dtype)
         self._model.prepare(min(config.max_context, num_blocks * block_size))
 
     @torch.inference_mode()
@@ -70,13 +71,13 @@ class TorchRunner:
 
         Returns, for each row, one `Sampled` per entry of `row.samples`, and fills `row.scores`.
         """
-        if self._pages is None:
+        if self.pages is None:
             raise RuntimeError("reserve(num_blocks, block_size) must be called before run()")
-        self._pages.copy(copies)
+        self.pages.copy(copies)
         if not rows:
             return []
-        batch = make_batch(rows, self._pages.block_size)
-        attention = PagedAttention(self._model.config, self._pages, batch)
+        batch = make_batch(rows, self.pages.block_size)
+        attention = PagedAttention(self._model.config, self.pages, batch)
         logits = self._model.forward(batch.token_ids, batch.positions, attention, batch.logit_rows)
 
         score_prompts(logits, rows)

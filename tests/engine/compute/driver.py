@@ -43,7 +43,7 @@ class Driver:
 
     @property
     def pages(self) -> torch.Tensor:
-        return self.runner._pages.pages
+        return self.runner.pages.pages
 
     def poison(self, requests: Sequence[Request] = ()) -> None:
         """Fill every slot that holds no computed token of these requests with NaN."""

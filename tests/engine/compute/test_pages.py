@@ -113,7 +113,7 @@ def test_memory_that_cannot_be_had_is_an_error(qwen3):
 
 def test_running_before_reserving_is_an_error(qwen3):
     driver = Driver(qwen3[0])
-    driver.runner._pages = None
+    driver.runner.pages = None
     with pytest.raises(RuntimeError, match="reserve"):
         driver.runner.run([], [])
 
