@@ -93,6 +93,8 @@ def run_server(
         ws="websockets-sansio",
         ws_max_size=settings.max_body_bytes,
         ws_per_message_deflate=False,  # on the same machine it only costs time
+        # A notebook answers no ping while a cell computes.
+        ws_ping_timeout=settings.stall_seconds,
         timeout_graceful_shutdown=5,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:

@@ -8,7 +8,6 @@ other.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import suppress
 
 from server.bridge import Bridge
 from server.errors import ApiError, bad_request
@@ -131,8 +130,7 @@ class Session:
         task = self._streams.pop(call.stream_id, None)
         if task is not None:
             task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await asyncio.wait({task})
         await self._answer(call, status="cancelled")
 
     async def _bridge(self, call: Call) -> Bridge:
