@@ -27,6 +27,7 @@ from server.admission import Admission, tokens_of
 from server.engine_thread import EngineThread, Report
 from server.errors import ApiError, bad_request, unavailable
 from server.generation import Generation, Order, Prompt
+from server.pacing import Pace
 from server.request_log import account
 from server.settings import ServerSettings
 from server.window import Outbox, Window
@@ -58,6 +59,7 @@ class Bridge:
         self.settings = settings
         self.window = Window(settings.log_window)
         self._admission = Admission(settings, self.window.state)
+        self._pace = Pace()
         self.paused = engine.paused
         self.draining = False
         self.failure = ""
@@ -282,6 +284,7 @@ class Bridge:
             generation.cached_tokens[prompt] = tokens
         for generation, gain in report.gains:
             generation.put(gain)
+        self._pace.note(generation for generation, _ in report.gains)
 
     def _fail(self, error: Exception) -> None:
         """The loop itself is broken: say so to everybody who waits, and to whoever asks later."""

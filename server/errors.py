@@ -59,10 +59,6 @@ class ApiError(Exception):
         return Response(self.body(), self.status, self.headers, media_type="application/json")
 
 
-class ClientLeft(Exception):
-    """The client closed its connection: nobody is left to answer."""
-
-
 def bad_request(param: str | None, message: str, code: str | None = None) -> ApiError:
     """400: the request itself is wrong."""
     return ApiError(400, message, param=param, code=code)

@@ -21,13 +21,11 @@ from starlette.types import Receive, Scope, Send
 
 from engine.events.vocabulary import Event
 from server.bridge import Bridge
-from server.errors import ClientLeft
 from server.models import Models, ViewedModel
 from server.openapi import EVENT
 from server.operation import may_control
-from server.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, left, sse
+from server.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
 from server.window import Window, encode_event
-
 
 _TRACE: dict[int | str, dict[str, Any]] = {
     200: {
@@ -92,9 +90,9 @@ class Feed(Response):
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the viewer leaves or the server stops."""
-        connection = Connection(send, self._bridge.settings.stall_seconds)
+        connection = Connection(receive, send, self._bridge.settings.stall_seconds)
         sending = asyncio.create_task(self._send(connection))
-        leaving = asyncio.create_task(left(receive))
+        leaving = asyncio.create_task(connection.lost())
         stopping = asyncio.create_task(self._bridge.stopped.wait())
         tasks = {sending, leaving, stopping}
         try:
@@ -111,22 +109,19 @@ class Feed(Response):
         await connection.start(200, EVENT_STREAM_HEADERS)
         next_seq = -1 if self._last_seen is None else self._last_seen + 1
         data = status = b""
-        try:
-            while True:
-                if not window.first_seq <= next_seq <= window.next_seq:
-                    data, next_seq = _join(window, next_seq), window.next_seq
-                new = window.since(next_seq)
-                data += _numbered(window.run, new, next_seq)
-                next_seq += len(new)
-                if (now := self._status()) != status:
-                    data, status = data + now, now
-                if data:
-                    await connection.body(data)
-                elif not await window.changed(patience):
-                    await connection.body(KEEP_ALIVE)
-                data = b""
-        except ClientLeft:
-            return
+        while True:
+            if not window.first_seq <= next_seq <= window.next_seq:
+                data, next_seq = _join(window, next_seq), window.next_seq
+            new = window.since(next_seq)
+            data += _numbered(window.run, new, next_seq)
+            next_seq += len(new)
+            if (now := self._status()) != status:
+                data, status = data + now, now
+            if data:
+                await connection.body(data)
+            elif not await window.changed(patience):
+                await connection.body(KEEP_ALIVE)
+            data = b""
 
     def _status(self) -> bytes:
         bridge = self._bridge

@@ -138,6 +138,8 @@ class Generation:
         self._unfinished = 0
         self.failure: Exception | None = None
         self._wakeup: asyncio.Future[None] | None = None
+        self._waits_since = 0.0
+        self._reminder: asyncio.TimerHandle | None = None
 
     def queued(self, prompts: list[Prompt], request_ids: list[int]) -> None:
         """The engine has taken the request into its queue."""
@@ -156,13 +158,17 @@ class Generation:
         return sum(len(prompt.tokens) for prompt in self.prompts)
 
     def put(self, gain: Gain) -> None:
-        """Add what a step brought. Beyond the buffer's limit, the reader is cut off."""
+        """Add what a step brought. Beyond the buffer's limit, the reader is cut off.
+
+        The first of it and its end wake the handler; for what lies between somebody calls `wake`.
+        """
         if self.failure is not None:
             return
         if gain.ids:
             self.output_tokens += len(gain.ids)
             if self.first_at is None:
                 self.first_at = gain.at
+        urgent = gain.finish_reason is not None or self.output_tokens == len(gain.ids)
         if gain.finish_reason is not None:
             self._unfinished -= 1
             self.finish_reasons.append(gain.finish_reason)
@@ -180,8 +186,8 @@ class Generation:
             self._gains.clear()
             message = f"the reader is more than {self._buffer_bytes} bytes behind and was cut off"
             self.fail(ApiError(500, message, type="server_error", code="slow_reader"))
-        else:
-            self._wake()
+        elif urgent:
+            self.wake()
 
     def fail(self, error: Exception) -> None:
         """End it: `gains` raises `error` after what has been put so far.
@@ -191,7 +197,7 @@ class Generation:
         """
         if self.failure is None:
             self.failure = error
-            self._wake()
+            self.wake()
             self.close()
 
     def close(self) -> None:
@@ -199,20 +205,22 @@ class Generation:
         if not self.closed:
             self.closed = True
             self._release(self)
+            if self._reminder is not None:
+                self._reminder.cancel()
 
     async def gains(self, patience: float) -> list[Gain]:
         """What came since the last call, at most one Gain per choice; waits until there is some.
 
         Returns nothing when `patience` seconds have passed without any. Raises ApiError when the
-        request failed, ClientLeft when its client is gone.
+        request failed.
         """
         if not self._gains and self.failure is None:
-            self._wakeup = asyncio.get_running_loop().create_future()
+            loop = asyncio.get_running_loop()
+            self._wakeup, self._waits_since = loop.create_future(), loop.time()
+            if self._reminder is None:
+                self._reminder = loop.call_later(patience, self._remind, loop, patience)
             try:
-                async with asyncio.timeout(patience):
-                    await self._wakeup
-            except TimeoutError:
-                return []
+                await self._wakeup
             finally:
                 self._wakeup = None
         if not self._gains and self.failure is not None:
@@ -220,7 +228,17 @@ class Generation:
         gains, self._gains, self._bytes = self._gains, [], 0
         return _merged(gains) if len(gains) > 1 else gains
 
-    def _wake(self) -> None:
+    def _remind(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
+        """Wake who has waited long enough. A timer for each token would cost more than the token."""
+        left = 0.0 if self._wakeup is None else self._waits_since + patience - loop.time()
+        if left > 0:
+            self._reminder = loop.call_later(left, self._remind, loop, patience)
+        else:
+            self._reminder = None
+            self.wake()
+
+    def wake(self) -> None:
+        """Let the handler take what there is."""
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
 

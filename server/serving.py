@@ -82,6 +82,7 @@ def run_server(
     # (measured with the bundled model; vLLM freezes its heap as well, in `vllm/utils/gc_utils.py`).
     gc.collect()
     gc.freeze()
+    gc.set_threshold(20_000)  # a step with 64 streams makes more than the default 700 by itself
     _forget_the_silent(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
     first = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
     models = Models(first, directory)

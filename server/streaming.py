@@ -8,6 +8,7 @@ chunks instead of a growing queue.
 """
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.bridge import Bridge
-from server.errors import ApiError, ClientLeft
+from server.errors import ApiError
 from server.generation import Gain, Generation, Order
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -68,19 +69,19 @@ class Answer(Response, ABC):
 
         Both are awaited from the beginning: a client may leave while its prompt is tokenized.
         """
-        leaving = asyncio.create_task(left(receive))
-        answering = asyncio.create_task(self._serve(send))
+        connection = Connection(receive, send, self._bridge.settings.stall_seconds)
+        leaving = asyncio.create_task(connection.lost())
+        answering = asyncio.create_task(self._serve(connection))
         try:
             await asyncio.wait({leaving, answering}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             leaving.cancel()
             if not answering.done():
                 answering.cancel()
-        with suppress(asyncio.CancelledError, ClientLeft):
+        with suppress(asyncio.CancelledError):
             await answering
 
-    async def _serve(self, send: Send) -> None:
-        connection = Connection(send, self._bridge.settings.stall_seconds)
+    async def _serve(self, connection: "Connection") -> None:
         async with self._bridge.generate(self._order) as generation:
             await self._answer(generation, connection)
 
@@ -144,15 +145,17 @@ def request_header(generation: Generation) -> tuple[bytes, bytes]:
 
 
 class Connection:
-    """The way to one client. Raises ClientLeft where it accepts nothing for `stall_seconds`.
+    """The way to one client, and whether there still is one.
 
     uvicorn's `send` waits while the connection's write buffer is over its high-water mark; a laptop
     that was closed would make it wait for ever.
     """
 
-    def __init__(self, send: Send, stall_seconds: float) -> None:
+    def __init__(self, receive: Receive, send: Send, stall_seconds: float) -> None:
+        self._receive = receive
         self._send = send
         self._stall_seconds = stall_seconds
+        self._sending_since: float | None = None
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Status and headers; they leave at once."""
@@ -163,15 +166,27 @@ class Connection:
         if data or not more:
             await self._message({"type": "http.response.body", "body": data, "more_body": more})
 
-    async def _message(self, message: dict[str, Any]) -> None:
+    async def lost(self) -> None:
+        """Return when the client has left, or has accepted nothing for `stall_seconds`.
+
+        One clock for the whole stream: a timeout around each piece would cost more than sending it.
+        """
+        leaving = asyncio.create_task(self._left())
         try:
-            async with asyncio.timeout(self._stall_seconds):
-                await self._send(message)
-        except TimeoutError:
-            raise ClientLeft from None
+            left = self._stall_seconds
+            while left > 0 and not leaving.done():
+                await asyncio.wait({leaving}, timeout=left)
+                left = self._stall_seconds
+                if self._sending_since is not None:
+                    left += self._sending_since - time.monotonic()
+        finally:
+            leaving.cancel()
 
+    async def _left(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
 
-async def left(receive: Receive) -> None:
-    """Return when the client has left, whatever else it sends before."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    async def _message(self, message: dict[str, Any]) -> None:
+        self._sending_since = time.monotonic()
+        await self._send(message)
+        self._sending_since = None

@@ -1,0 +1,55 @@
+"""python -m benchmarks.load [NAME ...]: what a server does under load, printed as JSON lines."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from benchmarks.load import faults, leavers, overload, slow_readers, streams, throughput
+from server.process import BackgroundServer, serve_in_background
+
+ROOM = {"max_kv_tokens": 65_536, "token_budget": 512}
+
+
+def _serving(
+    work: Callable[[BackgroundServer], Awaitable[dict[str, Any]]], **options: Any
+) -> dict[str, Any]:
+    with serve_in_background(**options) as server:
+        return asyncio.run(work(server))  # type: ignore[arg-type]
+
+
+WORKS: dict[str, Callable[[], dict[str, Any]]] = {
+    "streams": lambda: _serving(
+        lambda server: streams.measure(server.url), max_batch_size=64, max_waiting=1000, **ROOM
+    ),
+    "throughput": lambda: _serving(
+        lambda server: throughput.measure(server.url, {"max_batch_size": 64} | ROOM),
+        max_batch_size=64,
+        **ROOM,
+    ),
+    "overload": lambda: _serving(
+        lambda server: overload.measure(server.url), max_batch_size=32, max_waiting=32, **ROOM
+    ),
+    "leavers": lambda: _serving(
+        lambda server: leavers.measure(server.url, server.process.pid), max_batch_size=32, **ROOM
+    ),
+    "slow_readers": lambda: _serving(
+        lambda server: slow_readers.measure(server.url), max_batch_size=160, **ROOM
+    ),
+    "faults": faults.measure,
+}
+
+
+def main() -> None:
+    """Run the works named on the command line, or all."""
+    names = sys.argv[1:] or list(WORKS)
+    unknown = [name for name in names if name not in WORKS]
+    if unknown:
+        sys.exit(f"unknown: {', '.join(unknown)}; there are {', '.join(WORKS)}")
+    for name in names:
+        print(json.dumps({name: WORKS[name]()}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,27 @@
+"""Ten times more than fits: who is let in is served to the end, the others are told to come back."""
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from benchmarks.load.client import ask
+from benchmarks.load.streams import prompts
+
+
+async def measure(url: str, count: int = 640, max_tokens: int = 64) -> dict[str, Any]:
+    """`other` counts what must not be: neither complete nor a 429."""
+    replies = await asyncio.gather(
+        *(
+            ask(url, "/v1/completions", {"prompt": prompt, "max_tokens": max_tokens})
+            for prompt in prompts(count)
+        )
+    )
+    complete = [reply for reply in replies if reply.status == 200 and reply.complete]
+    refused = [reply for reply in replies if reply.status == 429 and reply.error == "queue_full"]
+    return {
+        "requests": count,
+        "complete": len(complete),
+        "refused": len(refused),
+        "other": count - len(complete) - len(refused),
+        "retry_after_s": dict(Counter(int(reply.header("retry-after")) for reply in refused)),
+    }

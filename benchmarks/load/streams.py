@@ -1,0 +1,51 @@
+"""Many streams at once: every one comes to its end, with the tokens that it has when it is alone."""
+
+import asyncio
+import time
+from typing import Any
+
+from benchmarks.load.client import Reply, ask, latencies
+
+OPENINGS = (
+    "Once upon a time there was a",
+    "The little fox looked at the",
+    "One day a bear came to",
+    "In the garden behind the house",
+)
+
+
+def prompts(count: int) -> list[str]:
+    """As many prompts, every one of them different."""
+    return [f"{OPENINGS[number % len(OPENINGS)]} {number}" for number in range(count)]
+
+
+async def fire(url: str, count: int, max_tokens: int) -> list[Reply]:
+    """All at the same moment; returns when all are over."""
+    return list(
+        await asyncio.gather(
+            *(
+                ask(url, "/v1/completions", {"prompt": prompt, "max_tokens": max_tokens})
+                for prompt in prompts(count)
+            )
+        )
+    )
+
+
+async def measure(url: str, count: int = 500, max_tokens: int = 64) -> dict[str, Any]:
+    """`differ` counts streams whose tokens are not those of the run without load."""
+    began = time.perf_counter()
+    replies = await fire(url, count, max_tokens)
+    seconds = time.perf_counter() - began
+    differ = 0
+    for prompt, reply in zip(prompts(count), replies, strict=True):
+        body = {"prompt": prompt, "max_tokens": max_tokens}
+        alone = await ask(url, "/v1/completions", body)
+        differ += [id_ for _, id_ in alone.tokens()] != [id_ for _, id_ in reply.tokens()]
+    tokens = sum(len(reply.tokens()) for reply in replies)
+    return {
+        "streams": count,
+        "complete": sum(reply.complete for reply in replies),
+        "differ": differ,
+        "tokens_per_second": round(tokens / seconds),
+        **latencies(replies),
+    }

@@ -1,0 +1,98 @@
+"""Whom the queue lets in: limits in requests and in tokens, and when to come back."""
+
+from collections.abc import Callable
+
+import pytest
+
+from engine.events.fold import State
+from engine.events.vocabulary import (
+    RequestArrived,
+    RunStarted,
+    ScheduledRow,
+    StepFinished,
+    StepScheduled,
+)
+from engine.scheduling.sampling_params import SamplingParams
+from server.admission import Admission
+from server.errors import ApiError
+from server.generation import Prompt
+from server.process import BackgroundServer
+from server.settings import ServerSettings
+from tests.server.harness import Caller, Feed, post, sse_data, trace
+
+
+def waiting(*requests: tuple[int, int, int]) -> State:
+    """A queue of (prompt tokens, max_tokens, samples)."""
+    state = State()
+    state.apply(RunStarted(1, {"num_blocks": 1, "block_size": 16}, {}, {}, {}, "wall"))
+    for id_, (tokens, max_tokens, n) in enumerate(requests):
+        arrived = RequestArrived(id_ + 1, [0] * tokens, [""] * tokens, "", max_tokens, n, 0, {})
+        state.apply(arrived)
+    return state
+
+
+def prompt(tokens: int, max_tokens: int, n: int = 1) -> list[Prompt]:
+    return [Prompt([0] * tokens, SamplingParams(max_tokens=max_tokens, n=n))]
+
+
+def step(tokens: int, seconds: float) -> list[object]:
+    rows = [ScheduledRow(1, 0, tokens)]
+    return [StepScheduled(rows, []), StepFinished([], {"start": 0, "end": int(seconds * 1e6)})]
+
+
+def test_tokens_are_prompts_and_all_output_of_all_samples() -> None:
+    admission = Admission(ServerSettings(max_waiting_tokens=100), waiting((10, 20, 2)))  # 50
+    admission.check_tokens(prompt(10, 20, n=2), pending=0)
+    with pytest.raises(ApiError, match="50 tokens wait already, 51 more exceed the limit of 100"):
+        admission.check_tokens(prompt(11, 20, n=2), pending=0)
+    with pytest.raises(ApiError, match="51 tokens wait already, 50 more"):
+        admission.check_tokens(prompt(10, 20, n=2), pending=1)
+
+
+def test_where_nobody_waits_nothing_is_too_large() -> None:
+    Admission(ServerSettings(max_waiting_tokens=1), waiting()).check_tokens(prompt(900, 900), 0)
+
+
+def test_requests_on_their_way_count_as_waiting() -> None:
+    admission = Admission(ServerSettings(max_waiting=2), waiting((1, 1, 1)))
+    admission.check_requests(pending=0)
+    with pytest.raises(ApiError, match="2 requests wait already") as refused:
+        admission.check_requests(pending=1)
+    assert (refused.value.status, refused.value.error["code"]) == (429, "queue_full")
+
+
+@pytest.mark.parametrize(
+    ("steps", "seconds"),
+    [
+        ([], 1),  # nothing is known of its speed
+        ([step(100, 0.5), step(300, 1.5)], 5),  # 200 tokens a second, half of 2,000 wait
+        ([step(1000, 0.001)], 1),
+        ([step(1, 100.0)], 60),
+    ],
+)
+def test_retry_after_is_the_time_for_half_of_what_waits(
+    steps: list[list[object]], seconds: int
+) -> None:
+    admission = Admission(ServerSettings(max_waiting=2), waiting((500, 500, 1), (900, 100, 1)))
+    for events in steps:
+        admission.note(events)
+    with pytest.raises(ApiError, match=f"try again in {seconds} s") as refused:
+        admission.check_requests(pending=0)
+    assert refused.value.headers["Retry-After"] == str(seconds)
+
+
+def test_over_the_token_limit_there_is_429(serve: Callable[..., BackgroundServer]) -> None:
+    url = serve(paused=True, server={"max_waiting_tokens": 60}).url
+    body = {"prompt": "x", "max_tokens": 40}
+    with Feed(url) as feed:
+        feed.keyframe()
+        caller = Caller(url, "/v1/completions", body)
+        feed.until_kind(RequestArrived)
+        refused = post(url, "/v1/completions", body)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (429, "queue_full")
+        small = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 5})
+        feed.until_kind(RequestArrived)
+        post(url, "/engine/resume")
+        assert len(sse_data(caller.read_all())) == 41
+        assert len(sse_data(small.read_all())) == 6
+    assert len(trace(url).of(RequestArrived)) == 2
