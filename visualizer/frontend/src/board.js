@@ -259,7 +259,7 @@ export class Board extends Shell {
     this.focus.keep();
     // Pictures first: once words have changed, a canvas that chooses a font resolves the page's styles.
     for (const panel of this.shown) panel.draw();
-    this.write();
+    if (!this.hurries) this.write();
     this.focus.restore();
     this.label();
     this.showControls();
@@ -289,7 +289,7 @@ export class Board extends Shell {
     this.controls.show({ step, first, last, playing, speed });
     this.slider.show({ step, first, last });
     const speaks = !this.panel || this.root.contains(this.root.getRootNode().activeElement);
-    this.sentence.setAttribute("aria-live", playing || !speaks ? "off" : "polite");
+    this.sentence.setAttribute("aria-live", playing || this.isBusy || !speaks ? "off" : "polite");
     this.root.dataset.playing = playing;
     this.root.dataset.axis = this.time?.timeAxis.kind ?? this.store.axis;
     this.root.dataset.range = this.store.range?.join("-") ?? "";

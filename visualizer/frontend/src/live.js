@@ -14,6 +14,7 @@ import { LogError, Model } from "./model/index.js";
 
 const LIMIT = 200_000; // events
 const PIECE = 1 << 18; // characters folded between two frames
+const READABLE = 500; // ms that words stand while steps come faster than anybody reads
 const SPARE = 4; // ms a frame for the window that is to come
 
 const encoder = new TextEncoder();
@@ -33,6 +34,8 @@ export class Live {
   #cost = 0;
   #idleSince = 0;
   #successor = null;
+  #wordsAt = -Infinity;
+  #words = null; // timer of the words that are still to be written
 
   /** `rejoin()` asks the feed for a keyframe; `told(live)` hears of every change of what is known. */
   constructor(board, { rejoin, told = () => {}, limit = LIMIT }) {
@@ -78,6 +81,9 @@ export class Live {
     } else if (message.type === "lost") {
       const what = this.run ? "The connection is lost: reconnecting" : "No server answers: trying again";
       this.#say("lost", `${what} in ${message.seconds} s`);
+    } else if (message.type === "slow") {
+      const why = "A browser opens six connections to one server: close other tabs that show it";
+      this.#say("connecting", `No answer for ${message.seconds} s. ${why}`);
     } else if (message.type === "refused") {
       this.#say("refused", "This server asks for a key");
     }
@@ -185,9 +191,23 @@ export class Live {
     const { board, model } = this;
     if (this.following) board.store.step = model.lastStep; // not `goTo`: it is drawn once, below
     if (board.time) board.time.pinned = this.following;
+    const now = performance.now();
+    const rest = this.following ? this.#wordsAt + READABLE - now : 0;
+    board.isBusy = board.hurries = rest > 0;
     board.grow();
+    board.hurries = false;
+    if (rest <= 0) this.#wordsAt = now;
+    else this.#words ??= setTimeout(() => this.#writeWords(), rest);
     if (this.following) board.onChange(board.state());
     this.#tell();
+  }
+
+  /** The last step's words, which were too quick to be read. */
+  #writeWords() {
+    this.#words = null;
+    this.#wordsAt = performance.now();
+    const { board } = this;
+    if (this.shows && board.laidOutFor && !board.signal.aborted) board.render();
   }
 
   /** Before the log is too long: the same log without its first half. */

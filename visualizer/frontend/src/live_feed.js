@@ -7,14 +7,20 @@
  *                      `joins`: the first is a keyframe, after `dropped` events that were missed
  *   {type: "status", status}    what the server says about itself
  *   {type: "lost", seconds}     the connection is gone; it is tried again after so long
+ *   {type: "slow", seconds}     no answer for so long, not even a refusal
  *   {type: "refused", status}   the server wants a key
+ *
+ * A browser opens six connections to one server, for all of its tabs. So a tab that nobody sees gives its own
+ * back, and goes on from the last event when it is shown again.
  */
 
 const WAITS = [0.5, 1, 2, 4, 8, 15]; // s
 const SILENCE = 40_000; // ms; a server with nothing to say sends a comment every 15 s
+const SLOW = 5; // s until it is said that there is no answer
+const UNSEEN = 10_000; // ms that a hidden tab keeps its connection
 
 /** Listens until `signal` aborts. Returns `rejoin()`, which begins again with a keyframe. */
-export function listen(url, { hear, headers = () => ({}), signal }) {
+export function listen(url, { hear, headers = () => ({}), signal, page = globalThis.document }) {
   let last = null; // id of the last event
   let attempt = 0;
   let connection = null;
@@ -28,12 +34,14 @@ export function listen(url, { hear, headers = () => ({}), signal }) {
       silence.timer = setTimeout(() => connection.abort(), SILENCE);
     };
     heard();
+    const slow = setTimeout(() => hear({ type: "slow", seconds: SLOW }), SLOW * 1000);
     try {
       const response = await fetch(url, {
         headers: { ...headers(), ...(last && { "Last-Event-ID": last }) },
         signal: AbortSignal.any([signal, connection.signal]),
         cache: "no-store",
       });
+      clearTimeout(slow);
       if (response.status === 401) return "refused";
       if (!response.ok) return "lost";
       const read = reader((message) => {
@@ -52,8 +60,18 @@ export function listen(url, { hear, headers = () => ({}), signal }) {
       return "lost";
     } finally {
       clearTimeout(silence.timer);
+      clearTimeout(slow);
     }
   }
+
+  let leaving = null;
+  const seen = () => {
+    clearTimeout(leaving);
+    if (page?.hidden) leaving = setTimeout(() => connection?.abort(), UNSEEN);
+  };
+  page?.addEventListener("visibilitychange", seen, { signal });
+  seen();
+  signal.addEventListener("abort", () => clearTimeout(leaving));
 
   (async () => {
     while (!signal.aborted) {
@@ -67,6 +85,11 @@ export function listen(url, { hear, headers = () => ({}), signal }) {
       if (end === "refused") {
         hear({ type: "refused", status: 401 });
         return;
+      }
+      if (page?.hidden) {
+        await shown(page, signal);
+        attempt = 0;
+        continue;
       }
       const seconds = WAITS[Math.min(attempt++, WAITS.length - 1)];
       hear({ type: "lost", seconds });
@@ -119,6 +142,15 @@ function fields(block) {
     if (colon > 0) found[line.slice(0, colon)] = line.slice(colon + 2);
   }
   return found;
+}
+
+/** Resolves when the page is seen again. */
+function shown(page, signal) {
+  return new Promise((resolve) => {
+    const options = { once: true, signal };
+    page.addEventListener("visibilitychange", () => resolve(page.hidden && shown(page, signal)), options);
+    signal.addEventListener("abort", resolve, { once: true });
+  });
 }
 
 function pause(time, signal) {

@@ -274,6 +274,7 @@ export class TimePanel {
         window: long && this.isZoomed ? this.view : null,
       }),
     );
+    this.lanes.dataset.shown = this.shown().join(" ");
     this.lanes.dataset.plot = `${this.left} ${this.right}`;
     this.lanes.dataset.view = `${this.view.from} ${this.view.to}`;
     this.scene = {
@@ -313,7 +314,6 @@ export class TimePanel {
       "aria-label",
       `Timeline of ${model.requests.length} requests; tables follow`,
     );
-    this.lanes.dataset.shown = this.shown().join(" ");
   }
 
   /** The requests whose lanes are in sight, from the top. */

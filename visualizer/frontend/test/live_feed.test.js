@@ -1,9 +1,9 @@
 /** Server-sent events to messages, however the text is cut. */
 
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { mock, test } from "node:test";
 
-import { reader } from "../src/live_feed.js";
+import { listen, reader } from "../src/live_feed.js";
 
 const TEXT =
   'event: dropped\ndata: {"dropped": 7}\n\n' +
@@ -46,4 +46,72 @@ test("wherever the stream is cut, the same lines come with the same numbers", ()
     assert.deepEqual(lines(heard([TEXT.slice(0, cut), TEXT.slice(cut)])), whole);
   }
   assert.deepEqual(lines(heard([...TEXT])), whole);
+});
+
+/** A page and a server that never ends its answer; `connections` has what each was asked with. */
+function scene({ answers = true } = {}) {
+  mock.timers.enable({ apis: ["setTimeout"] });
+  const page = new EventTarget();
+  page.hidden = false;
+  const connections = [];
+  globalThis.fetch = (url, { headers, signal }) =>
+    new Promise((resolve, reject) => {
+      const body = new ReadableStream({
+        start(stream) {
+          const line = 'id: run:7\ndata: {"type":"keyframe"}\n\n';
+          stream.enqueue(new TextEncoder().encode(line));
+          signal.addEventListener("abort", () => stream.error(new Error("left")));
+        },
+      });
+      signal.addEventListener("abort", () => reject(new Error("left")));
+      connections.push({ headers, signal });
+      if (answers) resolve({ ok: true, status: 200, body });
+    });
+  const ending = new AbortController();
+  const heard = [];
+  listen("/events", { hear: ({ type }) => heard.push(type), signal: ending.signal, page });
+  const show = (on) => {
+    page.hidden = !on;
+    page.dispatchEvent(new Event("visibilitychange"));
+  };
+  return { connections, heard, show, ending };
+}
+
+const settled = async () => {
+  for (let i = 0; i < 20; i += 1) await new Promise(setImmediate);
+};
+
+test("a hidden tab gives its connection back, and goes on from the last event when it is seen", async (t) => {
+  t.after(() => mock.timers.reset());
+  const { connections, heard, show, ending } = scene();
+  await settled();
+  show(false);
+  mock.timers.tick(9000);
+  show(true);
+  mock.timers.tick(9000);
+  await settled();
+  assert.equal(connections.length, 1, "a short look at another tab changes nothing");
+  show(false);
+  mock.timers.tick(10_000);
+  await settled();
+  assert.ok(connections[0].signal.aborted);
+  assert.equal(connections.length, 1);
+  show(true);
+  await settled();
+  assert.equal(connections.length, 2);
+  assert.equal(connections[1].headers["Last-Event-ID"], "run:7");
+  assert.ok(!heard.includes("lost"));
+  ending.abort();
+});
+
+test("a server that does not answer is said to be slow, once for each attempt", async (t) => {
+  t.after(() => mock.timers.reset());
+  const { heard, ending } = scene({ answers: false });
+  mock.timers.tick(4999);
+  assert.deepEqual(heard, []);
+  mock.timers.tick(1);
+  assert.deepEqual(heard, ["slow"]);
+  mock.timers.tick(10_000);
+  assert.deepEqual(heard, ["slow"]);
+  ending.abort();
 });
