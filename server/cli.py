@@ -103,12 +103,28 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     max_waiting: Annotated[
         int, option("MAX_WAITING", "Waiting requests beyond which new ones get 429.", min=1)
     ] = _SERVER.max_waiting,
+    max_waiting_tokens: Annotated[
+        int,
+        option(
+            "MAX_WAITING_TOKENS",
+            "The same in tokens: prompts, and all output they may have.",
+            min=1,
+        ),
+    ] = _SERVER.max_waiting_tokens,
     chat_max_tokens: Annotated[
         int, option("CHAT_MAX_TOKENS", "Cap on a chat answer if the client names none.", min=1)
     ] = _SERVER.chat_max_tokens,
     drain_seconds: Annotated[
         float, option("DRAIN_SECONDS", "Seconds to finish in after SIGTERM or Ctrl-C.", min=0)
     ] = _SERVER.drain_seconds,
+    stuck_seconds: Annotated[
+        float,
+        option(
+            "STUCK_SECONDS",
+            "Seconds in one step after which requests are told that the engine hangs.",
+            min=0,
+        ),
+    ] = _SERVER.stuck_seconds,
     paused: Annotated[
         bool,
         option(
@@ -228,9 +244,11 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
                 cors_origins=tuple(cors_origin),
                 api_key=api_key,
                 max_waiting=max_waiting,
+                max_waiting_tokens=max_waiting_tokens,
                 chat_max_tokens=chat_max_tokens,
                 log_window=log_window,
                 drain_seconds=drain_seconds,
+                stuck_seconds=stuck_seconds,
             ),
             host=host,
             port=port,

@@ -21,7 +21,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     cors_origins     sites whose pages may use it, as "https://example.org"; "*" for all
     api_key          where set, every route but /health, /ready and the pages asks for it
     max_waiting      requests in the queue beyond which new ones get 429
-    max_waiting_tokens  the same in tokens: prompts and the output they may have
+    max_waiting_tokens  the same in tokens: prompts, and all output they may have
     chat_max_tokens  cap on a chat answer for which the client names none
     log_window       events that /trace returns and a feed can catch up on
     trace_file       where the whole log is written as it happens
@@ -29,7 +29,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stall_seconds    seconds a client may accept nothing at all before it is cut off
     keep_alive       seconds of silence in a stream after which a comment is sent
     drain_seconds    seconds that running requests get to finish once the server is told to stop
-    stuck_seconds    seconds in one step after which /ready says that the engine hangs
+    stuck_seconds    seconds in one step after which whoever waits is told that the engine hangs
     max_body_bytes   size of a request body beyond which it is refused
     """
 
