@@ -57,6 +57,7 @@ test-browser: setup $(NODE_MODULES) ## pages, widgets and lessons in Chromium, o
 
 soak: setup ## the same properties on many more cases
 	$(BIN)/pytest tests/engine -m "not browser" --soak -q -s -k "random_workloads" --timeout=3600 $(PYTEST_ARGS)
+	$(BIN)/pytest tests/server/test_fuzz.py --soak -q -s --timeout=3600 $(PYTEST_ARGS)
 
 check: setup $(NODE_MODULES) ## format, lint, types, imports, bundle freshness
 	$(BIN)/ruff format --check .

@@ -1,0 +1,159 @@
+"""Whatever is sent: an answer in order or a refusal in OpenAI's words, and nothing stays of it."""
+
+import asyncio
+import json
+import random
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks.load.client import Reply, ask, send
+from benchmarks.load.leavers import open_sockets
+from engine.config import EngineConfig
+from engine.engine import Engine
+from server.bridge import Bridge
+from server.lmtp.session import Session
+from server.models import Models
+from server.process import BackgroundServer
+from server.settings import ServerSettings
+from server.window import Outbox
+from tests.server import fuzz
+from tests.server.app_under_test import TOKENIZER, AlphabetRunner
+
+AT_ONCE = 16
+FRAMES_PER_SESSION = 500
+ENGINE = {"max_kv_tokens": 512, "max_batch_size": 16, "token_budget": 256}
+LOG_WINDOW = 2_000  # or memory grows until the window is full
+
+
+def judge(path: str, body: bytes, reply: Reply) -> None:
+    """Raise AssertionError for an answer that is no answer."""
+    told = f"{path} {body!r} was answered with {reply.raw[:500]!r}"
+    if reply.status == 200:
+        if reply.header("content-type").startswith("text/event-stream"):
+            assert reply.complete or b"data: [DONE]" in reply.raw, told
+        else:
+            reply.json()
+        assert b'"error":{' not in reply.raw, told
+    else:
+        assert reply.status in {400, 404, 409, 413, 422, 429}, told
+        assert reply.json()["error"].keys() == {"message", "type", "param", "code"}, told
+
+
+def megabytes(pid: int) -> float:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * 4096 / 2**20
+
+
+async def live_and_held(url: str) -> tuple[int, int]:
+    health = (await ask(url, "/health")).json()
+    live = sum(health[state] for state in ("waiting", "prefilling", "active", "pending_submit"))
+    blocks = health["blocks"]
+    return live, blocks["total"] - blocks["free"] - blocks["cached"]
+
+
+def test_http_bodies(serve: Callable[..., BackgroundServer], soak: bool, first_seed: int) -> None:
+    count = 50_000 if soak else 600
+    server = serve(engine=ENGINE, server={"log_window": LOG_WINDOW}, paused=False)
+    print(f"{count} HTTP bodies, seed {first_seed}")
+
+    async def test() -> list[float]:
+        sockets, memory = open_sockets(server.process.pid), []
+        numbers = iter(range(first_seed, first_seed + count))
+
+        async def worker() -> None:
+            for number in numbers:
+                path, body = fuzz.body(random.Random(number))
+                try:
+                    judge(path, body, await (await send(server.url, path, body)).ended)
+                except Exception as error:
+                    raise AssertionError(f"seed {number}") from error
+                if number % (count // 10) == 0:
+                    memory.append(megabytes(server.process.pid))
+
+        await asyncio.gather(*(worker() for _ in range(AT_ONCE)))
+        assert await live_and_held(server.url) == (0, 0)
+        assert open_sockets(server.process.pid) == sockets
+        return memory
+
+    memory = asyncio.run(test())
+    print("resident memory of the server, MiB, after each tenth:", [round(one) for one in memory])
+    if soak:
+        assert memory[-1] < memory[2] + 50
+
+
+async def _frames(dice: random.Random, count: int) -> AsyncIterator[str]:
+    for _ in range(count):
+        yield fuzz.frame(dice)
+        await asyncio.sleep(0)
+
+
+def test_lmtp_frames(soak: bool, first_seed: int) -> None:
+    count = 50_000 if soak else 2_000
+    print(f"{count} LMTP frames, seed {first_seed}")
+
+    async def test() -> None:
+        outbox = Outbox()
+        engine = Engine(
+            AlphabetRunner(None), EngineConfig(**ENGINE), tokenizer=TOKENIZER, log=outbox
+        )
+        bridge = Bridge(engine, outbox, ServerSettings(log_window=LOG_WINDOW))
+        bridge.start()
+        models = Models(bridge)
+        for seed in range(first_seed, first_seed + count // FRAMES_PER_SESSION):
+            sent: list[str] = []
+
+            async def send(text: str, sent: list[str] = sent) -> None:
+                sent.append(text)
+
+            tasks = asyncio.all_tasks()
+            await Session(models, send).serve(_frames(random.Random(seed), FRAMES_PER_SESSION))
+            assert sent, f"seed {seed}"
+            for text in sent:
+                word, _, items = text.partition(" ")
+                assert word in {"TOKEN", "MSG"}, f"seed {seed}"
+                assert all(
+                    item.get("error", {}) == {} or item["error"]["code"] != "internal_error"
+                    for item in json.loads(items)
+                    if isinstance(item.get("error", {}), dict)
+                ), f"seed {seed}: {text}"
+            assert asyncio.all_tasks() == tasks, f"seed {seed}"
+            async with asyncio.timeout(60):
+                while bridge.window.state.requests:
+                    await bridge.window.changed(1)
+        assert not bridge.failure
+        assert bridge.idle
+        state = bridge.window.state
+        assert len(state.free) + sum(len(node.blocks) for node in state.nodes.values()) == len(
+            state.refs
+        )
+        assert all(node.lock == 0 for node in state.nodes.values())
+        await bridge.stop()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("count", [40])
+def test_lmtp_frames_over_a_socket(url: str, count: int, soak: bool, first_seed: int) -> None:
+    from websockets.asyncio.client import connect
+    from websockets.exceptions import ConnectionClosed
+
+    async def one(seed: int) -> None:
+        dice = random.Random(seed)
+        async with connect(url.replace("http", "ws") + "/lmtp") as socket:
+            for _ in range(count):
+                text = fuzz.frame(dice)
+                try:
+                    await socket.send(text.encode() if dice.random() < 0.05 else text)
+                except ConnectionClosed:  # binary frames are refused
+                    return
+
+    async def test() -> None:
+        for seed in range(first_seed, first_seed + (250 if soak else 10)):
+            await one(seed)
+        async with asyncio.timeout(60):
+            while await live_and_held(url) != (0, 0):
+                pass
+
+    asyncio.run(test())
