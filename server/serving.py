@@ -22,6 +22,7 @@ from engine.engine import Engine
 from server.app import create_app
 from server.bridge import Bridge
 from server.models import ModelDirectory, Models
+from server.protocol import HttpProtocol
 from server.request_log import LogWriter
 from server.settings import ServerSettings
 from server.trace_file import TraceFile
@@ -91,6 +92,7 @@ def run_server(
         log_level="warning",
         access_log=False,
         lifespan="off",
+        http=HttpProtocol,
         ws="websockets-sansio",
         ws_max_size=settings.max_body_bytes,
         ws_per_message_deflate=False,  # on the same machine it only costs time

@@ -160,9 +160,15 @@ class Caller:
     @classmethod
     def raw(cls, url: str, *lines: str) -> "Caller":
         """A request of which nothing is there but these lines."""
+        caller = cls.open(url)
+        caller._send_head(*lines)
+        return caller
+
+    @classmethod
+    def open(cls, url: str) -> "Caller":
+        """A connection on which nothing has been sent yet."""
         caller = cls.__new__(cls)
         caller._connect(url)
-        caller._send_head(*lines)
         return caller
 
     def _connect(self, url: str, receive_buffer: int = 0) -> None:

@@ -215,3 +215,44 @@ def test_limits_are_named(url: str, path: str, body: dict, param: str) -> None:
     error = error_of(post(url, path, body))
     assert error["param"] == param
     assert str(1024 if param == "prompt" else 4096) in error["message"]
+
+
+# What is hardly HTTP
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        ["NONSENSE"],
+        ["GET / HTTP/1.1", "Host: localhost", "X: a\x00b"],
+        ["POST /tokenize HTTP/1.1", "Host: localhost", "Content-Length: x"],
+        ["POST /tokenize HTTP/1.1", "Host: x", "Content-Length: 5", "Transfer-Encoding: chunked"],
+    ],
+)
+def test_what_is_no_http_is_refused_with_an_error_object(url: str, head: list[str]) -> None:
+    answer, _, body = Caller.raw(url, *head).read_all().partition("\r\n\r\n")
+    assert answer.startswith("HTTP/1.1 400 ")
+    assert json.loads(body)["error"]["code"] == "bad_http"
+
+
+@pytest.mark.parametrize("endless", [b"X: " + b"a" * 70_000, b"X: a\r\n" * 15_000])
+def test_headers_have_an_end(url: str, endless: bytes) -> None:
+    caller = Caller.raw(url, "GET /health HTTP/1.1", "Host: localhost", "Connection: close")
+    assert " 200 " in caller.read_all().splitlines()[0]
+    caller = Caller.open(url)
+    caller.socket.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + endless)
+    answer, _, body = caller.read_all().partition("\r\n\r\n")
+    assert answer.startswith("HTTP/1.1 431 ")
+    assert json.loads(body)["error"]["code"] == "head_too_large"
+
+
+def test_a_wrong_method_is_told_the_right_ones(url: str) -> None:
+    with http(url) as client:
+        for method, path, allowed in (
+            ("GET", "/v1/completions", "POST"),
+            ("DELETE", "/health", "GET"),
+            ("PUT", "/engine/step", "POST"),
+        ):
+            answer = client.request(method, path)
+            assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+            assert error_of(answer)["code"] == "method_not_allowed"
