@@ -31,6 +31,11 @@ class Buffer:
     held: int
     bridge: Bridge
 
+    @property
+    def model(self) -> str:
+        """Whose tokens they are; it may have been unloaded since, and loaded again."""
+        return self.bridge.settings.model_name
+
     def let_go(self) -> None:
         """Have the engine thread give the hold back; twice is harmless."""
         self.bridge.between_steps(lambda engine: engine.holds.let_go(self.hold))

@@ -34,9 +34,21 @@ async def in_process(engine: Engine, *, label: str = "") -> AsyncIterator[Client
     bridge = Bridge(engine, outbox, ServerSettings(model_name="in-process"))
     engine.log = outbox
     bridge.start()
+    try:
+        async with client_of(Models(bridge), label=label) as client:
+            yield client
+    finally:
+        await _caught_up(bridge)
+        await bridge.stop()
+        engine.log = log
+
+
+@asynccontextmanager
+async def client_of(models: Models, *, label: str = "") -> AsyncIterator[Client]:
+    """A client of the models that this process serves."""
     to_server = asyncio.Queue[str | None](FRAMES_ON_THE_WAY)
     to_client = asyncio.Queue[str | None](FRAMES_ON_THE_WAY)
-    session = Session(Models(bridge), to_client.put, label)
+    session = Session(models, to_client.put, label)
     serving = asyncio.create_task(session.serve(_frames(to_server)))
     try:
         async with over(_QueueLink(to_server, to_client)) as client:
@@ -44,9 +56,6 @@ async def in_process(engine: Engine, *, label: str = "") -> AsyncIterator[Client
     finally:
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
-        await _caught_up(bridge)
-        await bridge.stop()
-        engine.log = log
 
 
 class _Following(Outbox):

@@ -31,7 +31,7 @@ class Stream:
         buffers: Buffers,
         before: Buffer | None,
     ) -> None:
-        if before is not None and before.bridge is not bridge:
+        if before is not None and before.model != bridge.settings.model_name:
             raise bad_request("from", f"buffer {call.from_!r} has the tokens of another model")
         self._call = call
         self._bridge = bridge
