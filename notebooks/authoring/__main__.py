@@ -55,9 +55,9 @@ def main(names: list[str]) -> None:
         copy_of_lessons(Path(home) / "work")
         browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
         for lesson in chosen:
-            page = browser.new_page(viewport=SIZE, color_scheme="light")
-            store(page, address, lesson)
-            page.close()
+            context = browser.new_context(viewport=SIZE, color_scheme="light")
+            store(context.new_page(), address, lesson)
+            context.close()
         browser.close()
     write_contents()
 
@@ -81,7 +81,7 @@ def store(page: Page, address: str, lesson: Path) -> None:
         ]
     notebook.metadata = nbformat.from_dict(METADATA)
     nbformat.write(notebook, lesson)
-    close_notebook(page)
+    close_notebook(page, address)
     print(f"{lesson.name}: {lesson.stat().st_size / 1000:.0f} KB")
 
 

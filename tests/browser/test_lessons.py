@@ -94,7 +94,7 @@ def test_a_lesson_runs_in_jupyterlab_and_every_board_shows_what_its_log_says(
             expect_board(boards.nth(place), log, step, selected)
             drawn += 1
     assert drawn
-    close_notebook(page)
+    close_notebook(page, address)
 
 
 def expect_board(board: Locator, log: EventLog, step: int, selected: int) -> None:
@@ -122,4 +122,4 @@ def test_a_prediction_clicked_in_the_page_is_what_the_reveal_shows(
     reveal = next(i for i, c in enumerate(found) if "first_word.reveal" in "".join(c["source"]))
     said = "".join(cells(page)[reveal]["outputs"][0]["text"])
     assert said.startswith("Your guess: 5. The log says: 25.\nAda's place falls free then.")
-    close_notebook(page)
+    close_notebook(page, address)
