@@ -19,6 +19,8 @@ from server.models import Models
 from server.openai.chat import encode_conversation
 from server.openai.requests import ChatMessage, conversation
 
+MAX_CHARACTERS = 1 << 18  # more than a second's work
+
 
 class TokenizeRequest(BaseModel):
     """A body for /tokenize: a text, or a conversation."""
@@ -67,6 +69,10 @@ def routes(models: Models) -> APIRouter:
         if (prompt is None) == (messages is None):
             raise bad_request("prompt", "prompt or messages: send one of the two")
         chat = None if messages is None else conversation(messages)
+        field = "prompt" if messages is None else "messages"
+        texts = [prompt or "", *(message["content"] for message in chat or [])]
+        if sum(map(len, texts)) > MAX_CHARACTERS:
+            raise bad_request(field, f"{field}: {MAX_CHARACTERS} characters are the limit")
         bridge = await models.serving(body.model)
         tokenizer = bridge.tokenizer
 
@@ -86,7 +92,6 @@ def routes(models: Models) -> APIRouter:
         try:
             return await asyncio.to_thread(work)
         except (TokenizerError, ChatTemplateError) as error:
-            field = "prompt" if messages is None else "messages"
             raise bad_request(field, str(error)) from error
 
     @router.post("/detokenize")

@@ -18,6 +18,7 @@ from server.lmtp.calls import GenerateCall, PromptCall, ScoreCall, StreamId
 from server.lmtp.outlet import Outlet
 from server.lmtp.prompts import continuation_ids, prompt_ids
 from server.lmtp.wire import LEAST_LOGPROB, item
+from server.prompt_length import check_length
 
 
 class Stream:
@@ -62,6 +63,8 @@ class Stream:
     def _prompt(self) -> Prompt:
         """The engine's view of the call; on the tokenizer thread."""
         call, tokenizer = self._call, self._bridge.tokenizer
+        given = [call.prompt, call.scored] if isinstance(call, ScoreCall) else [call.prompt]
+        check_length((text for text in given if isinstance(text, str)), self._bridge)
         ids = prompt_ids(call.prompt, self._before, tokenizer)
         if isinstance(call, ScoreCall):
             self._scored = continuation_ids(call.scored, tokenizer)

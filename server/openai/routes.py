@@ -7,12 +7,13 @@ from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
 from server.errors import ApiError
-from server.generation import Order
+from server.generation import Order, Prompt
 from server.models import Models
 from server.openai.answers import CHAT_COMPLETION, COMPLETION, Model, ModelList
 from server.openai.chat import ChatForm, chat_prompts
 from server.openai.completions import CompletionForm, encode_prompts
 from server.openai.requests import ChatRequest, CompletionRequest, conversation
+from server.prompt_length import check_length
 from server.streaming import StreamedAnswer, WholeAnswer
 from server.teaching import TeachingStream
 
@@ -41,8 +42,14 @@ def routes(models: Models) -> APIRouter:
         )
         prompts = body.prompts()
         bridge = await models.serving(body.model)
+
+        def prepare() -> list[Prompt]:
+            for prompt in prompts:
+                check_length([prompt] if isinstance(prompt, str) else [], bridge)
+            return encode_prompts(prompts, params, bridge.tokenizer)
+
         order = Order(
-            lambda: encode_prompts(prompts, params, bridge.tokenizer),
+            prepare,
             fields=body.fields,
             label=x_client or body.user or "",
             priority=body.priority or 0,
@@ -68,14 +75,16 @@ def routes(models: Models) -> APIRouter:
         messages = conversation(body.messages)
         bridge = await models.serving(body.model)
         slots = bridge.config.num_blocks * bridge.config.block_size
-        room = min(slots + 1, bridge.max_context or slots + 1)
+        most = min(slots + 1, bridge.max_context or slots + 1)
+        room = None if body.output_limit is not None else most
+
+        def prepare() -> list[Prompt]:
+            texts = (text for message in messages for text in message.values())
+            check_length((text for text in texts if isinstance(text, str)), bridge)
+            return chat_prompts(messages, params, bridge.tokenizer, room=room)
+
         order = Order(
-            lambda: chat_prompts(
-                messages,
-                params,
-                bridge.tokenizer,
-                room=None if body.output_limit is not None else room,
-            ),
+            prepare,
             fields=body.fields,
             label=x_client or body.user or "",
             priority=body.priority or 0,

@@ -137,6 +137,15 @@ def test_a_named_site_may_hold_the_engine(guarded: str) -> None:
 # Bodies
 
 
+def received(caller: Caller) -> str:
+    """An answer with an error object; the connection stays open after it."""
+    data = b""
+    while not data.endswith(b"}}"):
+        data += caller.socket.recv(65536)
+    caller.close()
+    return data.decode()
+
+
 def test_an_announced_body_is_refused_unread(guarded: str) -> None:
     for announced in ("10001", str(10**12), "9" * 18):
         caller = Caller.raw(
@@ -146,8 +155,7 @@ def test_an_announced_body_is_refused_unread(guarded: str) -> None:
             "Authorization: Bearer s3cret",
             f"Content-Length: {announced}",
         )
-        head, _, body = caller.socket.recv(65536).decode().partition("\r\n\r\n")
-        caller.close()
+        head, _, body = received(caller).partition("\r\n\r\n")
         assert " 413 " in head.splitlines()[0], head
         assert json.loads(body)["error"]["code"] == "body_too_large"
 
@@ -163,8 +171,7 @@ def test_a_chunked_body_is_refused_once_it_is_too_long(guarded: str) -> None:
     )
     for _ in range(11):
         caller.socket.sendall(b"3e8\r\n" + b"x" * 1000 + b"\r\n")
-    answer = caller.socket.recv(65536).decode()  # while the body goes on for ever
-    caller.close()
+    answer = received(caller)  # while the body goes on for ever
     assert " 413 " in answer.splitlines()[0]
     assert "body_too_large" in answer
 
@@ -173,8 +180,7 @@ def test_whoever_has_no_key_is_refused_without_a_look_at_the_body(guarded: str) 
     caller = Caller.raw(
         guarded, "POST /v1/completions HTTP/1.1", "Host: localhost", "Content-Length: 10000"
     )
-    assert " 401 " in caller.socket.recv(65536).decode().splitlines()[0]
-    caller.close()
+    assert " 401 " in received(caller).splitlines()[0]
 
 
 @pytest.mark.parametrize(
@@ -215,6 +221,41 @@ def test_limits_are_named(url: str, path: str, body: dict, param: str) -> None:
     error = error_of(post(url, path, body))
     assert error["param"] == param
     assert str(1024 if param == "prompt" else 4096) in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/completions", {"prompt": "x" * 100_000}, "prompt"),
+        ("/v1/completions", {"prompt": ["y", "x" * 100_000], "stream": False}, "prompt"),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": "x" * 50_000}] * 2},
+            "messages",
+        ),
+        (
+            "/v1/chat/completions",
+            {"messages": [{"role": "user", "content": "x", "name": "x" * 100_000}]},
+            "messages",
+        ),
+        ("/tokenize", {"prompt": "x" * 300_000}, "prompt"),
+        ("/tokenize", {"messages": [{"role": "user", "content": "x" * 300_000}]}, "messages"),
+    ],
+)
+def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized(
+    url: str, path: str, body: dict, param: str
+) -> None:
+    answer = post(url, path, body)
+    assert (answer.status_code, error_of(answer)["param"]) == (400, param)
+    assert "characters" in error_of(answer)["message"]
+
+
+def test_a_text_that_may_fit_is_counted_exactly(url: str) -> None:
+    error = error_of(post(url, "/v1/completions", {"prompt": "x" * 50_000}))
+    assert error["param"] == "prompt"
+    assert "50001 prompt tokens" in error["message"]
+    long = "<|user_start|>" * 1000  # 14 characters a token
+    assert post(url, "/v1/completions", {"prompt": long, "max_tokens": 1}).status_code == 200
 
 
 # What is hardly HTTP
