@@ -6,10 +6,6 @@ Prompts are tokenized on a thread of their own, one for all requests: the event 
 the streams that run (a long prompt takes milliseconds), the engine thread stays free for steps, and
 because it is one thread, requests reach the queue in the order in which they were asked. The
 `tokenizers` library lets go of the GIL while it works.
-
-A forward pass that hangs cannot be interrupted: no thread can be. What can be done is to tell
-everybody who waits for it, once it has taken `stuck_seconds`, and to take nobody else in until it
-returns. Then its late results find nobody, what it held is given back, and the server goes on.
 """
 
 import asyncio
@@ -30,6 +26,7 @@ from server.generation import Generation, Order, Prompt
 from server.pacing import Pace
 from server.request_log import account
 from server.settings import ServerSettings
+from server.watchdog import Watchdog
 from server.window import Outbox, Window
 
 
@@ -79,7 +76,12 @@ class Bridge:
         self._asked: set[asyncio.Future[Any]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._watch: asyncio.TimerHandle | None = None
+        self._watchdog = Watchdog(
+            self._thread.busy_seconds,
+            settings.stuck_seconds,
+            awaited=lambda: bool(self._live or self._asked),
+            bark=self._give_up,
+        )
         self.stopped = asyncio.Event()
         started = outbox.take()
         self._record(started)
@@ -109,13 +111,9 @@ class Bridge:
             self._end_all(unavailable(message, "shutdown"))
 
     async def stop(self) -> bool:
-        """End the engine thread after its step, and every feed. Handlers go on meanwhile.
-
-        Returns False if the step did not end, and never may.
-        """
+        """End the engine thread after its step, and every feed; False if the step did not end."""
         self.stopped.set()
-        if self._watch is not None:
-            self._watch.cancel()
+        self._watchdog.close()
         ended = await asyncio.to_thread(self._thread.stop, patience=2.0)
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
         return ended
@@ -133,10 +131,7 @@ class Bridge:
     @property
     def stuck(self) -> str:
         """In words, that the engine hangs; empty if it does not."""
-        seconds = self._thread.busy_seconds()
-        if seconds > self.settings.stuck_seconds:
-            return f"the engine has been in one step for {seconds:.0f} s"
-        return ""
+        return self._watchdog.stuck
 
     @property
     def not_ready(self) -> str:
@@ -163,7 +158,7 @@ class Bridge:
         generation = Generation(self._engine.clock.now(), self.settings.buffer_bytes, self._release)
         self._live.add(generation)
         self._idle.clear()
-        self._watch_over()
+        self._watchdog.watch()
         try:
             await self._submit(generation, order)
             yield generation
@@ -233,7 +228,7 @@ class Bridge:
     async def _command(self, command: Callable[[asyncio.Future[Any]], None]) -> int:
         self._check_alive()
         reply = self._ask()
-        self._watch_over()
+        self._watchdog.watch()
         try:
             # What was told meanwhile that the engine hangs is not done later, behind everybody's back.
             self._thread.post(lambda: None if reply.done() else command(reply))
@@ -291,19 +286,8 @@ class Bridge:
         self.failure = f"{type(error).__name__}: {error}"
         self._end_all(unavailable(f"the engine has failed: {self.failure}", "engine_failed"))
 
-    def _watch_over(self) -> None:
-        """Look again when the step that runs now has taken too long, if anybody waits for it."""
-        if self._watch is None:
-            left = self.settings.stuck_seconds - self._thread.busy_seconds()
-            self._watch = self._loop.call_later(max(left, 0.01), self._look)
-
-    def _look(self) -> None:
-        self._watch = None
-        if stuck := self.stuck:
-            message = f"{stuck}: nobody waits for it any longer"
-            self._end_all(unavailable(message, "engine_stuck"))
-        elif self._live or self._asked:
-            self._watch_over()
+    def _give_up(self, stuck: str) -> None:
+        self._end_all(unavailable(f"{stuck}: nobody waits for it any longer", "engine_stuck"))
 
     def _end_all(self, error: ApiError) -> None:
         for reply in self._asked:

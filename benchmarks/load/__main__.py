@@ -19,15 +19,21 @@ def _serving(
         return asyncio.run(work(server))  # type: ignore[arg-type]
 
 
+def _throughput(count: int, pairs: int) -> dict[str, Any]:
+    settings = {"max_batch_size": 64} | ROOM
+    return _serving(
+        lambda server: throughput.measure(server.url, settings, count=count, pairs=pairs),
+        max_waiting=count,
+        **settings,
+    )
+
+
 WORKS: dict[str, Callable[[], dict[str, Any]]] = {
     "streams": lambda: _serving(
         lambda server: streams.measure(server.url), max_batch_size=64, max_waiting=1000, **ROOM
     ),
-    "throughput": lambda: _serving(
-        lambda server: throughput.measure(server.url, {"max_batch_size": 64} | ROOM),
-        max_batch_size=64,
-        **ROOM,
-    ),
+    "throughput": lambda: _throughput(count=64, pairs=15),
+    "throughput_longer": lambda: _throughput(count=256, pairs=7),
     "overload": lambda: _serving(
         lambda server: overload.measure(server.url), max_batch_size=32, max_waiting=32, **ROOM
     ),
