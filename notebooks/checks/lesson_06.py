@@ -1,0 +1,290 @@
+"""Lesson 06: an edge of the radix tree is cut in two."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from typing import Any
+
+from checks.broken import Broken
+from checks.guard import watched
+from checks.judging import counted, judge, listed
+from engine.cache.radix_tree import RadixNode, RadixTree
+
+Split = Callable[[RadixNode, int, int, int], Any]  # (node, at, block size, new id) -> upper
+
+LOWER, UPPER = 7, 9  # the ids: of the node that is cut, and the new one's
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A node to cut, and what is around it."""
+
+    size: int
+    blocks: int
+    at: int
+    lock: int
+    children: int
+    below_root: bool
+    siblings: int
+
+    @property
+    def text(self) -> list[int]:
+        """The tokens on the edge, all different."""
+        return list(range(10, 10 + self.blocks * self.size))
+
+    @property
+    def numbers(self) -> list[int]:
+        """The KV blocks on the edge."""
+        return list(range(20, 20 + self.blocks))
+
+    def node(self) -> RadixNode:
+        """The node, in a tree made anew."""
+        parent = RadixNode(0, None)
+        if not self.below_root:
+            parent = _hang(RadixNode(1, parent, [1] * self.size, [1], lock=self.lock), self.size)
+        for sibling in range(self.siblings):
+            token = 500 + sibling
+            _hang(RadixNode(50 + sibling, parent, [token] * self.size, [token]), self.size)
+        node = RadixNode(LOWER, parent, self.text, self.numbers, lock=self.lock, last=33)
+        for child in range(self.children):
+            token = 300 + child
+            below = RadixNode(30 + child, node, [token] * self.size, [token], last=33 - child)
+            _hang(below, self.size)
+        return _hang(node, self.size)
+
+    def __str__(self) -> str:
+        readers = f"{counted(self.lock, 'request')} {'reads' if self.lock == 1 else 'read'}"
+        children = [f"node {30 + child}" for child in range(self.children)]
+        below = f" Below it: {listed(children)}." if children else ""
+        return (
+            f"Node {LOWER} below {'the root' if self.below_root else 'node 1'}, with the tokens "
+            f"{self.text} in the blocks {self.numbers}: {counted(self.size, 'token')} a block. "
+            f"{readers} through it.{below} Cut it after {counted(self.at, 'block')}."
+        )
+
+
+class YourSplit(RadixTree):
+    """The engine's tree, with a learner's way to cut an edge."""
+
+    def __init__(self, split: Split, block_size: int) -> None:
+        super().__init__(block_size)
+        self._split = split
+
+    def split(self, node: RadixNode, at: int) -> RadixNode:
+        """As the learner does it. The lower part may be a new object, too: its id counts."""
+        upper: RadixNode = self._split(node, at, self.block_size, self._next_id)
+        self._next_id += 1
+        [lower] = upper.children.values()
+        upper.uses = lower.uses = node.uses
+        self.nodes |= {upper.id: upper, lower.id: lower}
+        self._unasked[lower.id] = None
+        return upper
+
+
+def check(split: Split) -> Callable[[int], RadixTree]:
+    """Say how `split` does, and give something that makes trees of a block size: with it, or ours."""
+    verdict = judge(split, cases(), attempt)
+    print(verdict)
+    return partial(YourSplit, split) if verdict.passed else RadixTree
+
+
+def cases() -> list[Cut]:
+    """Every small node with every surrounding, the smallest first."""
+    found = [
+        Cut(size, blocks, at, lock, children, below_root, siblings)
+        for size, blocks, lock, children, below_root, siblings in product(
+            (1, 2, 3), (2, 3, 4), (0, 1, 2), (0, 1, 2), (True, False), (0, 1)
+        )
+        for at in range(1, blocks)
+    ]
+    return sorted(found, key=_size)
+
+
+def _size(cut: Cut) -> tuple[int, ...]:
+    parts = (cut.lock, cut.children, not cut.below_root, cut.siblings)
+    return (cut.blocks * cut.size, cut.blocks, sum(parts), *parts, cut.at)
+
+
+def attempt(split: Split, cut: Cut) -> None:
+    """Hold the tree after the cut against the one before it."""
+    node = cut.node()
+    parent = node.parent
+    assert parent is not None
+    root = parent.parent or parent
+    before = {below.id: spelled for below, spelled in _paths(root)}
+    with watched(split):
+        upper = split(node, cut.at, cut.size, UPPER)
+    if not isinstance(upper, RadixNode):
+        raise Broken(
+            f"You returned {upper!r}.",
+            "the answer is the new upper node",
+            "Whoever asked for the cut goes on from there.",
+        )
+    if upper.id == LOWER:
+        raise Broken(
+            f"You returned node {LOWER}, the one that was there before.",
+            f"the upper node is the new one; node {LOWER} is what stays below it",
+            f"Requests that read node {LOWER} to its end know it by that id.",
+        )
+    if upper.id != UPPER:
+        raise Broken(
+            f"The upper node has the id {upper.id}.",
+            "the new node has the new id",
+            f"new_id was {UPPER}.",
+        )
+    _check_the_upper_edge(upper, cut)
+    _check_links(upper, parent, cut)
+    _check_the_lower_edge(next(iter(upper.children.values())), cut)
+    _check_what_is_below(upper, cut)
+    _check_paths(before, root, cut)
+    _check_protection(upper, cut)
+
+
+def _check_the_upper_edge(upper: RadixNode, cut: Cut) -> None:
+    have = (
+        f"The upper node has {counted(len(upper.blocks), 'block')} and "
+        f"{counted(len(upper.tokens), 'token')}: {upper.blocks}, {upper.tokens}."
+    )
+    if len(upper.tokens) != len(upper.blocks) * cut.size:
+        raise Broken(
+            have,
+            "blocks and the tokens that are in them stay together",
+            f"How many tokens are in {counted(cut.at, 'block')} of {cut.size}?",
+        )
+    if upper.blocks != cut.numbers[: cut.at] or upper.tokens != cut.text[: cut.at * cut.size]:
+        raise Broken(
+            have,
+            "the upper node has the beginning of the edge, as many blocks as were asked for",
+            f"{counted(cut.at, 'block')}, from {cut.numbers[0]} on.",
+        )
+
+
+def _check_links(upper: RadixNode, parent: RadixNode, cut: Cut) -> None:
+    above = "the root" if cut.below_root else "node 1"
+    if upper.parent is not parent:
+        raise Broken(
+            f"The upper node's parent is {_named(upper.parent)}.",
+            "the way up from the new node leads to where the edge began",
+            f"Before the cut, {above} was above.",
+        )
+    reached = parent.children.get(tuple(cut.text[: cut.size]))
+    if reached is not upper:
+        raise Broken(
+            f"Asked for the block {cut.text[: cut.size]}, {above} leads to {_named(reached)}.",
+            "the way down from above leads to the new node first",
+            f"{above.capitalize()} now reaches the tail without its head.",
+        )
+    if len(upper.children) != 1:
+        raise Broken(
+            f"Below the upper node is {listed(_named(one) for one in upper.children.values())}.",
+            "below the new node is the rest of the edge, and nothing else",
+            f"Where does a reader go on who wants all {cut.blocks} blocks?",
+        )
+    [(key, lower)] = upper.children.items()
+    if lower.id != LOWER:
+        raise Broken(
+            f"Below the upper node is {_named(lower)}.",
+            f"node {LOWER} keeps its id, and is what stays below",
+            f"Requests that read it to its end know it by {LOWER}.",
+        )
+    rest = cut.text[cut.at * cut.size :]
+    if key != tuple(rest[: cut.size]):
+        raise Broken(
+            f"The upper node finds its child under {key!r}.",
+            "a child is found by the tokens of its first block",
+            f"The part below begins with the block {rest[: cut.size]}.",
+        )
+    if lower.parent is not upper:
+        raise Broken(
+            f"The parent of node {LOWER} is {_named(lower.parent)}.",
+            "the way up from the lower part leads through the upper one",
+            "A lock is put on every node from the last one up. It would miss the new node.",
+        )
+
+
+def _check_the_lower_edge(lower: RadixNode, cut: Cut) -> None:
+    blocks, tokens = cut.numbers[cut.at :], cut.text[cut.at * cut.size :]
+    if (lower.blocks, lower.tokens) != (blocks, tokens):
+        raise Broken(
+            f"Node {LOWER} has the blocks {lower.blocks} and the tokens {lower.tokens}.",
+            "the lower part has the rest of the edge, each block once",
+            f"The upper node has {cut.numbers[: cut.at]} already. What is left?",
+        )
+
+
+def _check_what_is_below(upper: RadixNode, cut: Cut) -> None:
+    [lower] = upper.children.values()
+    expected = {(300 + child,) * cut.size: 30 + child for child in range(cut.children)}
+    if {key: child.id for key, child in lower.children.items()} != expected:
+        raise Broken(
+            f"Below node {LOWER} is {listed(_named(one) for one in lower.children.values())}.",
+            "what went on from the end of the edge goes on from there",
+            f"Before the cut it was {listed(f'node {one}' for one in expected.values())}.",
+        )
+    for child in lower.children.values():
+        if child.parent is not lower:
+            raise Broken(
+                f"The parent of node {child.id} is not the node {LOWER} that is in the tree.",
+                "whoever is below knows the node above",
+                f"If you made a new object for node {LOWER}, who still points to the old one?",
+            )
+
+
+def _check_paths(before: dict[int, Any], root: RadixNode, cut: Cut) -> None:
+    after = {below.id: spelled for below, spelled in _paths(root)}
+    for id_, spelled in before.items():
+        if after.get(id_) != spelled:
+            raise Broken(
+                f"The way from the root to node {id_} is another one now.",
+                "every path spells what it spelled before",
+                f"Only node {LOWER} was to be cut, after {counted(cut.at, 'block')}.",
+            )
+
+
+def _check_protection(upper: RadixNode, cut: Cut) -> None:
+    [lower] = upper.children.values()
+    if lower.lock != cut.lock or lower.last != 33:
+        raise Broken(
+            f"Node {LOWER} has lock {lower.lock} and was last used at {lower.last}.",
+            "the lower part keeps its readers",
+            f"It had lock {cut.lock} and 33. Did anybody stop reading it?",
+        )
+    if upper.lock != cut.lock:
+        subject = "One request reads" if cut.lock == 1 else f"{cut.lock} requests read"
+        look = f"{subject} through the new node as well. Who protects it?"
+        if not cut.lock:
+            look = "Nobody reads through it. Who would ever unlock it?"
+        raise Broken(
+            f"The upper node has lock {upper.lock}.",
+            "whoever read the edge reads both parts of it",
+            look,
+        )
+    if upper.last != 33:
+        raise Broken(
+            f"The upper node was last used at {upper.last}.",
+            "cutting is not using: both parts were last used when the edge was",
+            f"Node {LOWER} was last used at 33.",
+        )
+
+
+def _hang(node: RadixNode, size: int) -> RadixNode:
+    assert node.parent is not None
+    node.parent.children[tuple(node.tokens[:size])] = node
+    return node
+
+
+def _paths(root: RadixNode) -> Iterator[tuple[RadixNode, tuple[list[int], list[int]]]]:
+    """Every node with the tokens and blocks from the root to its end."""
+    unvisited: list[tuple[RadixNode, list[int], list[int]]] = [(root, [], [])]
+    while unvisited:
+        node, tokens, blocks = unvisited.pop()
+        tokens, blocks = tokens + node.tokens, blocks + node.blocks
+        yield node, (tokens, blocks)
+        unvisited += [(child, tokens, blocks) for child in node.children.values()]
+
+
+def _named(node: RadixNode | None) -> str:
+    if node is None:
+        return "nothing"
+    return "the root" if node.id == 0 else f"node {node.id}"

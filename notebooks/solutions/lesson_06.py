@@ -1,0 +1,15 @@
+"""Lesson 06: an edge of the radix tree is cut in two."""
+
+from engine.cache.radix_tree import RadixNode
+
+
+def split(node: RadixNode, at: int, block_size: int, new_id: int) -> RadixNode:
+    """A new node between the parent and the old one takes the beginning of its edge."""
+    parent, cut = node.parent, at * block_size
+    assert parent is not None
+    upper = RadixNode(new_id, parent, node.tokens[:cut], node.blocks[:at])
+    upper.lock, upper.last = node.lock, node.last
+    parent.children[tuple(upper.tokens[:block_size])] = upper
+    node.tokens, node.blocks, node.parent = node.tokens[cut:], node.blocks[at:], upper
+    upper.children[tuple(node.tokens[:block_size])] = node
+    return upper
