@@ -108,8 +108,7 @@ class Moment:
         for event in log[: self.index]:
             self.before.apply(event)
         self.after = self.state_at(len(self.events))
-        first = log[0]
-        self.classes = first.classes if isinstance(first, v.RunStarted) else {}
+        self.classes = self.before.classes
         self.rows = {row.request: row for row in self.scheduled.rows} if self.scheduled else {}
 
     def state_at(self, offset: int) -> State:

@@ -97,6 +97,7 @@ class State:
         self.step = 0
         self.tick = 0
         self.settings: dict[str, Any] = {}
+        self.classes: dict[str, str] = {}  # what runs, as in run_started
         self.waiting: OrderedDict[int, None] = OrderedDict()
         self.running: list[int] = []
         self.plan: list[ScheduledRow] = []
@@ -145,6 +146,7 @@ class State:
         """The whole state as an event: where a window of the log, or a live join, begins."""
         state = self.core()
         state |= {"schema": SCHEMA_VERSION, "settings": dict(self.settings)}
+        state["classes"] = dict(self.classes)
         for entry in state["requests"]:
             request = self.requests[entry["id"]]
             entry |= {name: _plain(getattr(request, name)) for name in _DISPLAY_REQUEST}
@@ -206,6 +208,7 @@ class State:
 
     def _run_started(self, event: RunStarted) -> None:
         self.settings = dict(event.settings)
+        self.classes = dict(event.classes)
         blocks = self.settings["num_blocks"]
         self.free = list(range(blocks - 1, -1, -1))
         self.refs = [0] * blocks
@@ -392,6 +395,7 @@ class State:
         state = event.state
         self.seq, self.step, self.tick = event.seq, state["step"], state["tick"]
         self.settings = dict(state["settings"])
+        self.classes = dict(state.get("classes", {}))  # older logs have none
         self.waiting = OrderedDict.fromkeys(state["waiting"])
         self.running = list(state["running"])
         self.plan = [ScheduledRow(*row) for row in state["plan"]]

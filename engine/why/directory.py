@@ -37,7 +37,7 @@ class Directory:
     abandoned  steps that ended without one
     lives      by request
     labels     by request, where it has one
-    classes    what ran, as in run_started; None for a log whose beginning was dropped
+    classes    what ran, as in run_started; None where a log does not say
     """
 
     steps: dict[int, int] = field(default_factory=dict)
@@ -56,6 +56,7 @@ class Directory:
                     found.classes = event.classes
                 case v.Keyframe():
                     step = event.state["step"]
+                    found.classes = event.state.get("classes") or None
                     for entry in event.state["requests"]:
                         found._enter(entry["id"], -1, entry["slots"], entry["label"], len(log))
                 case v.StepStarted():

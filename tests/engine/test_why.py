@@ -76,6 +76,22 @@ def test_a_window_of_a_log_is_enough() -> None:
     assert why(window, ids["r3"], step) == engine.why(ids["r3"], step)
 
 
+def test_a_window_knows_which_policy_chose_the_victim() -> None:
+    engine, ids = full_memory()
+    begin = next(
+        index
+        for index, event in enumerate(engine.log)
+        if isinstance(event, v.StepStarted) and event.step == 19
+    )
+    window = EventLog()
+    window.append(engine.log.state(begin - 1).keyframe())
+    for event in engine.log[begin:]:
+        window.append(event)
+    told = why(window, ids["r3"], 20)
+    assert "the choice of the policy (Fcfs)" in told
+    assert told == engine.why(ids["r3"], step=20)
+
+
 def test_a_sample_that_has_not_forked_off_is_known_by_its_id() -> None:
     config = EngineConfig(token_budget=2, max_kv_tokens=64, block_size=4)
     engine = Engine(CostRunner(1, 1), config)

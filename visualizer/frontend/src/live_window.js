@@ -35,7 +35,7 @@ export class Successor {
 /** A folded state as the event that a log may begin with; `State.keyframe` in Python. */
 export function keyframe(state) {
   const core = state.core();
-  const { settings } = state;
+  const { settings, classes } = state;
   const requests = core.requests.map((entry) => {
     const { content, length, label, priority, maxTokens, sampling } = state.request(entry.id);
     const texts = content.texts.slice(0, length);
@@ -45,5 +45,7 @@ export function keyframe(state) {
     ...entry,
     texts: state.tokensOf(state.node(entry.id), "texts"),
   }));
-  return { type: "keyframe", seq: state.seq, state: { ...core, schema: 1, settings, requests, nodes } };
+  const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id).label }));
+  const shown = { schema: 1, settings, classes, requests, nodes, holds };
+  return { type: "keyframe", seq: state.seq, state: { ...core, ...shown } };
 }

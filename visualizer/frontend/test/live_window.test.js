@@ -39,6 +39,22 @@ for (const kept of [1, 50, 200, events.length - 1]) {
   });
 }
 
+test("a window knows what ran, and gives each request the hue that those who joined gave it", () => {
+  const old = new Model([keyframe(new Model(events).stateAt(12)), ...afterStep(12)]);
+  assert.ok(old.classes.policy);
+  const successor = new Successor(old, 100);
+  while (!successor.advance(1));
+  assert.deepEqual(successor.model.classes, old.classes);
+  for (const { id, hueIndex } of successor.model.requests)
+    assert.equal(hueIndex, old.request(id).hueIndex);
+});
+
+/** The storytellers' events after a step. */
+function afterStep(step) {
+  const whole = new Model(events);
+  return whole.eventsIn(whole.span(step).to + 1, events.length - 1);
+}
+
 test("events that come while it is made are in it", () => {
   const old = new Model(events.slice(0, 200));
   const successor = new Successor(old, 50);

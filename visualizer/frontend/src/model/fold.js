@@ -63,6 +63,8 @@ export class State {
     this.tick = 0;
     /** @type {Record<string, any>} */
     this.settings = {};
+    /** What runs, as in run_started. @type {Record<string, string>} */
+    this.classes = {};
     /** @type {number[]} */
     this.running = [];
     /** Rows of the step, `[request, start, count, drafts]`. @type {[number, number, number, number[]][]} */
@@ -375,9 +377,10 @@ export class State {
 
   // One method per kind of event, called as the event is
 
-  run_started(/** @type {any} */ { settings }) {
+  run_started(/** @type {any} */ { settings, classes }) {
     const blocks = Array.from({ length: settings.num_blocks }, (_, block) => block);
     this.#reset(settings, blocks.reverse());
+    this.classes = classes;
   }
 
   request_arrived(/** @type {any} */ event) {
@@ -550,6 +553,7 @@ export class State {
   keyframe(/** @type {any} */ { seq, state }) {
     Object.assign(this, new State());
     this.#reset(state.settings, state.free);
+    this.classes = state.classes ?? {}; // older logs have none
     this.seq = seq;
     this.step = state.step;
     this.tick = state.tick;

@@ -220,8 +220,8 @@ export class Model {
       if (type === "step_scheduled") this.#heads.note(event, step, this.#live);
       this.#sum(event);
       this.#live.apply(event);
+      if (type === "run_started" || type === "keyframe") this.classes = this.#live.classes;
       if (type === "run_started") {
-        this.classes = event.classes;
         this.info = { model: event.model, tokenizer: event.tokenizer, clock: event.clock };
       }
       if (type === "keyframe") {
