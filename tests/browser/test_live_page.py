@@ -252,21 +252,28 @@ def test_after_a_crowd_has_come_who_runs_is_in_sight_and_keeps_the_lane(
     callers = ask(url, *(f"student {number}" for number in range(40)), max_tokens=3)
     board = open_live(new_page(), url).wait()
     places: dict[int, int] = {}
-    for step in range(2, 31, 2):
+
+    def look(step: int) -> None:
         assert steps(url, 2) == step
         board.expect_step(step)
-        shown = [
-            int(id)
-            for id in (
-                board.root.locator(".lanes canvas").get_attribute("data-shown") or ""
-            ).split()
-        ]
+        said = board.root.locator(".lanes canvas").get_attribute("data-shown") or ""
+        shown = [int(request) for request in said.split()]
         log = trace(url)
         running = state_at(log, Steps(log), step)["running"]
         assert len(shown) == 30
         assert set(running) <= set(shown)
-        assert all(shown.index(id) == places.get(id, shown.index(id)) for id in running)
-        places |= {id: shown.index(id) for id in shown}
+        assert all(shown.index(one) == places.get(one, shown.index(one)) for one in running)
+        places.update({one: shown.index(one) for one in shown})
+
+    for step in range(2, 26, 2):
+        look(step)
+    # By wall time it follows just so.
+    board.press("x")
+    expect(board.root).to_have_attribute("data-axis", "time")
+    for step in range(26, 31, 2):
+        look(step)
+    expect(board.root).to_have_attribute("data-following", "true")
+    expect_no_violation(board.page)
     for caller in callers:
         caller.close()
 

@@ -245,7 +245,7 @@ function drawWords(pencil, { model, frame, narrow }) {
 }
 
 function drawWindow(pencil, { scale, window }) {
-  const left = scale.at(window.from);
+  const left = Math.min(scale.at(window.from), scale.right - 6);
   const width = Math.max(6, scale.at(window.to) - left);
   pencil.frame(left, FLAG - 4, width, BOTTOM - FLAG + 8, pencil.theme.ink, 1.5);
 }

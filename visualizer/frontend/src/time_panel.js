@@ -33,7 +33,7 @@ export class TimePanel {
     this.lanes = h("canvas", { role: "img" });
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.spacer = h("div", {}, this.lanes);
-    this.scroller = h("div", { class: "lanes" }, this.spacer);
+    this.scroller = h("div", { class: "lanes", role: "group", "aria-label": "Lanes" }, this.spacer);
     this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
     this.rangeMark = new RangeMark(this);
     this.rangeWords = h("p", { class: "note range-words", role: "status", hidden: true });
@@ -126,11 +126,16 @@ export class TimePanel {
     const { kind, from, to, typical } = this.timeAxis;
     const perStep = ((this.right - this.left) / (to - from)) * typical;
     this.long = perStep < TIGHTEST[kind][narrow ? "narrow" : "wide"];
-    if (!this.view || !this.long) this.view = this.openingView();
+    // A view of all there was is no view to keep once there is too much: it may have been of few steps.
+    if (!this.view || !this.long || !this.wasLong) this.view = this.openingView();
+    this.wasLong = this.long;
     const rows = laneRows(this.lanesInSight(), this.room, this.board);
     this.laneHeight = rows.pitch;
     this.full = this.packing.lanes.length * rows.pitch;
     this.viewHeight = rows.height;
+    // With more lanes than are seen, the keyboard scrolls them, too.
+    if (this.full > rows.height) this.scroller.tabIndex = 0;
+    else this.scroller.removeAttribute("tabindex");
     this.spacer.style.height = `${(this.full + HEADROOM) * unit}px`;
     this.scroller.style.height = `${(this.viewHeight + HEADROOM) * unit}px`;
     for (const element of [this.strip, this.scroller, this.axis])
@@ -146,7 +151,8 @@ export class TimePanel {
   lanesInSight() {
     const { lanes } = this.packing;
     if (!this.board.isLive) return lanes.length;
-    const needed = 1 + lanes.findLastIndex((stays) => stays.at(-1)?.to >= this.view.from);
+    const { first } = this.scale;
+    const needed = 1 + lanes.findLastIndex((stays) => stays.at(-1)?.to >= first);
     const before = Math.min(this.rowsBefore ?? 0, lanes.length);
     this.rowsBefore = needed > before || needed <= before / 2 ? needed : before;
     return this.rowsBefore;
