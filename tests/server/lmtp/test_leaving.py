@@ -40,7 +40,7 @@ def test_who_reads_nothing_is_cut_off_and_holds_up_nobody(
 ) -> None:
     """Its streams end; those of others, and the next connection, do not notice."""
     url = serve(
-        engine={"max_kv_tokens": 1 << 16, "max_batch_size": 16}, server={"buffer_bytes": 1 << 14}
+        engine={"max_kv_tokens": 1 << 16, "max_batch_size": 16}, server={"buffer_bytes": 1 << 18}
     ).url
     # What the kernel holds for it is bounded, and it takes in one frame and no more.
     host, _, port = url.removeprefix("http://").partition(":")
