@@ -7,7 +7,7 @@ import msgspec
 
 from engine.config import ConfigError
 
-_KEY = re.compile(r"[!-~]+")
+_KEY = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 _ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")
 
@@ -54,8 +54,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Raise ConfigError, which names the field, for what could never match or let everybody in."""
         if self.api_key is not None and not _KEY.fullmatch(self.api_key):
             raise ConfigError(
-                "api_key must be letters, digits and signs without spaces, and not empty: "
-                "a header has to carry it"
+                "api_key must be of ASCII's letters, digits and signs, and neither empty nor with "
+                "a space at an end: a header has to carry it"
             )
         for name in self.allowed_hosts:
             if not _HOST.fullmatch(name):

@@ -79,6 +79,7 @@ def refused(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
         (["--host", "203.0.113.7"], ["203.0.113.7", "--host"]),
         (["--api-key", ""], ["api_key", "empty"]),
         (["--api-key", "a\nb"], ["api_key"]),
+        (["--api-key", "at the end "], ["api_key"]),
         (["--cors-origin", "https://a.example/"], ["cors_origin", "without a path"]),
         (["--cors-origin", "a.example"], ["cors_origin", "https://"]),
         (["--allowed-host", "http://a.example"], ["allowed_host", "http://a.example"]),
@@ -113,7 +114,7 @@ def test_settings_come_from_the_environment() -> None:
     ("variable", "value", "words"),
     [
         ("UNDERGLASS_POLICY", "random", ["policy", "random", "(from UNDERGLASS_POLICY)"]),
-        ("UNDERGLASS_API_KEY", "two words", ["api_key", "(from UNDERGLASS_API_KEY)"]),
+        ("UNDERGLASS_API_KEY", "no header has é", ["api_key", "(from UNDERGLASS_API_KEY)"]),
         ("UNDERGLASS_TOKENBUDGET", "64", ["UNDERGLASS_TOKENBUDGET", "UNDERGLASS_TOKEN_BUDGET"]),
         ("UNDERGLASS_TRACEFILE", "x", ["UNDERGLASS_TRACEFILE", "UNDERGLASS_TRACE_FILE"]),
     ],
@@ -171,7 +172,16 @@ def test_help_names_every_setting_and_does_not_need_torch() -> None:
 def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
     """As a person starts it: the banner's command, pasted into a shell, streams tokens."""
     trace = tmp_path / "trace.jsonl"
-    serve = [*COMMAND, "serve", "--port", "0", "--trace-file", str(trace), "--api-key", "it's"]
+    serve = [
+        *COMMAND,
+        "serve",
+        "--port",
+        "0",
+        "--trace-file",
+        str(trace),
+        "--api-key",
+        "the teacher's",
+    ]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, text=True) as process:
         try:
             lines = [process.stdout.readline() for _ in range(9)]
