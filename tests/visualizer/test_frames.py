@@ -173,6 +173,10 @@ def count(events: list[v.Event], kind: type) -> int:
     return sum(isinstance(event, kind) for event in events)
 
 
+def path(state: State, node: int) -> list[int]:
+    return [node, *path(state, state.nodes[node].parent)] if node else []
+
+
 def brute_steps(log: EventLog) -> dict[int, dict[str, object]]:
     """Memory by each block's owners, and rows by the tokens that each request had."""
     rows: dict[int, dict[str, object]] = {}
@@ -184,7 +188,13 @@ def brute_steps(log: EventLog) -> dict[int, dict[str, object]]:
         if isinstance(event, v.StepStarted):
             rows[state.step] = {"evicted_blocks": 0}
         elif isinstance(event, v.StepScheduled):
-            idle = [b for node in state.nodes.values() if not node.lock for b in node.blocks]
+            held = Counter(id_ for hold in state.holds.values() for id_ in path(state, hold.lock))
+            idle = [  # no request reads them
+                block
+                for node in state.nodes.values()
+                if node.lock == held[node.id]
+                for block in node.blocks
+            ]
             counts = Counter(
                 "prefill"
                 if r.start < state.requests[r.request].prompt_length
