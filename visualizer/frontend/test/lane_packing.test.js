@@ -130,6 +130,25 @@ test("thirty who ask again and again never need more than thirty lanes", () => {
   assert.equal(packLanes(spans, { batch: BATCH }).lanes.length, 30);
 });
 
+test("the lanes of those who stood below are used again as soon as they have come up", () => {
+  const thirty = (span) => [...Array(30)].map(() => span);
+  const spans = [
+    ...thirty({ from: 1, to: 4, runs: 1 }),
+    ...thirty({ from: 2, to: 900, runs: 10 }),
+    ...thirty({ from: 20, to: 40, runs: 30 }),
+  ];
+  assert.equal(packLanes(spans, { batch: BATCH }).lanes.length, 60);
+});
+
+test("who came up once does so to the same lane in a window of the log", () => {
+  const all = [...Array(40).keys()].map((i) => ({ from: 1, to: 20 + i, runs: 2 + i }));
+  const { stays } = packLanes(all, { batch: BATCH, kept: [...Array(39), [33, 5]] });
+  assert.deepEqual(
+    stays[39].map(({ lane }) => lane),
+    [33, 5],
+  );
+});
+
 test("a lane is about the last request that began", () => {
   const lane = [
     { from: 1, to: 4 },
