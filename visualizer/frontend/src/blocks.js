@@ -11,7 +11,10 @@
  * The selected request's blocks stand out, the others step back to 60%.
  */
 
+import { drawCells } from "./cells.js";
+
 const OTHERS = 0.6;
+const FORMED = 7; // px; lower blocks are cells without a form
 const SHARED_TICKS = 0.42;
 
 /**
@@ -32,11 +35,17 @@ export function claimOf(frame, model, selected) {
 export function drawBlocks(pencil, scene) {
   const { frame, grid, claim } = scene;
   const chosen = claim.held.size + claim.lost.size > 0;
-  for (const block of frame.blocks) {
-    const mine = claim.held.has(block.id) || claim.lost.has(block.id);
-    const alpha = chosen && !mine && !moved(block) ? OTHERS : 1;
-    pencil.faded(alpha, () => drawBody(pencil, scene, block, mine));
-    if (grid.label) drawHead(pencil, grid, block, mine);
+  const isMine = ({ id }) => claim.held.has(id) || claim.lost.has(id);
+  const alphaOf = (block) => (chosen && !isMine(block) && !moved(block) ? OTHERS : 1);
+  if (grid.body < FORMED) {
+    const paint = (block) => paintOf(pencil, scene, block, isMine(block));
+    drawCells(pencil, scene, paint, alphaOf);
+  } else {
+    for (const block of frame.blocks) {
+      const mine = isMine(block);
+      pencil.faded(alphaOf(block), () => drawBody(pencil, scene, block, mine));
+      if (grid.label) drawHead(pencil, grid, block, mine);
+    }
   }
   if (!grid.label) drawRowNumbers(pencil, scene);
   for (const block of frame.blocks) {
@@ -79,6 +88,16 @@ function drawRowNumbers(pencil, { grid, frame }) {
   }
 }
 
+/** All that can be seen of a block of a few pixels. */
+function paintOf(pencil, { claim, model, selected }, { id, kind, owners }, mine) {
+  const { theme } = pencil;
+  if (kind === "free") return theme.band;
+  if (kind === "shared") return theme.shared;
+  if (kind === "unshared") return pencil.paint(model.request(owners[0]).hueIndex);
+  const wanted = mine || claim.wanted.has(id);
+  return wanted ? pencil.hatch(pencil.hue(model.request(selected).hueIndex), 1.8) : pencil.hatch(theme.hatch);
+}
+
 function drawBody(pencil, scene, block, mine) {
   const { grid, model } = scene;
   const { theme } = pencil;
@@ -89,8 +108,7 @@ function drawBody(pencil, scene, block, mine) {
     grid.body,
   ];
   if (block.kind === "free") {
-    if (height >= 7) pencil.frame(x, y, width, height, height > 12 ? theme.faint : theme.rule);
-    else pencil.fill(x, y, width, height, theme.band);
+    pencil.frame(x, y, width, height, height > 12 ? theme.faint : theme.rule);
   } else if (block.kind === "cached") {
     drawCached(pencil, scene, block, mine, [x, y, width, height]);
   } else if (block.kind === "shared") {
@@ -107,13 +125,12 @@ function drawCached(pencil, { claim, model, selected }, block, mine, [x, y, widt
   const wanted = mine || claim.wanted.has(block.id);
   const color = wanted ? pencil.hue(model.request(selected).hueIndex) : theme.hatch;
   pencil.fill(x, y, width, height, pencil.hatch(color, wanted ? 1.8 : 1.4));
-  if (height >= 7) pencil.frame(x, y, width, height, color);
+  pencil.frame(x, y, width, height, color);
 }
 
 function drawShared(pencil, { grid, model }, block, [x, y, width, height]) {
   const { theme } = pencil;
   pencil.fill(x, y, width, height, theme.shared);
-  if (height < 7) return;
   pencil.frame(x, y, width, height, theme.sharedBorder);
   const most = Math.max(1, Math.floor((width + 2) / 5));
   const owners = block.owners.slice(0, most);

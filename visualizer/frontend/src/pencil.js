@@ -20,11 +20,14 @@ const fontOf = ({ size = 11, bold = false, mono = false }) =>
 const widths = new Map();
 const MOST_WIDTHS = 4000;
 
+const PERIOD = 28; // board pixels after which both dots (4) and hatching (7) repeat
+
 export class Pencil {
   constructor(canvas) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
     this.patterns = new Map();
+    this.tiles = new Map();
   }
 
   /** Sizes the canvas, clears it and takes over the theme. Call before each drawing. */
@@ -38,7 +41,10 @@ export class Pencil {
       canvas.style.width = `${width * scale}px`;
       canvas.style.height = `${height * scale}px`;
     }
-    if (this.theme !== theme || this.ratio !== ratio) this.patterns.clear();
+    if (this.theme !== theme || this.ratio !== ratio) {
+      this.patterns.clear();
+      this.tiles.clear();
+    }
     Object.assign(this, { theme, ratio, scale, width, height });
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, width, height);
@@ -198,6 +204,25 @@ export class Pencil {
   /** 45 degree hatching: "cached". */
   hatch(color, thickness = 1.4) {
     return this.tile(`hatch ${color} ${thickness}`, 7, (tile) => hatch(tile, color, thickness));
+  }
+
+  /** A paint as device pixels, for who writes pixels: a square of `side`, which repeats. Made once. */
+  pixels(paint, alpha) {
+    const known = this.tiles.get(paint) ?? new Map();
+    this.tiles.set(paint, known);
+    if (!known.has(alpha)) {
+      const side = Math.round(PERIOD * this.ratio);
+      const canvas = document.createElement("canvas");
+      canvas.width = canvas.height = side;
+      const context = canvas.getContext("2d", { willReadFrequently: true });
+      context.scale(this.ratio, this.ratio);
+      context.globalAlpha = alpha;
+      context.fillStyle = paint;
+      context.fillRect(0, 0, PERIOD + 1, PERIOD + 1);
+      const { data } = context.getImageData(0, 0, side, side);
+      known.set(alpha, { side, pixels: new Uint32Array(data.buffer) });
+    }
+    return known.get(alpha);
   }
 
   /** A repeating tile of `size` board pixels, drawn once at the device's resolution. */

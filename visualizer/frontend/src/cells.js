@@ -1,0 +1,33 @@
+/**
+ * Thousands of blocks have a few pixels each. As marks they would be drawn for longer than a frame lasts, most
+ * of them in patterns; so their pixels are written, with edges on whole pixels.
+ */
+
+/** Draws every block of `grid` in `paintOf(block)` at `alphaOf(block)`, below whatever comes next. */
+export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
+  const { context, canvas, ratio } = pencil;
+  const { e: left, f: top } = context.getTransform();
+  const { width, height } = canvas;
+  const image = context.createImageData(width, height);
+  const pixels = new Uint32Array(image.data.buffer);
+  const gap = Math.round(grid.gapX * ratio);
+  const across = edges(grid.columns, (column) => left + ratio * grid.x(column));
+  const down = edges(grid.rows, (row) => top + ratio * grid.y(row * grid.columns));
+  for (const block of frame.blocks) {
+    const column = block.id % grid.columns;
+    const row = (block.id - column) / grid.columns;
+    const tile = pencil.pixels(paintOf(block), alphaOf(block));
+    const { side } = tile;
+    const right = Math.min(across[column + 1] - gap, width);
+    const bottom = Math.min(down[row + 1] - gap, height);
+    for (let y = down[row]; y < bottom; y += 1) {
+      const from = (y % side) * side;
+      const to = y * width;
+      for (let x = across[column]; x < right; x += 1) pixels[to + x] = tile.pixels[from + (x % side)];
+    }
+  }
+  context.putImageData(image, 0, 0);
+}
+
+/** Where each of `count` begins, and where the next after the last would, in whole pixels. */
+const edges = (count, at) => Array.from({ length: count + 1 }, (_, i) => Math.round(at(i)));
