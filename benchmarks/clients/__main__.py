@@ -79,7 +79,8 @@ def set_up(environment: str) -> None:
         install = ["npm", "install", "--no-audit", "--no-fund", "--silent", *packages]
     else:
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        install = [str(folder / "bin" / "pip"), "install", "-q", "-r", str(requirements)]
+        python = str(folder / "bin" / "python")
+        install = [python, "-m", "pip", "install", "-q", "-r", str(requirements)]
     subprocess.run(install, cwd=folder, env=with_path(), check=True)
     installed.write_text(requirements.read_text())
 

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 # A greedy continuation of this by the bundled model is some sixty words long.
 PROMPT = "Once upon a time"
 QUESTION = "What is 17 + 25?"
-KEY = "key of the class"
+KEY = "key-of-the-class"
 
 
 @dataclass(frozen=True)

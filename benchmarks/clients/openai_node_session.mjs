@@ -5,7 +5,7 @@ import process from "node:process";
 
 const { default: OpenAI } = createRequire(`${process.cwd()}/`)("openai");
 const [url, full, auto] = process.argv.slice(2);
-const KEY = "key of the class";
+const KEY = "key-of-the-class";
 const PROMPT = "Once upon a time";
 const ASKED = { model: "bundled", max_tokens: 24, temperature: 0 };
 const messages = [{ role: "user", content: "What is 17 + 25?" }];

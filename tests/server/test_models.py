@@ -317,7 +317,7 @@ def test_a_request_that_names_none_goes_to_the_first(auto: str) -> None:
         "owner/name",
         "small",
         "llama\x00",
-        "x" * 10_000,
+        "x" * 200,
     ],
 )
 def test_a_name_is_a_name_and_never_a_path(auto: str, directory: Path, name: str) -> None:
