@@ -11,7 +11,16 @@ from engine.events.log import EventLog
 from engine.output import Writer
 from engine.scheduling.request import Request
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
-from engine.simulation.workload import Abort, Answer, Arrival, Clear, Input, Workload
+from engine.simulation.workload import (
+    Abort,
+    Answer,
+    Arrival,
+    Clear,
+    Hold,
+    Input,
+    LetGo,
+    Workload,
+)
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
 
@@ -76,6 +85,10 @@ def _take(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
             engine.abort(one.request)
         case Clear():
             engine.clear_prefix_cache()
+        case Hold():
+            engine.held[one.hold] = engine.holds.hold(one.tokens, label=one.label).id
+        case LetGo():
+            engine.holds.let_go(engine.held[one.hold])
 
 
 class _ReplayEngine(Engine):
@@ -83,6 +96,7 @@ class _ReplayEngine(Engine):
 
     def __init__(self, *args: Any, **parts: Any) -> None:
         self.answers: dict[int, Answer] = {}
+        self.held: dict[int, int] = {}  # the log's number of a hold -> ours
         super().__init__(*args, **parts)
 
     def _new_writer(self, request: Request) -> Writer:

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from engine.events import vocabulary as v
+from engine.events.fold import ROOT, State
 from engine.events.log import EventLog
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import US_PER_MS
@@ -68,6 +69,22 @@ class Abort(Input):
 @dataclass(slots=True)
 class Clear(Input):
     """Somebody cleared the prefix cache."""
+
+
+@dataclass(slots=True)
+class Hold(Input):
+    """Somebody had a prefix held; `hold` is the log's number of it."""
+
+    hold: int = 0
+    tokens: list[int] = field(default_factory=list)
+    label: str = ""
+
+
+@dataclass(slots=True)
+class LetGo(Input):
+    """Somebody let go of what they had held."""
+
+    hold: int = 0
 
 
 @dataclass(slots=True)
@@ -196,7 +213,11 @@ def _inputs(log: EventLog) -> Iterable[Input]:
     answers = _answers(log)
     step, now = 0, 0.0
     clearing = False
+    state = State()
+    has_holds = any(isinstance(event, v.PrefixHeld) for event in log)
     for event in log:
+        if has_holds:
+            state.apply(event)
         match event:
             case v.StepStarted():
                 step = event.step
@@ -222,7 +243,23 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                 yield Abort(step=step + 1, at_ms=now, request=event.request)
             case v.RadixEvicted() if event.reason == "cleared" and not clearing:
                 yield Clear(step=step + 1, at_ms=now)
+            case v.PrefixHeld():
+                tokens = _spelled(state, event.node)
+                yield Hold(
+                    step=step + 1, at_ms=now, hold=event.hold, tokens=tokens, label=event.label
+                )
+            case v.PrefixReleased() if event.reason == "released":
+                yield LetGo(step=step + 1, at_ms=now, hold=event.hold)
         clearing = isinstance(event, v.RadixEvicted) and event.reason == "cleared"
+
+
+def _spelled(state: State, node: int) -> list[int]:
+    """The tokens on the path to a node."""
+    tokens: list[int] = []
+    while node != ROOT:
+        tokens = state.nodes[node].tokens + tokens
+        node = state.nodes[node].parent
+    return tokens
 
 
 def _answers(log: EventLog) -> dict[int, Answer]:
