@@ -18,6 +18,8 @@ from server.errors import ApiError
 TOKEN_BYTES = 80
 # The same for each log-probability that goes with it.
 LOGPROB_BYTES = 80
+# What a handler takes in one turn, in steps of one choice.
+MOST_GAINS = 64
 
 
 @dataclass(slots=True)
@@ -179,9 +181,7 @@ class Generation:
             self.fail(ApiError(500, message, type="server_error", code="forward_pass_failed"))
             return
         self._gains.append(gain)
-        self._bytes += sum(map(len, gain.texts)) + TOKEN_BYTES * len(gain.ids)
-        if gain.logprobs is not None:
-            self._bytes += LOGPROB_BYTES * sum(len(top) + 1 for top in gain.logprobs.top)
+        self._bytes += _size(gain)
         if self._bytes > self._buffer_bytes:
             self._gains.clear()
             message = f"the reader is more than {self._buffer_bytes} bytes behind and was cut off"
@@ -225,7 +225,9 @@ class Generation:
                 self._wakeup = None
         if not self._gains and self.failure is not None:
             raise self.failure
-        gains, self._gains, self._bytes = self._gains, [], 0
+        # Not all at once, where a slow reader has left much: to write it would hold up the others.
+        gains, self._gains = self._gains[:MOST_GAINS], self._gains[MOST_GAINS:]
+        self._bytes -= sum(map(_size, gains))
         return _merged(gains) if len(gains) > 1 else gains
 
     def _remind(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
@@ -237,10 +239,20 @@ class Generation:
             self._reminder = None
             self.wake()
 
-    def wake(self) -> None:
-        """Let the handler take what there is."""
-        if self._wakeup is not None and not self._wakeup.done():
+    def wake(self) -> bool:
+        """Let the handler take what there is; False if it is busy with what it took before."""
+        if self._wakeup is None:
+            return False
+        if not self._wakeup.done():
             self._wakeup.set_result(None)
+        return True
+
+
+def _size(gain: Gain) -> int:
+    size = sum(map(len, gain.texts)) + TOKEN_BYTES * len(gain.ids)
+    if gain.logprobs is not None:
+        size += LOGPROB_BYTES * sum(len(top) + 1 for top in gain.logprobs.top)
+    return size
 
 
 def _merged(gains: list[Gain]) -> list[Gain]:

@@ -38,8 +38,7 @@ class Pace:
 
     def _wake(self) -> None:
         self._timer = None
-        pause = SECONDS_PER_STREAM * len(self._behind)
-        self._not_before = asyncio.get_running_loop().time() + pause
-        for generation in self._behind:
-            generation.wake()
+        # Whose client reads slowly is not written to now, and costs the others nothing.
+        written = sum([generation.wake() for generation in self._behind])
+        self._not_before = asyncio.get_running_loop().time() + SECONDS_PER_STREAM * written
         self._behind.clear()
