@@ -7,7 +7,7 @@ weeks keeps a window: when the window is full, the oldest events are folded into
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import msgspec
 
@@ -23,6 +23,9 @@ _decoder = msgspec.json.Decoder(AnyEvent)
 
 class LogError(ValueError):
     """A log cannot be read. The message says which line and why."""
+
+
+Kind = TypeVar("Kind", bound=Event)
 
 
 class EventLog:
@@ -69,7 +72,7 @@ class EventLog:
         """Events with number `seq` and later. Numbers that were dropped give what is left."""
         return self._events[max(0, seq - self._first) :]
 
-    def of(self, *kinds: type[Event]) -> list[Event]:
+    def of(self, *kinds: type[Kind]) -> list[Kind]:
         """The events of some kinds, in order."""
         return [event for event in self._events if isinstance(event, kinds)]
 
