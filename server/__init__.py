@@ -2,6 +2,7 @@
 
 engine_thread.py  the thread: commands between steps, one report per step
 bridge.py         its asyncio side: admission, live requests, drain
+models.py         which bridge serves a model; loads further ones with --model auto
 generation.py     what one request still has to send, bounded
 streaming.py      answering over HTTP while the engine writes
 teaching.py       the teaching stream;  openai/  OpenAI's API

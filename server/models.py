@@ -10,6 +10,10 @@ model goes to the first, which is always loaded and does not count.
 
 A name is looked up among the directory's entries and never becomes a path: no name leaves the
 directory, and nothing is fetched.
+
+Loading happens on a thread, and streams go on meanwhile, but for one thing: the `tokenizers` library
+holds the GIL while it reads a tokenizer.json. With 120,000 tokens all streams stand still for about
+half a second; only a process of its own for each model would be rid of that.
 """
 
 import asyncio
@@ -86,6 +90,11 @@ class _Entry:
         """Whether it may be unloaded now."""
         return self.bridge is not None and self.bridge.idle and not self.waiting
 
+    @property
+    def failed(self) -> bool:
+        """Whether its engine has ended, and nobody waits for it any more."""
+        return self.idle and self.bridge is not None and bool(self.bridge.failure)
+
     async def unload(self) -> None:
         """End the engine thread and give the memory back."""
         assert self.bridge is not None
@@ -132,7 +141,9 @@ class Models:
         if self._is_first(name):
             return self.first
         assert name is not None
-        entry = self._entries.pop(name, None) or self._begin(name)
+        entry = self._entries.pop(name, None)
+        if entry is None or entry.failed:
+            entry = self._begin(name, entry)
         self._entries[name] = entry  # at the end: it was asked for last
         if entry.bridge is not None:
             return entry.bridge
@@ -212,12 +223,12 @@ class Models:
 
     # Loading
 
-    def _begin(self, name: str) -> _Entry:
+    def _begin(self, name: str, failed: _Entry | None) -> _Entry:
         """Start to load a model, in the place of another if there is no room for both."""
         path = self._path_of(name)
         if self._draining:
             raise unavailable("the server is shutting down", "shutdown")
-        leaving = self._make_room()
+        leaving = failed or self._make_room()
         entry = _Entry(asyncio.get_running_loop().create_future())
         entry.loading = asyncio.create_task(self._load(name, path, entry, leaving))
         return entry

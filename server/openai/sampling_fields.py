@@ -42,7 +42,9 @@ class SamplingRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     model: str | None = Field(
-        None, max_length=MAX_NAME_LENGTH, description="Any name; it is echoed."
+        None,
+        max_length=MAX_NAME_LENGTH,
+        description="Any name; it is echoed. With `--model auto`, one that /v1/models lists.",
     )
     max_tokens: int | None = Field(None, ge=0, description="Output tokens at most.")
     min_tokens: int | None = Field(

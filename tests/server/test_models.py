@@ -201,6 +201,20 @@ def test_a_load_that_fails_is_told_and_tried_again(shelf: Shelf) -> None:
     asyncio.run(test())
 
 
+def test_a_model_whose_engine_has_failed_is_loaded_again(shelf: Shelf) -> None:
+    async def test() -> None:
+        async with registry(shelf) as models:
+            bridge = await models.serving("a")
+            bridge._fail(RuntimeError("told to break"))  # what its thread says as it ends
+            with pytest.raises(ApiError, match="told to break"):
+                async with bridge.generate(order("x")):
+                    pass
+            assert await answer(models, "a") == "abc"
+            assert shelf.loads == ["a", "a"]
+
+    asyncio.run(test())
+
+
 def test_a_server_that_drains_loads_nothing_more(shelf: Shelf) -> None:
     async def test() -> None:
         async with registry(shelf) as models:
