@@ -5,7 +5,7 @@ bridge.py         its asyncio side: admission, live requests, drain
 models.py         which bridge serves a model; loads further ones with --model auto
 generation.py     what one request still has to send, bounded
 streaming.py      answering over HTTP while the engine writes
-teaching.py       the teaching stream;  openai/  OpenAI's API
+teaching.py       the teaching stream;  openai/  OpenAI's API;  lmtp/  LMTP over a WebSocket
 window.py         the log's window;  feed.py  /events and /trace;  operation.py  health, controls
 serving.py        sockets, signals, drain;  cli.py  the console command
 process.py, client.py  for notebooks
