@@ -8,7 +8,8 @@ vLLM's pool (`vllm/v1/core/block_pool.py`) keeps freed but still cached blocks i
 forgets them lazily; here a cached block is held by the tree until the tree evicts it.
 
 Write your own by subclassing `BlockPool` and pass it in: `Engine(runner, config, pool=Mine(blocks))`.
-Which free blocks `allocate` hands out is the pool's choice; the log relies on all the rest.
+Which free blocks `allocate` and `writable` hand out is the pool's choice; the log relies on all the
+rest.
 """
 
 from collections.abc import Iterable
@@ -52,6 +53,19 @@ class BlockPool:
             if self.refs[block] == 0:
                 self.free.append(block)
 
+    def writable(self, block: int) -> int:
+        """Where one of the holders of `block` may write: into `block` itself if nobody else holds it,
+        else into a free block, which that holder has in its place from now on.
+
+        The contents are for the caller to copy. Raises ValueError, and changes nothing, when a free
+        block is needed and there is none.
+        """
+        if self.refs[block] == 1:
+            return block
+        [own] = allocate_checked(self, 1)
+        self.release([block])
+        return own
+
     def check_integrity(self) -> None:
         """Raise AssertionError unless the free blocks are those with count 0, each listed once."""
         assert len(set(self.free)) == len(self.free), "a block is on the free stack twice"
@@ -71,6 +85,26 @@ def allocate_checked(pool: BlockPool, count: int) -> list[int]:
     blocks = ask(PoolError, pool.allocate, count)
     if not isinstance(blocks, list) or len(blocks) != count:
         raise PoolError(f"{name} must return a list of {count} blocks, got {blocks!r}")
+    _check_handed_out(pool, name, blocks, free)
+    return blocks
+
+
+def writable_checked(pool: BlockPool, block: int) -> int:
+    """`pool.writable(block)` for a shared block, watched if somebody wrote it.
+
+    Raises PoolError as `allocate_checked` does, and if the holder's reference stayed behind.
+    """
+    if type(pool).writable is BlockPool.writable:
+        return pool.writable(block)
+    free, holders, name = list(pool.free), pool.refs[block], named(pool, "writable")
+    own = ask(PoolError, pool.writable, block)
+    _check_handed_out(pool, name, [own], free)
+    if pool.refs[block] != holders - 1:
+        raise PoolError(f"{name} must take one reference from block {block} in `refs`")
+    return own
+
+
+def _check_handed_out(pool: BlockPool, name: str, blocks: list[int], free: list[int]) -> None:
     for index, block in enumerate(blocks):
         if block in blocks[:index]:
             raise PoolError(f"{name} handed out block {block} twice")
@@ -80,4 +114,3 @@ def allocate_checked(pool: BlockPool, count: int) -> list[int]:
         raise PoolError(f"{name} must leave the other blocks in `free`, in their order")
     if any(pool.refs[block] != 1 for block in blocks):
         raise PoolError(f"{name} must give each block one reference in `refs`")
-    return blocks

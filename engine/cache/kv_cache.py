@@ -11,7 +11,7 @@ vLLM keeps this in `vllm/v1/core/kv_cache_manager.py`, SGLang in
 from collections.abc import Callable
 from typing import Protocol
 
-from engine.cache.block_pool import BlockPool, allocate_checked
+from engine.cache.block_pool import BlockPool, allocate_checked, writable_checked
 from engine.cache.radix_tree import Match, RadixNode, RadixTree
 from engine.events.vocabulary import (
     BlockCopied,
@@ -210,9 +210,8 @@ class KVCache:
 
     def _copy_last_block(self, request: Request) -> tuple[int, int]:
         source = request.table[-1]
-        [block] = allocate_checked(self.pool, 1)
+        block = writable_checked(self.pool, source)
         request.table[-1] = block
-        self.pool.release([source])
         self._emit(BlockCopied(request.id, len(request.table) - 1, source, block))
         return source, block
 

@@ -318,6 +318,37 @@ def test_a_pool_that_hands_out_the_wrong_block_is_named_and_the_engine_says_that
         engine.step()
 
 
+class BadCopier(BlockPool):
+    def __init__(self, num_blocks: int, mistake: str) -> None:
+        super().__init__(num_blocks)
+        self.mistake = mistake
+
+    def writable(self, block: int) -> int:
+        match self.mistake:
+            case "shared":
+                return block
+            case "kept":
+                return self.allocate(1)[0]
+            case _:
+                raise ZeroDivisionError("of all things")
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        ("shared", "handed out block 0, which is held"),
+        ("kept", "must take one reference from block 0"),
+        ("raise", "raised ZeroDivisionError: of all things"),
+    ],
+)
+def test_a_pool_that_lets_a_shared_block_be_written_is_named(mistake: str, words: str) -> None:
+    engine = checked_engine(CheckingRunner(lambda *_: 0), pool=BadCopier(128, mistake))
+    engine.submit([1, 2, 3], SamplingParams(max_tokens=5, n=2))
+    engine.step()
+    with pytest.raises(PoolError, match=rf"BadCopier\.writable {words}"):
+        engine.step()
+
+
 class Rotating(BlockPool):
     """The block that has been free the longest goes first."""
 
