@@ -1,5 +1,6 @@
 """What goes wrong on the server's side: every client hears of it, nothing hangs, the rest goes on."""
 
+import json
 import os
 import signal
 import socket
@@ -7,8 +8,10 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from websockets.sync.client import ClientConnection, connect
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.process import BackgroundServer
@@ -132,6 +135,36 @@ def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
         assert [event.reason for event in trace(url).of(RequestFinished)] == ["abort", "length"]
         health = get(url, "/health")
         assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]
+
+
+def test_lmtp_streams_behind_a_hanging_step_end_and_the_connection_goes_on(
+    serve: Serve, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    url = serve(gate=str(gate), server={"stuck_seconds": 0.3}).url
+
+    def generate(stream: int, user: str) -> str:
+        call = {"stream_id": stream, "prompt": [97], "max_tokens": 2, "user": user}
+        return f"GENERATE {json.dumps(call)}"
+
+    def items(socket: ClientConnection) -> list[dict[str, Any]]:
+        return json.loads(socket.recv(timeout=30).partition(" ")[2])
+
+    with connect(url.replace("http", "ws") + "/lmtp") as socket:
+        socket.send(generate(1, "gate"))
+        socket.send(generate(2, ""))
+        ended: dict[int, str] = {}
+        while len(ended) < 2:
+            ended |= {one["stream_id"]: one["code"] for one in items(socket) if "error" in one}
+        assert ended == {1: "engine_stuck", 2: "engine_stuck"}
+        gate.write_text("open")
+        until_ready_says(url, 200)
+        socket.send(generate(3, ""))
+        tokens: list[int] = []
+        while len(tokens) < 2:
+            tokens += [one["token"] for one in items(socket) if one.get("token") is not None]
+        assert tokens == [97, 98]
 
 
 def test_a_step_that_never_returns_does_not_keep_the_process(serve: Serve, tmp_path: Path) -> None:
