@@ -184,12 +184,16 @@ class CostRunner:
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:  # noqa: ARG002
         """Let the step's cost pass, and say the next tokens."""
         woken = self.clock.now() - self._ended_at > self._lasted_us
-        self._lasted_us = round(self.cost.of(Work.of(rows, woken=woken)) * US_PER_MS)
+        self._lasted_us = round(self.step_ms(rows, woken=woken) * US_PER_MS)
         self.clock.advance(self._lasted_us)
         self._ended_at = self.clock.now()
         for row in rows:
             row.scores = [TokenScore(0.0, [])] * row.scored
         return [[self._sample(row, sample) for sample in row.samples] for row in rows]
+
+    def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:
+        """Milliseconds for these rows. A machine that is another sum overrides it."""
+        return self.cost.of(Work.of(rows, woken=woken))
 
     def _sample(self, row: Row, sample: int) -> Sampled:
         """Drafts that happen to be what is said next, and the first token after them."""

@@ -31,16 +31,17 @@ def simulate(
     workload: Workload,
     config: EngineConfig | None = None,
     *,
-    cost: Cost,
+    cost: Cost | CostRunner,
     **parts: Any,
 ) -> EventLog:
     """Serve a workload to its end and return the log.
 
+    `cost` are the prices of a step, or a machine of your own that says what one takes.
     `parts` are passed on to `Engine`: policy, pool, tree, eviction, drafter, and `log`, where a long
     run is to keep a window of its log only. Idle time passes until the next arrival. Raises
     RequestError for a request that these settings could never serve.
     """
-    runner = CostRunner(**asdict(cost))
+    runner = cost if isinstance(cost, CostRunner) else CostRunner(**asdict(cost))
     described = workload.tokenizer
     tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
     engine = _ReplayEngine(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)

@@ -70,6 +70,11 @@ def test_a_part_from_a_cell_runs_changes_the_result_as_it_says_and_is_named(
     assert f"# {output}" in cell, "the page says something else than what is printed"
 
 
+def test_a_machine_from_a_cell_takes_the_time_that_the_page_says(cells) -> None:
+    _, printed, cell = cells["FetchesWhileItComputes"]
+    assert f"# {printed}" in cell
+
+
 def test_without_the_part_the_result_is_the_one_that_the_page_compares_with(cells) -> None:
     for name, part in [
         ("LongestFirst", "policy"),

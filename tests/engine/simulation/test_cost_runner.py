@@ -8,6 +8,8 @@ from engine.events import vocabulary as v
 from engine.scheduling.admission import RequestError
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner, Work
+from engine.simulation.simulate import simulate
+from engine.simulation.speakers import Speaker, workload_of
 
 CHATS = 4
 
@@ -138,3 +140,12 @@ def test_the_first_step_after_a_pause_costs_more() -> None:
         engine.step()
         times.append((runner.clock.now() - start) / 1000)
     assert times == [10, 10, 15]
+
+
+def test_a_machine_of_ones_own_says_how_long_a_step_takes() -> None:
+    class Slower(CostRunner):
+        def step_ms(self, rows, *, woken):
+            return float(sum(row.start + row.count for row in rows))
+
+    log = simulate(workload_of([Speaker("Ada", own=64, output=3)]), cost=Slower(0, 0))
+    assert log.steps.duration_ms.tolist() == [64, 65, 66]
