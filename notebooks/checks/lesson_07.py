@@ -143,7 +143,7 @@ def attempt(choose_leaf: ChooseLeaf, family: Family) -> None:
         raise Broken(
             did,
             "only leaves go",
-            f"Node {chosen} has {below}: whoever comes to read there finds no way any more.",
+            f"Node {chosen} has {below}. What leads there would lose its beginning.",
         )
     if chosen != right:
         raise Broken(

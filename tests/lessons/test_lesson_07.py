@@ -82,7 +82,7 @@ def throws_out(nodes):
                 "node 2 below node 1, last used at 3.",
                 "You chose node 1.",
                 "only leaves go",
-                "Node 1 has a node below it: whoever comes to read there finds no way any more.",
+                "Node 1 has a node below it. What leads there would lose its beginning.",
             ],
         ),
         (
