@@ -1,0 +1,134 @@
+"""Lesson 05's cases: what happens to a pool of KV blocks, as short stories about three people."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple
+
+from checks.judging import counted
+from engine.cache.block_pool import BlockPool
+
+PEOPLE = "ABC"
+
+
+class Act(NamedTuple):
+    """What somebody does. `verb` is take, share, write or leave."""
+
+    who: str
+    verb: str
+    blocks: int = 0  # to take
+    of: str = ""  # whose blocks are shared
+
+    def __str__(self) -> str:
+        match self.verb:
+            case "take":
+                return f"{self.who} asks for {counted(self.blocks, 'block')}"
+            case "share":
+                return f"{self.who} shares all that {self.of} has"
+            case "write":
+                return f"{self.who} writes into the last of {self.who}'s blocks"
+            case _:
+                return f"{self.who} leaves"
+
+
+@dataclass(frozen=True)
+class Story:
+    """A pool, and what happens to it, in order."""
+
+    num_blocks: int
+    acts: tuple[Act, ...]
+
+    @property
+    def refused(self) -> bool:
+        """Whether the last act asks for more blocks than are free."""
+        ledger = _Ledger(BlockPool(self.num_blocks))
+        for act in self.acts[:-1]:
+            ledger.do(act)
+        return self.acts[-1].blocks > len(ledger.pool.free)
+
+    def __str__(self) -> str:
+        told = "; then ".join(map(str, self.acts))
+        return f"A pool of {counted(self.num_blocks, 'block')}. {told}."
+
+
+def cases() -> list[Story]:
+    """Every short story of a small pool, and some longer ones; the smallest first."""
+    short = [
+        Story(blocks, acts)
+        for blocks, most in ((1, 4), (2, 4), (3, 3))
+        for length in range(1, most + 1)
+        for acts in _stories(length, blocks)
+    ]
+    chance = random.Random(5)
+    longer = [_drawn(chance) for _ in range(400)]
+    return sorted(chain(short, longer), key=_size)
+
+
+def _size(story: Story) -> tuple[int, ...]:
+    """Few acts, few blocks; no copies; and where there is room, it is clearer what went wrong."""
+    asked = sum(act.blocks for act in story.acts)
+    writes = sum(act.verb == "write" for act in story.acts)
+    return (len(story.acts), asked, writes, -story.num_blocks)
+
+
+def _stories(length: int, num_blocks: int) -> Iterator[tuple[Act, ...]]:
+    if length == 0:
+        yield ()
+        return
+    for before in _stories(length - 1, num_blocks):
+        for act in _possible(before, num_blocks):
+            yield (*before, act)
+
+
+def _drawn(chance: random.Random) -> Story:
+    num_blocks = chance.randint(3, 7)
+    acts: tuple[Act, ...] = ()
+    for _ in range(chance.randint(4, 12)):
+        acts = (*acts, chance.choice(list(_possible(acts, num_blocks))))
+    return Story(num_blocks, acts)
+
+
+def _possible(acts: tuple[Act, ...], num_blocks: int) -> Iterator[Act]:
+    """What can happen next: people come in order, and only who has blocks can share, write or leave."""
+    has = _who_has_blocks(acts, num_blocks)
+    came = sorted({act.who for act in acts})
+    for who in PEOPLE[: len(came) + 1]:
+        for blocks in range(1, min(num_blocks, 3) + 2):
+            yield Act(who, "take", blocks)
+        if who in has:
+            yield Act(who, "write")
+            yield Act(who, "leave")
+        else:
+            yield from (Act(who, "share", of=other) for other in sorted(has))
+
+
+def _who_has_blocks(acts: tuple[Act, ...], num_blocks: int) -> set[str]:
+    ledger = _Ledger(BlockPool(num_blocks))
+    for act in acts:
+        ledger.do(act)
+    return {who for who, table in ledger.tables.items() if table}
+
+
+class _Ledger:
+    """Who has what, by the engine's own pool: what can happen next does not depend on numbers."""
+
+    def __init__(self, pool: BlockPool) -> None:
+        self.pool = pool
+        self.tables: dict[str, list[int]] = {}
+
+    def do(self, act: Act) -> None:
+        table = self.tables.setdefault(act.who, [])
+        match act.verb:
+            case "take":
+                if act.blocks <= len(self.pool.free):
+                    table += self.pool.allocate(act.blocks)
+            case "share":
+                table += self.tables[act.of]
+                self.pool.share(table)
+            case "write":
+                if self.pool.refs[table[-1]] == 1 or self.pool.free:
+                    table[-1] = self.pool.writable(table[-1])
+            case _:
+                self.pool.release(table)
+                table.clear()
