@@ -6,11 +6,13 @@ import pytest
 
 from checks import check
 from checks.judging import Verdict, judge
-from checks.lesson_06 import attempt, cases
-from engine import Cost, simulate
+from checks.lesson_06 import YourSplit, attempt, cases
+from engine import Cost, EngineConfig, simulate
+from engine.cache.eviction import LFU, EvictionOrder
 from engine.cache.radix_tree import RadixNode, RadixTree
-from engine.events.vocabulary import RadixSplit
+from engine.events.vocabulary import RadixEvicted, RadixSplit
 from engine.simulation.scenarios import scenario
+from engine.simulation.workload import Workload, poisson, uniform
 from solutions.lesson_06 import split as solution
 
 
@@ -203,6 +205,33 @@ def test_every_right_cut_is_accepted_and_runs_in_the_engine(right, name: str, ca
     assert log[0].classes["tree"] == "YourSplit"
     # The same decisions as the engine's own, event by event, behind the first that names the classes.
     assert log.deterministic()[1:] == one.run().deterministic()[1:]
+
+
+class ShortestFirst(EvictionOrder):
+    def key(self, node):
+        return (len(node.blocks), node.last)
+
+
+@pytest.mark.parametrize("right", [solution, rebuilds_both_ends])
+@pytest.mark.parametrize("order", [LFU, ShortestFirst])
+def test_after_a_cut_the_same_is_evicted_as_after_the_engines_own(right, order) -> None:
+    """A cut makes the lower part shorter, and both parts were read by the same requests."""
+    config = EngineConfig(token_budget=64, max_batch_size=3, max_kv_tokens=40 * 4, block_size=4)
+    for seed in range(5):
+        people = Workload.generate(
+            40,
+            arrivals=poisson(60),
+            prompt=uniform(4, 40),
+            output=uniform(2, 12),
+            groups=5,
+            shared_tokens=20,
+            seed=seed,
+        )
+        own = simulate(people, config, cost=Cost(10, 0.25), eviction=order())
+        tree = YourSplit(right, 4)
+        log = simulate(people, config, cost=Cost(10, 0.25), eviction=order(), tree=tree)
+        assert len(own.of(RadixSplit)) > 5 and len(own.of(RadixEvicted)) > 20
+        assert log.deterministic()[1:] == own.deterministic()[1:]
 
 
 def test_the_engine_cuts_as_the_learner_says(capsys) -> None:
