@@ -1,0 +1,212 @@
+"""Lesson 08's exercise: wrong budgets are refused helpfully, right ones keep steps short."""
+
+import math
+
+import pytest
+
+from checks import check
+from checks.judging import Verdict, judge
+from checks.lesson_08 import attempt, cases
+from engine import Cost, EngineConfig, simulate
+from engine.simulation.speakers import NAMES, Speaker, workload_of
+from solutions.lesson_08 import pick_budget as solution
+
+
+def verdict(pick_budget) -> Verdict:
+    return judge(pick_budget, cases(), attempt)
+
+
+# Wrong
+
+
+def forgets_the_base(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = int(itl_goal_ms // per_token_ms)
+    return budget if budget > decodes else None
+
+
+def leaves_nothing_for_a_prompt(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = int((itl_goal_ms - base_ms) // per_token_ms)
+    return budget if budget >= decodes and budget > 0 else None
+
+
+def no_more_than_the_decodes(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = solution(base_ms, per_token_ms, decodes, itl_goal_ms)
+    return None if budget is None else min(budget, max(1, decodes))
+
+
+def rounds_up(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = math.ceil((itl_goal_ms - base_ms) / per_token_ms)
+    return budget if budget > decodes else None
+
+
+def stays_below_the_goal(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = 0
+    while base_ms + per_token_ms * (budget + 1) < itl_goal_ms:
+        budget += 1
+    return budget if budget > decodes else None
+
+
+def without_the_decodes(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = solution(base_ms, per_token_ms, decodes, itl_goal_ms)
+    return None if budget is None else budget - decodes
+
+
+def beside_the_decodes(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = int((itl_goal_ms - base_ms) // per_token_ms) - decodes
+    return budget if budget > 0 else None
+
+
+def half_of_it(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = solution(base_ms, per_token_ms, decodes, itl_goal_ms)
+    return None if budget is None else max(decodes + 1, budget // 2)
+
+
+def never_gives_up(base_ms, per_token_ms, decodes, itl_goal_ms):
+    return max(decodes + 1, int((itl_goal_ms - base_ms) // per_token_ms))
+
+
+def zero_for_none(base_ms, per_token_ms, decodes, itl_goal_ms):
+    return solution(base_ms, per_token_ms, decodes, itl_goal_ms) or 0
+
+
+def gives_up_early(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = int((itl_goal_ms - base_ms) // per_token_ms)
+    return budget if budget > decodes + 1 else None
+
+
+def a_fraction(base_ms, per_token_ms, decodes, itl_goal_ms):
+    return (itl_goal_ms - base_ms) / per_token_ms
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (
+            forgets_the_base,
+            [
+                "no step takes longer than the goal",
+                "ms pass before the first token",
+            ],
+        ),
+        (
+            leaves_nothing_for_a_prompt,
+            ["a prompt gets at least one token a step", "One would need 2 tokens, and 12 ms."],
+        ),
+        (no_more_than_the_decodes, ["Those who decode go first, and take 1 of the 1."]),
+        (
+            rounds_up,
+            ["no step takes longer than the goal", "A step with", "takes"],
+        ),
+        (
+            stays_below_the_goal,
+            ["None is only for goals that cannot be met", "one of them of a prompt"],
+        ),
+        (
+            without_the_decodes,
+            ["a prompt gets at least one token a step"],
+        ),
+        (beside_the_decodes, ["a prompt gets at least one token a step"]),
+        (half_of_it, ["The budget is for all tokens of a step, whosever they are."]),
+        (
+            never_gives_up,
+            [
+                "no step takes longer than the goal",
+                "And with fewer than 2 tokens a prompt gets nothing.",
+            ],
+        ),
+        (
+            zero_for_none,
+            ["You returned 0.", "This goal cannot be met. What does the docstring say"],
+        ),
+        (gives_up_early, ["You returned None.", "None is only for goals that cannot be met"]),
+        (a_fraction, ["the answer is a whole number of tokens, or None"]),
+    ],
+)
+def test_a_wrong_budget_is_refused_with_the_case_and_the_promise(wrong, said: list[str]) -> None:
+    found = verdict(wrong)
+    assert not found.passed
+    message = " ".join(str(found).split())
+    for words in said:
+        assert words in message
+
+
+# Right
+
+
+def one_token_more(base_ms, per_token_ms, decodes, itl_goal_ms):
+    budget = decodes + 1
+    if base_ms + per_token_ms * budget > itl_goal_ms:
+        return None
+    while base_ms + per_token_ms * (budget + 1) <= itl_goal_ms:
+        budget += 1
+    return budget
+
+
+def by_halves(base_ms, per_token_ms, decodes, itl_goal_ms):
+    low, high = decodes, 10_000  # low is fine for those who decode, high is too much
+    if base_ms + per_token_ms * (decodes + 1) > itl_goal_ms:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if base_ms + per_token_ms * middle <= itl_goal_ms:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@pytest.mark.parametrize("right", [solution, one_token_more, by_halves])
+def test_every_right_budget_is_accepted_and_is_the_one_that_runs(right, capsys) -> None:
+    pick_budget = check.lesson_08(right)
+    assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out
+    assert pick_budget is right
+    assert pick_budget(10, 0.25, 4, 30) == 80
+
+
+def worst_gap(budget: int, base_ms: float, per_token_ms: float, decodes: int) -> float:
+    """The longest that any of `decodes` chats waits for a token while somebody reads a document."""
+    chats = [Speaker(name, own=1, output=20) for name in NAMES[:decodes]]
+    people = workload_of([*chats, Speaker("Zoe", 3, own=400, output=2)])
+    config = EngineConfig(token_budget=budget, max_kv_tokens=1024, prefix_cache=False)
+    log = simulate(people, config, cost=Cost(base_ms, per_token_ms))
+    return float(log.requests.itl_max_ms.iloc[:decodes].max())
+
+
+@pytest.mark.parametrize(
+    ("base_ms", "per_token_ms", "decodes", "goal"),
+    [(10, 0.25, 4, 30), (5, 0.5, 2, 22), (20, 1, 5, 26), (0, 0.25, 1, 11.25)],
+)
+def test_what_the_check_promises_is_what_the_engine_does(
+    base_ms, per_token_ms, decodes, goal
+) -> None:
+    budget = solution(base_ms, per_token_ms, decodes, goal)
+    assert worst_gap(budget, base_ms, per_token_ms, decodes) <= goal
+    assert worst_gap(budget + 1, base_ms, per_token_ms, decodes) > goal
+
+
+def stub(base_ms, per_token_ms, decodes, itl_goal_ms):
+    """How many tokens a step may compute."""
+    ...
+
+
+def later(base_ms, per_token_ms, decodes, itl_goal_ms):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize("untouched", [stub, later])
+def test_an_untouched_stub_is_not_written_yet_and_the_lesson_brings_its_own(
+    untouched, capsys
+) -> None:
+    pick_budget = check.lesson_08(untouched)
+    assert "not written yet" in capsys.readouterr().out
+    for goal in cases():
+        numbers = (goal.base_ms, goal.per_token_ms, goal.decodes, goal.itl_goal_ms)
+        assert pick_budget(*numbers) == solution(*numbers)
+
+
+def test_cases_come_smallest_first_and_many_cannot_be_met() -> None:
+    given = cases()
+    decodes = [goal.decodes for goal in given]
+    assert decodes == sorted(decodes)
+    out_of_reach = [goal for goal in given if goal.step_ms(goal.decodes + 1) > goal.itl_goal_ms]
+    assert 100 < len(out_of_reach) < len(given) - 100
