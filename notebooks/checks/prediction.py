@@ -49,8 +49,10 @@ class Guess(ipywidgets.VBox):  # type: ignore[misc]
             raise ValueError(f"choose one of {', '.join(map(str, self.options))}")
         self._buttons.index = self.options.index(option)
 
-    def reveal(self, truth: Any, reasons: Mapping[Any, str]) -> None:
+    def reveal(self, truth: Any, reasons: Mapping[Any, str], *, source: str = "The log") -> None:
         """Print the answer beside the truth. `reasons` says of a wrong option why it is tempting.
+
+        `source` is who knows the truth, where it is not a log.
 
         Whoever did not guess reads the reason of the first. Raises ValueError for a truth that is no
         option: the question is wrong then.
@@ -59,12 +61,12 @@ class Guess(ipywidgets.VBox):  # type: ignore[misc]
             raise ValueError(f"{truth} and the reasons must be among the options {self.options}")
         if self.answer is None:
             tempting = next(iter(reasons))
-            lines = [f"No guess recorded. The log says: {truth}."]
+            lines = [f"No guess recorded. {source} says: {truth}."]
             lines.append(f"Many say {tempting}. {reasons[tempting]}")
         elif self.answer == truth:
-            lines = [f"Your guess: {self.answer}. The log says the same."]
+            lines = [f"Your guess: {self.answer}. {source} says the same."]
         else:
-            lines = [f"Your guess: {self.answer}. The log says: {truth}."]
+            lines = [f"Your guess: {self.answer}. {source} says: {truth}."]
             lines.append(reasons.get(self.answer, ""))
         print("\n".join(textwrap.fill(line, 96) for line in lines if line))
 

@@ -32,6 +32,12 @@ def test_without_a_guess_the_reveal_runs_and_tells_the_tempting_one(capsys) -> N
     ]
 
 
+def test_the_reveal_says_who_knows_where_it_is_no_log(capsys) -> None:
+    guess = predict("Never answered either?", [1, 2, 3])
+    guess.reveal(3, {1: "It is near."}, source="The stopwatch")
+    assert "No guess recorded. The stopwatch says: 3." in capsys.readouterr().out
+
+
 def test_a_question_whose_answer_is_no_option_is_a_mistake_of_the_lesson() -> None:
     with pytest.raises(ValueError, match="7 and the reasons must be among the options"):
         predict("How many?", [1, 2, 3]).reveal(7, {1: "It is near."})
