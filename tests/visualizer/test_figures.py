@@ -187,6 +187,20 @@ def test_latency_against_load_has_a_dot_for_each_run() -> None:
         figures.latency_vs_load({"fcfs": runs[10]})
 
 
+def test_a_step_stands_under_the_roof_that_holds_it_back() -> None:
+    steps = {"decode": (2e9, 2e9, 4e-2), "prefill": (1e12, 2e9, 2.0)}
+    figure = figures.roofline(steps, flops_per_s=1e12, bytes_per_s=1e11)
+    roof, decode, prefill = figure.data
+    assert (roof.x[1], roof.y[1:]) == (10, (1e12, 1e12))
+    assert roof.y[0] == roof.x[0] * 1e11
+    assert (decode.x[0], decode.y[0]) == (1, 5e10)
+    assert (prefill.x[0], prefill.y[0]) == (500, 5e11)
+    title, *lines = heading(figure)
+    assert title == "The roof bends at 10 FLOPs/byte"
+    assert lines == ["● decode: 1 FLOPs/byte, 50 GFLOP/s", "● prefill: 500 FLOPs/byte, 500 GFLOP/s"]
+    assert "No steps" in heading(figures.roofline({}, flops_per_s=1, bytes_per_s=1))[0]
+
+
 @pytest.mark.parametrize("name", OF_A_LOG)
 def test_a_log_with_nothing_to_show_says_so(name: str, log: EventLog) -> None:
     empty = EventLog()
