@@ -43,12 +43,7 @@ def choose(logits: Tensor, places: Sequence[Place]) -> Choices:
     Log-probabilities are those of the model's own distribution with the bias added. Raises
     FloatingPointError if the logits are not finite.
     """
-    add_bias(logits, places)
-    logprobs = log_probabilities(logits)
-    penalize_repetition(logits, places)
-    penalize_frequency_and_presence(logits, places)
-    # Last, so that no penalty changes it: what is forbidden has no logit to speak of.
-    forbid_early_ends(logits, places)
+    logprobs = _prepare(logits, places)
     # numpy's argmax, because torch's takes ten times as long; both return the first of equals.
     ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
     drawn = [i for i, place in enumerate(places) if place.params.temperature > 0]
@@ -57,6 +52,21 @@ def choose(logits: Tensor, places: Sequence[Place]) -> Choices:
         ids[rows] = _draw_all(logits[rows], [places[i] for i in drawn])
     chosen = logprobs.gather(1, ids[:, None])[:, 0]
     return Choices(ids.tolist(), chosen.tolist(), _top(logprobs, places))
+
+
+def probabilities(logits: Tensor, places: Sequence[Place]) -> tuple[Tensor, Tensor]:
+    """What `choose` would draw from, for whoever wants to draw in another way.
+
+    Both [places, vocab]: log-probabilities as they are reported, and probabilities after temperature
+    and cuts, all on one token where the request is greedy. `logits` may be changed.
+    """
+    logprobs = _prepare(logits, places)
+    ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
+    drawn_from = torch.nn.functional.one_hot(ids, logits.shape[-1]).to(logits.dtype)
+    drawn = [i for i, place in enumerate(places) if place.params.temperature > 0]
+    if drawn:
+        drawn_from[drawn] = _weights(logits[drawn], [places[i] for i in drawn])
+    return logprobs, drawn_from
 
 
 def draw(weights: Tensor, numbers: Tensor) -> Tensor:
@@ -70,21 +80,35 @@ def draw(weights: Tensor, numbers: Tensor) -> Tensor:
     return torch.searchsorted(summed, targets, right=True)[:, 0]
 
 
+def _prepare(logits: Tensor, places: Sequence[Place]) -> Tensor:
+    """Bias and penalties, in `logits` itself; the log-probabilities that are reported."""
+    add_bias(logits, places)
+    logprobs = log_probabilities(logits)
+    penalize_repetition(logits, places)
+    penalize_frequency_and_presence(logits, places)
+    # Last, so that no penalty changes it: what is forbidden has no logit to speak of.
+    forbid_early_ends(logits, places)
+    return logprobs
+
+
 def _draw_all(logits: Tensor, places: Sequence[Place]) -> Tensor:
+    numbers = uniforms(
+        [place.request.seed for place in places],
+        [place.sample for place in places],
+        [place.position for place in places],
+    )
+    return draw(_weights(logits, places), torch.from_numpy(numbers))
+
+
+def _weights(logits: Tensor, places: Sequence[Place]) -> Tensor:
     params = [place.params for place in places]
-    weights = distribution(
+    return distribution(
         logits,
         torch.tensor([p.temperature for p in params], dtype=torch.float32),
         torch.tensor([p.min_p for p in params], dtype=torch.float32),
         torch.tensor([min(p.top_k, logits.shape[-1]) for p in params]),
         torch.tensor([p.top_p for p in params], dtype=torch.float64),
     )
-    numbers = uniforms(
-        [place.request.seed for place in places],
-        [place.sample for place in places],
-        [place.position for place in places],
-    )
-    return draw(weights, torch.from_numpy(numbers))
 
 
 def _top(logprobs: Tensor, places: Sequence[Place]) -> dict[int, list[tuple[int, float]]]:

@@ -9,16 +9,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from engine.compute.batch import make_batch
 from engine.compute.decoder import Decoder
 from engine.compute.gpt2 import GPT2
 from engine.compute.kv_pages import KVPages
-from engine.compute.logprobs import score_prompts
+from engine.compute.logprobs import likeliest, score_prompts
 from engine.compute.paged_attention import PagedAttention
-from engine.compute.places import places_of
-from engine.compute.sampler import Choices, choose
-from engine.compute.verification import count_accepted
+from engine.compute.places import Place, places_of
+from engine.compute.sampler import Choices, choose, probabilities
+from engine.compute.verification import Verifier, ask_verifier, count_accepted
 from engine.runner import Row, Sampled
 
 
@@ -28,12 +29,14 @@ class TorchRunner:
     max_context  longest text, prompt and output, that the model was made for
     vocab_size   token ids are 0 .. vocab_size - 1
     pages        the KV memory, for whoever wants to look at keys and values; None before `reserve`
+    verifier     a learner's own way to verify drafts; None: `count_accepted`
     """
 
     def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
         self._model = model
         self._name = name
         self.pages: KVPages | None = None
+        self.verifier: Verifier | None = None
         self.max_context: int | None = model.config.max_context
         self.vocab_size = model.config.vocab_size
 
@@ -86,7 +89,33 @@ class TorchRunner:
             return [[] for _ in rows]
         if logit_of != list(range(len(logits))):  # scored prompts; samples that share a prompt
             logits = logits[logit_of]
+        if self.verifier is not None:
+            own = logits.clone()
+            return _verify(self.verifier, rows, places, _collect(rows, choose(own, places)), logits)
         return _collect(rows, choose(logits, places))
+
+
+def _verify(
+    verifier: Verifier,
+    rows: Sequence[Row],
+    places: Sequence[Place],
+    results: list[list[Sampled]],
+    logits: Tensor,
+) -> list[list[Sampled]]:
+    """`results`, with the verifier's answer for each row with drafts, which has one sample."""
+    logprobs, p = probabilities(logits, places)
+    first = 0
+    for row, samples in zip(rows, results, strict=True):
+        end = first + len(row.samples) * (len(row.drafts) + 1)
+        if row.drafts and samples:
+            ids = ask_verifier(verifier, places[first:end], p[first:end])
+            chosen = logprobs[range(first, first + len(ids)), ids].tolist()
+            most = row.request.params.logprobs
+            each = logprobs[first : first + len(ids)]
+            top = [] if most is None else likeliest(each, [most] * len(ids))
+            samples[:] = [Sampled(ids, chosen, top)]
+        first = end
+    return results
 
 
 def _collect(rows: Sequence[Row], choices: Choices) -> list[list[Sampled]]:

@@ -1,7 +1,7 @@
 """Parts as a learner writes them: the cells of docs/extending.md run, and mistakes are named."""
 
 import re
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -24,10 +24,17 @@ CELLS = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
 
 def checked_engine(*args, **parts) -> Engine:
     """An engine whose log checks every invariant after every event."""
+    return _checked(Engine, *args, **parts)
+
+
+def _checked(make, *args, **parts) -> Engine:
     log = CheckingLog()
-    engine = Engine(*args, log=log, **parts)
+    engine = make(*args, log=log, **parts)
     log.engine = engine
     return engine
+
+
+checked_engine.load = partial(_checked, Engine.load)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +75,12 @@ def test_a_part_from_a_cell_runs_changes_the_result_as_it_says_and_is_named(
     assert engine.log[0].classes[part] == name
     assert printed == output
     assert f"# {output}" in cell, "the page says something else than what is printed"
+
+
+def test_a_verifier_from_a_cell_decides_which_drafts_are_kept(cells) -> None:
+    engine, printed, cell = cells["Distrustful"]
+    assert engine.log.steps.drafted_tokens.sum() > 0
+    assert printed == "0" and f"# {printed}" in cell
 
 
 def test_a_machine_from_a_cell_takes_the_time_that_the_page_says(cells) -> None:

@@ -1,0 +1,97 @@
+"""A verifier of one's own decides which drafts are kept; the rule of the paper is the engine's own."""
+
+from collections import Counter
+
+import pytest
+import torch
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.compute.places import Place
+from engine.compute.verification import ask_verifier
+from engine.scheduling.request import Request
+
+
+class Paper:
+    """min(1, p / q) for a drafter that is always sure, q = 1; then p without the draft."""
+
+    def accept(self, p, drafts, numbers, pick):
+        kept = []
+        for row, draft, number in zip(p, drafts, numbers, strict=False):
+            if number >= row[draft]:
+                return [*kept, pick([0.0 if t == draft else w for t, w in enumerate(row)])]
+            kept.append(draft)
+        return [*kept, pick(p[len(kept)])]
+
+
+class Told:
+    """Drafts a text that was told before, with every third token wrong."""
+
+    def __init__(self, texts):
+        self.texts = texts
+
+    def propose(self, request):
+        said = len(request.tokens) - request.prompt_length
+        text = self.texts.get(tuple(request.tokens[: request.prompt_length]), [])
+        return [0 if (said + i) % 3 == 0 else t for i, t in enumerate(text[said : said + 4])]
+
+
+class Answers:
+    def __init__(self, ids):
+        self.ids = ids
+
+    def accept(self, p, drafts, numbers, pick):
+        return self.ids
+
+
+PROMPTS = [[7, 300, 9], [11, 12]]
+
+
+def run(verifier, told):
+    engine = Engine.load("bundled", EngineConfig(), drafter=Told(told))
+    engine.runner.verifier = verifier
+    params = SamplingParams(max_tokens=24, temperature=0)
+    done = engine.complete(PROMPTS, params, progress=False)
+    return engine.log, {tuple(p): one.token_ids for p, one in zip(PROMPTS, done, strict=True)}
+
+
+def test_greedy_text_and_accepted_drafts_are_those_of_the_engine_s_own_rule():
+    _, told = run(None, {})
+    log, own = run(None, told)
+    yours_log, yours = run(Paper(), told)
+    assert yours == own == told
+    assert yours_log.tokens.drafted.sum() == log.tokens.drafted.sum() > 10
+    assert yours_log.tokens.logprob.tolist() == pytest.approx(log.tokens.logprob.tolist(), abs=1e-3)
+
+
+def places(seed, drafts):
+    request = Request(
+        1, [0, 1], ["", ""], SamplingParams(seed=seed, max_tokens=9), root=1, prompt_length=2
+    )
+    return [Place(request, request.params, 0, drafts[:j]) for j in range(len(drafts) + 1)]
+
+
+def test_texts_of_many_seeds_have_the_model_s_distribution():
+    """The accepting numbers and the one that picks are independent of each other."""
+    p = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]])
+    texts = [ask_verifier(Paper(), places(seed, [1]), p) for seed in range(20_000)]
+    first = Counter(text[0] for text in texts)
+    after = Counter(text[1] for text in texts if len(text) == 2)
+    for token in range(3):
+        assert first[token] / 20_000 == pytest.approx(p[0, token].item(), abs=0.012)
+        assert after[token] / first[1] == pytest.approx(p[1, token].item(), abs=0.02)
+
+
+@pytest.mark.parametrize("ids", [[], [2, 1], [1, 0, 0]])
+def test_an_answer_that_is_not_leading_drafts_and_a_token_is_refused(ids):
+    with pytest.raises(ValueError, match="leading drafts of \\[1\\] and one token more"):
+        ask_verifier(Answers(ids), places(0, [1]), torch.full((2, 3), 1 / 3))
+
+
+def test_a_wrong_answer_ends_the_request_and_not_the_engine():
+    engine = Engine.load("bundled", EngineConfig(), drafter=Told({(7, 300, 9): [1] * 9}))
+    engine.runner.verifier = Answers([])
+    for prompt in PROMPTS:
+        engine.submit(prompt, SamplingParams(max_tokens=9, ignore_eos=True))
+        while engine.has_work():
+            engine.step()
+    assert engine.log.requests.finish_reason.tolist() == ["error", "length"]
