@@ -54,7 +54,9 @@ class Cut:
         return _hang(node, self.size)
 
     def __str__(self) -> str:
-        readers = f"{counted(self.lock, 'request')} {'reads' if self.lock == 1 else 'read'}"
+        readers = "Nobody reads"
+        if self.lock:
+            readers = f"{counted(self.lock, 'request')} {'reads' if self.lock == 1 else 'read'}"
         children = [f"node {30 + child}" for child in range(self.children)]
         below = f" Below it: {listed(children)}." if children else ""
         return (
