@@ -112,6 +112,20 @@ def wait_until_idle(url: str) -> None:
     raise TimeoutError(f"the engine still works: {health}")
 
 
+def wait_until_aborted(url: str) -> None:
+    """Return once the engine has ended the last request because its client left."""
+    wait_until_idle(url)
+    address = urlsplit(url)
+    connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=60)
+    try:
+        connection.request("GET", "/trace")
+        lines = connection.getresponse().read().splitlines()
+    finally:
+        connection.close()
+    ends = [event for event in map(json.loads, lines) if event["type"] == "request_finished"]
+    same(ends[-1]["reason"], "abort")
+
+
 def same(left: object, right: object) -> None:
     """Raise AssertionError, with both, unless they are equal."""
     assert left == right, f"{left!r} != {right!r}"

@@ -17,7 +17,7 @@ from benchmarks.clients.checks import (
     call,
     completed,
     same,
-    wait_until_idle,
+    wait_until_aborted,
 )
 
 session = Session("langchain-openai")
@@ -170,22 +170,22 @@ def timed_out(servers: Servers) -> None:
         raise AssertionError("a held engine answered")
     finally:
         call(servers.url, "/engine/resume", {})
-    wait_until_idle(servers.url)
+    wait_until_aborted(servers.url)
 
 
 @session.check("cancel")
 def cancelled(servers: Servers) -> None:
+    """A call only: a stream that is closed early keeps its connection open, in this client."""
+
     async def test() -> None:
         endless = chat(servers.url, max_tokens=1000, extra_body={"ignore_eos": True})
         task = asyncio.create_task(endless.ainvoke(QUESTION))
         await asyncio.sleep(0.2)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        async for _ in endless.astream(QUESTION):
-            break
-        wait_until_idle(servers.url)
 
     asyncio.run(test())
+    wait_until_aborted(servers.url)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from benchmarks.clients.checks import (
     call,
     completed,
     same,
-    wait_until_idle,
+    wait_until_aborted,
 )
 
 session = Session("litellm")
@@ -199,7 +199,7 @@ def timed_out(servers: Servers) -> None:
         raise AssertionError("a held engine answered")
     finally:
         call(servers.url, "/engine/resume", {})
-    wait_until_idle(servers.url)
+    wait_until_aborted(servers.url)
 
 
 @session.check("cancel")
@@ -211,9 +211,9 @@ def cancelled(servers: Servers) -> None:
         await asyncio.sleep(0.2)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-        wait_until_idle(servers.url)
 
     asyncio.run(test())
+    wait_until_aborted(servers.url)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from benchmarks.clients.checks import (
     call,
     completed,
     same,
-    wait_until_idle,
+    wait_until_aborted,
 )
 
 session = Session("lmql")
@@ -148,7 +148,7 @@ def cancelled(servers: Servers) -> None:
             return
 
     asyncio.run(with_client(servers, talk))
-    wait_until_idle(servers.url)
+    wait_until_aborted(servers.url)
 
 
 if __name__ == "__main__":

@@ -43,10 +43,14 @@ async function collect(stream) {
   return chunks;
 }
 
-async function untilIdle() {
+async function untilAborted() {
   for (let tries = 0; tries < 500; tries++) {
     const { active, prefilling, waiting } = await call(url, "/health");
-    if (active + prefilling + waiting === 0) return;
+    if (active + prefilling + waiting === 0) {
+      const lines = (await (await fetch(`${url}/trace`)).text()).trim().split("\n");
+      const ends = lines.map((line) => JSON.parse(line)).filter(({ type }) => type === "request_finished");
+      return same(ends.at(-1).reason, "abort");
+    }
     await new Promise((resolve) => setTimeout(resolve, 20));
   }
   throw new Error("the engine still works");
@@ -154,17 +158,17 @@ const checks = {
     } finally {
       await call(url, "/engine/resume", {});
     }
-    await untilIdle();
+    await untilAborted();
   },
   async cancel() {
     const asked = { prompt: PROMPT, ...ASKED, max_tokens: 1000, ignore_eos: true };
     const stream = await api.completions.create({ ...asked, stream: true });
     for await (const _ of stream) break; // leaving the loop closes the stream
-    await untilIdle();
+    await untilAborted();
     const leaving = new AbortController();
     setTimeout(() => leaving.abort(), 100);
     await refused(api.completions.create(asked, { signal: leaving.signal }), OpenAI.APIUserAbortError);
-    await untilIdle();
+    await untilAborted();
   },
 };
 

@@ -16,7 +16,7 @@ from benchmarks.clients.checks import (
     call,
     completed,
     same,
-    wait_until_idle,
+    wait_until_aborted,
 )
 
 session = Session("openai (Python)")
@@ -284,7 +284,7 @@ def timed_out(servers: Servers) -> None:
         raise AssertionError("a held engine answered")
     finally:
         call(servers.url, "/engine/resume", {})
-    wait_until_idle(servers.url)
+    wait_until_aborted(servers.url)
 
 
 @session.check("cancel")
@@ -294,7 +294,7 @@ def cancelled(servers: Servers) -> None:
         stream = api.completions.create(prompt=PROMPT, stream=True, **long)
         next(iter(stream))
         stream.close()
-        wait_until_idle(servers.url)
+        wait_until_aborted(servers.url)
 
     async def test() -> None:
         async with AsyncOpenAI(base_url=f"{servers.url}/v1", api_key=KEY) as api:
@@ -304,7 +304,7 @@ def cancelled(servers: Servers) -> None:
             await asyncio.gather(task, return_exceptions=True)
 
     asyncio.run(test())
-    wait_until_idle(servers.url)
+    wait_until_aborted(servers.url)
 
 
 if __name__ == "__main__":
