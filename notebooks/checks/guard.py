@@ -27,6 +27,8 @@ _NOTHING = {
     "RETURN_CONST",
     "RETURN_VALUE",
 }
+# What Python adds to a coroutine's body of its own accord.
+_NOTHING_OF_A_COROUTINE = {"RETURN_GENERATOR", "POP_TOP", "CALL_INTRINSIC_1", "RERAISE"}
 
 
 class NotWrittenError(Exception):
@@ -40,7 +42,12 @@ class _EndlessError(BaseException):
 def is_stub(function: Callable[..., Any]) -> bool:
     """Whether a function does nothing: its body is a docstring, `...`, `pass` or `return None`."""
     code = getattr(function, "__code__", None)
-    return code is not None and {one.opname for one in dis.get_instructions(code)} <= _NOTHING
+    if code is None:
+        return False
+    nothing = _NOTHING
+    if code.co_flags & inspect.CO_COROUTINE:
+        nothing = _NOTHING | _NOTHING_OF_A_COROUTINE
+    return {one.opname for one in dis.get_instructions(code)} <= nothing
 
 
 def stubs(part: Any) -> list[str]:

@@ -65,6 +65,15 @@ def passes(a):
     pass
 
 
+async def waits_for_nothing(a):
+    """What to wait for."""
+    ...
+
+
+async def waits(a):
+    return await a
+
+
 def returns_a_list(a):
     return []
 
@@ -80,7 +89,15 @@ def nested(a):
 
 @pytest.mark.parametrize(
     ("function", "answer"),
-    [(empty, True), (documented, True), (passes, True), (returns_a_list, False), (nested, False)],
+    [
+        (empty, True),
+        (documented, True),
+        (passes, True),
+        (waits_for_nothing, True),
+        (waits, False),
+        (returns_a_list, False),
+        (nested, False),
+    ],
 )
 def test_a_stub_is_told_from_something_written(function, answer: bool) -> None:
     assert is_stub(function) is answer
