@@ -364,13 +364,11 @@ function forced(frame, add) {
 function joined(frame, add) {
   const { joins } = frame.story;
   if (!joins.length) return;
-  const blocks = count(
-    sum(joins, (one) => one.blocks.length),
-    "block",
-  );
+  const number = sum(joins, (one) => one.blocks.length);
   const use = agree(joins, "it uses", "they use");
-  const who = names(frame, joins, 3);
-  add(12, say`${who} computed ${blocks} that the cache has by now, so ${use} those instead.`);
+  const those = agree(number, "that one", "those");
+  const computed = say`${names(frame, joins, 3)} computed ${count(number, "block")}`;
+  add(12, say`${computed} that the cache has by now, so ${use} ${those} instead.`);
 }
 
 /** @param {Frame} frame @param {Add} add */

@@ -225,8 +225,9 @@ export function outcomes(frame) {
   });
   const joined = story.joins.map((join) => {
     const number = count(join.blocks.length, "block");
+    const those = agree(join.blocks.length, "that one", "those");
     const blocks = blockList(join.blocks);
-    const spans = say`computed ${number} that the cache has by now, and uses those: ${blocks}`;
+    const spans = say`computed ${number} that the cache has by now, and uses ${those}: ${blocks}`;
     return line(join, "joined", spans);
   });
   const ended = story.endings.map((end) =>

@@ -299,6 +299,11 @@ test("twins that computed the same", () => {
     say(2, started(), one(), twin, rows),
     /r2 computed 2 blocks that the cache has by now, so it uses those instead\.$/,
   );
+  const single = [scheduled([[2, 0, 5]]), finished([[2, "f"]]), make.joined(2, 1, 0)];
+  assert.match(
+    say(2, started(), one(), twin, single),
+    /r2 computed 1 block that the cache has by now, so it uses that one instead\.$/,
+  );
   // A fork's sibling joins the very blocks it shares already: that is no news.
   const fork = [
     arrived(1, "abcd", { n: 2 }),
