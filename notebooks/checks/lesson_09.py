@@ -177,19 +177,15 @@ def _is_among(chosen: object, ids: Iterable[str]) -> bool:
 
 
 def _attempt_run(victim: Victim, crowd: Crowd) -> None:
-    """In the engine ids are numbers, and whoever gave way comes back: everybody must end."""
+    """In the engine ids are numbers, and whoever gave way comes back.
+
+    A run that comes to an end has served everybody; one that does not is stopped by `watched`.
+    """
     config = EngineConfig(token_budget=32, max_batch_size=4, max_kv_tokens=64, block_size=BLOCK)
     with watched(victim):
         try:
-            log = simulate(
+            simulate(
                 workload_of(crowd.people), config, cost=Cost(10, 0.25), policy=YourVictims(victim)
             )
         except PolicyError as error:
             raise error.__cause__ or error from None  # it has the learner's own line
-    unfinished = log.requests[log.requests.finish_reason != "length"].label.tolist()
-    if unfinished:
-        raise Broken(
-            f"{listed(unfinished)} did not get the whole answer.",
-            "every request ends",
-            "Who was stopped again and again?",
-        )
