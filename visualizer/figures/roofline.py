@@ -5,6 +5,7 @@ waits for arithmetic: the level roof. Williams, Waterman and Patterson, "Rooflin
 performance model for multicore architectures", CACM 52(4), 2009.
 """
 
+import math
 from collections.abc import Mapping
 
 import plotly.graph_objects as go
@@ -51,20 +52,30 @@ def roofline(
             x=[flops / moved],
             y=[flops / seconds],
             name=text(name),
-            mode="markers",
+            mode="markers+text",
+            text=[text(name)],
+            textposition="bottom right",
             marker={"color": look.hue(place), "size": 13},
             hovertemplate=f"{text(name)}<br>%{{x:,.3~g}} FLOPs/byte<br>"
             f"{_rate(flops / seconds)}<extra></extra>",
         )
-    drawn.update_xaxes(type="log", title_text="arithmetic intensity (FLOPs/byte, logarithmic)")
-    drawn.update_yaxes(type="log", title_text="speed (FLOP/s, logarithmic)", exponentformat="SI")
-    drawn.update_yaxes(dtick=1, rangemode="normal")
+    axis = {"type": "log", "rangemode": "normal"}
+    drawn.update_xaxes(title_text="arithmetic intensity (FLOPs/byte, logarithmic)", dtick=1, **axis)
+    speeds = [left * bytes_per_s, flops_per_s, *(one / taken for one, _, taken in dots.values())]
+    decades = range(math.floor(math.log10(min(speeds))), math.ceil(math.log10(max(speeds))) + 1)
+    ticks = [10.0**decade for decade in decades]
+    drawn.update_yaxes(
+        title_text="speed (FLOP/s, logarithmic)",
+        tickvals=ticks,
+        ticktext=[_rate(tick).removesuffix("FLOP/s") for tick in ticks],
+        **axis,
+    )
     return drawn
 
 
 def _rate(flops_per_s: float) -> str:
     """ "3.34 TFLOP/s" """
-    for prefix, size in (("T", 1e12), ("G", 1e9), ("M", 1e6)):
+    for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
         if flops_per_s >= size:
             return f"{flops_per_s / size:,.3g} {prefix}FLOP/s"
     return f"{flops_per_s:,.3g} FLOP/s"
