@@ -1,0 +1,262 @@
+"""Lesson 03: how much does a step compute, and how much does it fetch?"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from checks.broken import Broken
+from checks.guard import call
+from checks.judging import counted, judge, listed
+from engine import CostRunner
+from engine.runner import Row
+
+Rows = Sequence[tuple[int, int]]
+CountWork = Callable[..., tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a model on which its work depends.
+
+    layer_weights   in the matrices of one layer
+    output_weights  in the matrix that makes scores of the last layer's result
+    """
+
+    layers: int
+    layer_weights: int
+    output_weights: int
+    heads: int
+    kv_heads: int
+    head_size: int
+
+
+BUNDLED = Shape(6, 393_216, 294_912, heads=6, kv_heads=2, head_size=32)
+LLAMA_2_7B = Shape(32, 202_375_168, 131_072_000, heads=32, kv_heads=32, head_size=128)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The rows that are computed together, for a model of some shape."""
+
+    shape: Shape
+    rows: tuple[tuple[int, int], ...]
+    bytes_per_value: int
+
+    def __str__(self) -> str:
+        s = self.shape
+        sizes = (
+            f"{counted(s.layers, 'layer')} of {s.layer_weights} weights, {s.output_weights} in the "
+            f"output layer, {counted(s.heads, 'head')}, {counted(s.kv_heads, 'KV head')}, head "
+            f"size {s.head_size}, {self.bytes_per_value} bytes a value"
+        )
+        return f"rows = {list(self.rows)}. The model: {sizes}."
+
+
+class YourMachine(CostRunner):
+    """A pretend machine that fetches and computes at once: a step takes the longer of the two."""
+
+    def __init__(
+        self,
+        count_work: CountWork,
+        shape: Shape,
+        bytes_per_value: int,
+        flops_per_s: float,
+        bytes_per_s: float,
+    ) -> None:
+        super().__init__(0, 0)
+        self._count_work = count_work
+        self._model = (shape, bytes_per_value)
+        self._peaks = (flops_per_s, bytes_per_s)
+
+    def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:  # noqa: ARG002
+        """Milliseconds, by the learner's own count."""
+        shape, bytes_per_value = self._model
+        flops, moved = self._count_work(
+            shape, [(row.start, row.count) for row in rows], bytes_per_value
+        )
+        flops_per_s, bytes_per_s = self._peaks
+        return 1000 * max(flops / flops_per_s, moved / bytes_per_s)
+
+
+def check(count_work: CountWork) -> CountWork:
+    """Say how it does, and hand back a function that counts: the learner's, or ours."""
+    verdict = judge(count_work, cases(), attempt)
+    print(verdict)
+    return count_work if verdict.passed else truth
+
+
+def truth(shape: Shape, rows: Rows, bytes_per_value: int) -> tuple[int, int]:
+    """FLOPs and bytes of one step."""
+    pairs = sum(count * start + count * (count + 1) // 2 for start, count in rows)
+    tokens = sum(count for _, count in rows)
+    layers, output = shape.layers * shape.layer_weights, shape.output_weights
+    flops = 2 * (layers * tokens + output * len(rows))
+    flops += 4 * shape.layers * shape.heads * shape.head_size * pairs
+    read = sum(start + count for start, count in rows)
+    values = layers + output + _kv_values(shape) * read
+    return flops, values * bytes_per_value
+
+
+def _kv_values(shape: Shape) -> int:
+    return 2 * shape.layers * shape.kv_heads * shape.head_size
+
+
+def cases() -> list[Step]:
+    """One token first, then chunks, then company; small models before real ones."""
+    tiny = Shape(1, 100, 10, heads=2, kv_heads=2, head_size=4)
+    shapes = [tiny, replace(tiny, layers=2), replace(tiny, heads=4)]
+    # A lone first token has a context of one, where several mistakes look alike.
+    short = [row for row in product((0, 3, 7), (1, 2, 3)) if row != (0, 1)]
+    lone = [Step(shape, (row,), 2) for row in short for shape in shapes]
+    pairs = [Step(shape, rows, 2) for rows in product(short, repeat=2) for shape in shapes]
+    chance = random.Random(3)
+    real = [
+        Step(
+            chance.choice((BUNDLED, LLAMA_2_7B)),
+            tuple(
+                (chance.randrange(100), chance.choice((1, 1, 1, 8, 40)))
+                for _ in range(chance.randint(1, 6))
+            ),
+            chance.choice((2, 4)),
+        )
+        for _ in range(60)
+    ]
+    return sorted(lone + pairs, key=_size) + sorted(real, key=lambda one: len(one.rows))
+
+
+def _size(step: Step) -> tuple[int, ...]:
+    shape = step.shape
+    unusual = (shape.layers > 1) + (shape.kv_heads != shape.heads)
+    return (len(step.rows), sum(count for _, count in step.rows), unusual, *map(sum, step.rows))
+
+
+def attempt(count_work: CountWork, step: Step) -> None:
+    """Hold an answer against what one step has to do."""
+    rows = list(step.rows)
+    answer = call(count_work, step.shape, rows, step.bytes_per_value)
+    if not (
+        isinstance(answer, list | tuple)
+        and len(answer) == 2
+        and all(isinstance(one, int | float) for one in answer)
+    ):
+        raise Broken(
+            f"You returned {answer!r}.",
+            "the answer is a pair of numbers, FLOPs and bytes",
+            "What does count_work() return?",
+        )
+    flops, moved = answer
+    right_flops, right_bytes = truth(step.shape, rows, step.bytes_per_value)
+    if not _close(moved, right_bytes):
+        raise Broken(
+            f"You count {moved:,.0f} bytes; it is {right_bytes:,}.", *_about_bytes(moved, step)
+        )
+    if not _close(flops, right_flops):
+        raise Broken(
+            f"You count {flops:,.0f} FLOPs; it is {right_flops:,}.", *_about_flops(flops, step)
+        )
+
+
+def _close(one: float, other: float) -> bool:
+    return abs(one - other) <= 1e-9 * abs(other)
+
+
+def _about_bytes(moved: float, step: Step) -> tuple[str, str]:
+    """The promise, and where to look: the first misreading that gives this very count."""
+    shape, size, rows = step.shape, step.bytes_per_value, len(step.rows)
+    weights = shape.layers * shape.layer_weights + shape.output_weights
+    kept = _kv_values(shape) * sum(start + count for start, count in step.rows)
+    tokens = sum(count for _, count in step.rows)
+    in_bytes = "the answer is in bytes"
+    once = "the weights are fetched once in a step"
+    each = "the keys and values of a row's tokens, in every layer, are moved once"
+    there = f"There {'is' if rows == 1 else 'are'} {counted(rows, 'row')} here"
+    often = f"{there}: how often are they fetched?"
+    asking = f"There are {shape.heads} heads that ask and {shape.kv_heads} that keep."
+    misreadings = [
+        ((weights + kept), in_bytes, "What you have counted is values. How long is each?"),
+        (weights + kept * size, in_bytes, "The weights are values, too. How long is each?"),
+        ((rows * weights + kept) * size, once, often),
+        ((tokens * weights + kept) * size, once, often),
+        (
+            (weights + kept // shape.kv_heads * shape.heads) * size,
+            each,
+            f"{asking} Which of them are in memory?",
+        ),
+        (
+            (weights + kept - _kv_values(shape) * tokens) * size,
+            each,
+            "The new tokens have keys and values, too. Where do these go?",
+        ),
+        (
+            (weights + kept // 2) * size,
+            each,
+            "A token leaves two things behind, a key and a value.",
+        ),
+    ]
+    for count, promise, look in misreadings:
+        if _close(moved, count):
+            return promise, look
+    if moved < weights * size:
+        return (
+            once,
+            "It is less than the weights alone. Are all layers in it, and the output layer?",
+        )
+    return each, f"How many tokens' keys and values are moved here, for {_told(step)}?"
+
+
+def _about_flops(flops: float, step: Step) -> tuple[str, str]:
+    """The same for FLOPs."""
+    shape, rows = step.shape, step.rows
+    right = truth(shape, rows, 1)[0]
+    tokens = sum(count for _, count in rows)
+    pair = 4 * shape.layers * shape.heads * shape.head_size
+    pairs = sum(count * start + count * (count + 1) // 2 for start, count in rows)
+    square = sum(count * (start + count) for start, count in rows)
+    own = sum(count * (count + 1) // 2 for _, count in rows)
+    sees = "a token attends to itself and to what comes before it"
+    start, many = max(rows, key=lambda row: row[1])
+    latest = max(start for start, _ in rows)
+    misreadings = [
+        (right / 2, "two FLOPs for a weight", "A weight is multiplied, and the product is added."),
+        (
+            right + 2 * shape.output_weights * (tokens - len(rows)),
+            "the output layer runs once for each row",
+            f"{counted(tokens, 'token')} and {counted(len(rows), 'row')}: who of the tokens needs "
+            "scores for a next word?",
+        ),
+        (
+            right - pair * pairs,
+            "attention counts as well",
+            "Where in yours does the length of the context appear?",
+        ),
+        (
+            right - pair // shape.heads * (shape.heads - shape.kv_heads) * pairs,
+            "every query head attends",
+            f"With {shape.kv_heads} KV heads for {shape.heads} heads there are fewer keys. The "
+            "queries did not shrink.",
+        ),
+        (
+            right + pair * (square - pairs),
+            sees,
+            f"In the row ({start}, {many}), token {start} attended to all {start + many} of them. "
+            "Those after it had not been written.",
+        ),
+        (right - pair * tokens, sees, "A token has itself in its context. Does yours?"),
+        (
+            right + pair * (own - pairs),
+            sees,
+            f"Before a row that starts at {latest} there are {latest} tokens. Does yours look back?",
+        ),
+    ]
+    for count, promise, look in misreadings:
+        if _close(flops, count):
+            return promise, look
+    return (
+        "two FLOPs a weight for each token, and attention for each pair of tokens",
+        f"Take {_told(step)} apart by hand: the layers, the output layer, the pairs.",
+    )
+
+
+def _told(step: Step) -> str:
+    return listed(f"the row ({start}, {count})" for start, count in step.rows)
