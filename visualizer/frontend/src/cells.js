@@ -11,8 +11,8 @@ export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
   const image = context.createImageData(width, height);
   const pixels = new Uint32Array(image.data.buffer);
   const gap = Math.round(grid.gapX * ratio);
-  const across = edges(grid.columns, (column) => left + ratio * grid.x(column));
-  const down = edges(grid.rows, (row) => top + ratio * grid.y(row * grid.columns));
+  const across = edges(grid.columns, left + ratio * grid.x(0), ratio * (grid.cellWidth + grid.gapX));
+  const down = edges(grid.rows, top + ratio * grid.y(0), ratio * (grid.body + grid.gapY));
   for (const block of frame.blocks) {
     const column = block.id % grid.columns;
     const row = (block.id - column) / grid.columns;
@@ -29,5 +29,6 @@ export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
   context.putImageData(image, 0, 0);
 }
 
-/** Where each of `count` begins, and where the next after the last would, in whole pixels. */
-const edges = (count, at) => Array.from({ length: count + 1 }, (_, i) => Math.round(at(i)));
+/** Where each of `count` begins, `pitch` apart, and where the next after the last would, in whole pixels. */
+const edges = (count, begin, pitch) =>
+  Array.from({ length: count + 1 }, (_, i) => Math.round(begin + i * pitch));

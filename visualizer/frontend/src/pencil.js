@@ -164,6 +164,7 @@ export class Pencil {
       context.lineWidth = 3;
       context.lineJoin = "round";
       context.strokeText(string, x, y);
+      context.lineJoin = "miter"; // else the corners of whatever comes next are cut
     }
     context.fillStyle = color ?? this.theme.ink;
     context.fillText(string, x, y);

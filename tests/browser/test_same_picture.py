@@ -1,0 +1,223 @@
+"""What a board keeps from one picture to the next (layers, words) is what one made anew would show.
+
+Drawing again only what has changed is what makes a million events move. It is right if nobody can
+tell: after every kind of change, a second board is made beside the first, at the same view, and all
+their pictures and words have to be equal, pixel by pixel.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from engine.events import EventLog
+from tests.browser.board import BoardOnPage
+from tests.browser.conftest import NewPage
+from tests.browser.exported import opened, the_log
+from tests.browser.live import ask, open_live, steps
+from tests.browser.live import held_server as held
+from tests.visualizer.storytellers import crowd
+from visualizer import to_html
+
+# All that a board shows: its canvases' pixels, its words, and the tables beside the pictures.
+_SHOWN = """
+window.drawn = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+window.shown = (root) => {
+  const pictures = {};
+  for (const canvas of root.querySelectorAll("canvas")) {
+    if (!canvas.width || !canvas.offsetParent) continue;
+    const name = `${canvas.closest("section").className} ${Object.keys(pictures).length}`;
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+    let ends = data.length; // a picture that only grows ends in nothing
+    while (ends && !data[ends - 1]) ends -= 1;
+    let hash = 0;
+    const pixels = new Uint32Array(data.buffer, 0, Math.ceil(ends / 4));
+    for (const pixel of pixels) hash = (Math.imul(hash, 31) + pixel) | 0;
+    pictures[name] = `${canvas.width} ${pixels.length} ${hash}`;
+  }
+  const words = [".sentence", ".swatches", ".changes", ".block-table", ".decisions", ".tokens",
+    ".tree h2", ".range-words"];
+  if (root.hasAttribute("data-tables")) words.push(".alternative"); // hidden ones come a moment later
+  const told = (node) => {
+    if (node.nodeType !== Node.ELEMENT_NODE) return node.data;
+    const attributes = [...node.attributes].map(({ name, value }) => `${name}=${value}`).sort();
+    return [node.localName, ...attributes, ...[...node.childNodes].map(told)];
+  };
+  const all = words.flatMap((name) => [...root.querySelectorAll(name)]);
+  const text = all.filter((each) => each.offsetParent).map((each) => [...each.childNodes].map(told));
+  return { pictures, text };
+};
+window.anew = async () => {
+  const text = (id) => document.getElementById(id).textContent;
+  window.made ??= import(URL.createObjectURL(new Blob([text("module")], { type: "text/javascript" })));
+  const { mount } = await window.made;
+  const root = document.querySelector(".underglass");
+  const host = document.createElement("div");
+  document.querySelector("main").append(host);
+  const ends = new AbortController();
+  const { step, selected, range, axis, only, block } = root.dataset;
+  const board = await mount(host, {
+    log: Uint8Array.from(atob(text("log")), (letter) => letter.charCodeAt(0)),
+    address: false,
+    signal: ends.signal,
+    step: Number(step),
+    selected: selected === "" ? null : Number(selected),
+    range: range === "" ? null : range.split("-").map(Number),
+    only: only || undefined,
+    axis,
+  });
+  if (block !== "") board.lookAt(Number(block));
+  const lanes = root.querySelector(".lanes");
+  if (lanes.offsetParent) {
+    const [from, to] = lanes.querySelector("canvas").dataset.view.split(" ").map(Number);
+    board.axis.look({ from, to });
+    host.querySelector(".lanes").scrollTop = lanes.scrollTop;
+  }
+  if (root.hasAttribute("data-tables")) board.toggleTables();
+  for (let i = 0; i < 3; i += 1) await drawn();
+  const both = [shown(root), shown(host.querySelector(".underglass"))];
+  ends.abort();
+  host.remove();
+  return both;
+};
+"""
+
+
+def expect_as_made_anew(board: BoardOnPage, pictures: int = 7) -> None:
+    """Everything the board shows is what a new one shows at the same view."""
+    mine, fresh = board.page.evaluate("drawn().then(anew)")
+    assert mine["pictures"] == fresh["pictures"]
+    assert mine["text"] == fresh["text"]
+    assert len(mine["pictures"]) >= pictures
+
+
+def page_of(new_page: NewPage, folder: Path, log: EventLog, **options: Any) -> BoardOnPage:
+    path = folder / "log.html"
+    to_html(log, path)
+    page = new_page(**options)
+    page.add_init_script(_SHOWN)
+    return opened(page, path)
+
+
+@pytest.fixture
+def board(new_page: NewPage, tmp_path: Path) -> BoardOnPage:
+    return page_of(new_page, tmp_path, the_log())
+
+
+@pytest.fixture
+def long_board(new_page: NewPage, tmp_path: Path) -> BoardOnPage:
+    """A log that does not fit in steps nor in lanes, on blocks that are a few pixels each."""
+    log = crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
+    return page_of(new_page, tmp_path, log)
+
+
+def test_after_moves_of_the_cursor_and_the_selection(board: BoardOnPage) -> None:
+    expect_as_made_anew(board)
+    for keys in (["."], ["ArrowDown"], ["Home"], ["Escape"], ["End", ",", ","], ["ArrowUp", "<"]):
+        board.press(*keys)
+        expect_as_made_anew(board)
+
+
+def test_after_looking_at_a_block_and_brushing_a_range(board: BoardOnPage) -> None:
+    board.root.locator(".map > canvas").focus()
+    for key in ("ArrowRight", "ArrowDown", "Enter"):
+        board.page.keyboard.press(key)
+    expect(board.root).to_have_attribute("data-block", "8")
+    expect_as_made_anew(board)
+    board.press("[", ".", ".", "]", "t")
+    expect_as_made_anew(board)
+
+
+def test_after_another_theme_width_axis_or_panel_and_back(board: BoardOnPage) -> None:
+    page = board.page
+    for change in (
+        lambda: page.emulate_media(color_scheme="dark"),
+        lambda: page.set_viewport_size({"width": 700, "height": 800}),
+        lambda: page.emulate_media(color_scheme="light"),
+        lambda: page.set_viewport_size({"width": 1900, "height": 1000}),
+        lambda: board.press("x", "."),
+        lambda: page.set_viewport_size({"width": 1280, "height": 860}),
+        lambda: board.press("x"),
+    ):
+        change()
+        expect_as_made_anew(board)
+    board.press("1", ".")
+    expect_as_made_anew(board, pictures=3)
+    board.press("0")
+    expect_as_made_anew(board)
+
+
+def test_after_zooming_moving_and_scrolling_a_long_log(long_board: BoardOnPage) -> None:
+    board = long_board
+    for keys in (
+        ["w", "w"],
+        ["d", "d", "."],
+        ["s"],
+        ["f"],
+        ["f"],
+        ["End"],
+        ["x"],
+        ["w", ","],
+        ["x"],
+    ):
+        board.press(*keys)
+        expect_as_made_anew(board)
+    board.press("Home", "f")
+    lanes = board.root.locator(".lanes")
+    assert lanes.evaluate("e => e.scrollHeight > e.clientHeight + 40")
+    for top in (40, 13, 0):
+        lanes.evaluate("(e, top) => (e.scrollTop = top)", top)
+        expect_as_made_anew(board)
+    board.page.emulate_media(color_scheme="dark")
+    expect_as_made_anew(board)
+
+
+def test_words_that_took_turns_while_playing_are_all_true_once_it_stops(
+    long_board: BoardOnPage,
+) -> None:
+    board = long_board
+    board.press("Home", "+", "+", "+", " ")
+    expect(board.root.get_by_role("button", name="speed in steps")).to_have_text("60/s")
+    expect(board.root).to_have_attribute("data-playing", "true")
+    board.page.wait_for_function("document.querySelector('.underglass').dataset.step > 40")
+    board.press(" ")
+    expect(board.root).to_have_attribute("data-playing", "false")
+    expect_as_made_anew(board)
+    last = int(board.data("steps"))
+    board.press("End", "<")
+    board.expect_step(last - 10)
+    board.press(" ")
+    board.expect_step(last)
+    expect(board.root).to_have_attribute("data-playing", "false")
+    expect_as_made_anew(board)
+
+
+def redrawn(page: Page) -> list[dict[str, str]]:
+    """What the live board shows, and what it shows once two other widths have made it draw all anew."""
+    pictures = []
+    for width in (1280, 1100, 1280):
+        page.set_viewport_size({"width": width, "height": 860})
+        page.evaluate("drawn().then(drawn)")
+        pictures.append(page.evaluate("shown(document.querySelector('.underglass'))")["pictures"])
+    assert pictures[1] != pictures[0]
+    return [pictures[0], pictures[2]]
+
+
+def test_after_every_step_of_a_live_engine(new_page: NewPage) -> None:
+    with held() as server:
+        callers = ask(server.url, *"ABCDEF", max_tokens=9)
+        page = new_page()
+        page.add_init_script(_SHOWN)
+        board = open_live(page, server.url).wait()
+        for axis in ("steps", "time"):
+            for _ in range(3):
+                step = steps(server.url, 1)
+                board.expect_step(step)
+                before, after = redrawn(page)
+                assert before == after
+            if axis == "steps":
+                board.press("x")
+                expect(board.root).to_have_attribute("data-axis", "time")
+        for caller in callers:
+            caller.close()

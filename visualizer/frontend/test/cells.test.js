@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { blockGrid } from "../src/block_grid.js";
+import { drawCells } from "../src/cells.js";
+
+const LEFT = 6; // px by which the map's drawing is moved to the right
+
+/** Draws `count` blocks as cells on a canvas of pixels; paints are numbers, at an opacity of 1. */
+function drawn(count, width, ratio, paintOf, side = 1) {
+  const grid = blockGrid(count, width, 6);
+  const canvas = {
+    width: Math.round((width + 2 * LEFT) * ratio),
+    height: Math.round((grid.height + 6) * ratio),
+  };
+  let pixels;
+  const context = {
+    getTransform: () => ({ e: LEFT * ratio, f: 0 }),
+    createImageData: (w, h) => ({ data: new Uint8ClampedArray(4 * w * h) }),
+    putImageData: ({ data }) => (pixels = new Uint32Array(data.buffer)),
+  };
+  const pencil = {
+    canvas,
+    context,
+    ratio,
+    pixels: (paint) => ({
+      side,
+      pixels: Uint32Array.from({ length: side * side }, (_, at) => paint + at),
+    }),
+  };
+  const blocks = Array.from({ length: count }, (_, id) => ({ id }));
+  drawCells(pencil, { frame: { blocks }, grid }, paintOf, () => 1);
+  return { grid, pixels, ...canvas };
+}
+
+test("a pixel shows the block that the map says is there, or none; each block has some", () => {
+  for (const ratio of [1, 1.5, 2])
+    for (const [count, size] of [
+      [4096, 449],
+      [3000, 700],
+      [4096, 300],
+      [20000, 1100],
+    ]) {
+      const { grid, pixels, width, height } = drawn(count, size, ratio, ({ id }) => id + 1);
+      const seen = new Map();
+      for (let y = 0; y < height; y += 1)
+        for (let x = 0; x < width; x += 1) {
+          const block = pixels[y * width + x] - 1;
+          if (block < 0) continue;
+          seen.set(block, (seen.get(block) ?? 0) + 1);
+          // Edges lie on whole pixels: a cell may begin half a pixel beside where it would.
+          const around = [-0.5, 0.5, 1.5].flatMap((dx) =>
+            [-0.5, 0.5, 1.5].map((dy) => grid.at((x + dx) / ratio - LEFT, (y + dy) / ratio)),
+          );
+          assert.ok(around.includes(block), `${count} in ${size} at ${ratio}: ${block} at ${x}, ${y}`);
+        }
+      assert.equal(seen.size, count);
+      const sizes = [...seen.values()];
+      const pitch = Math.round(grid.cellWidth * ratio) + 1;
+      assert.ok(Math.max(...sizes) <= pitch * (Math.round(grid.body * ratio) + 1));
+      assert.ok(Math.min(...sizes) >= (grid.cellWidth * ratio - 1.6) * (grid.body * ratio - 1.6));
+    }
+});
+
+test("between cells the ground stays free where the grid has a gap", () => {
+  const { grid, pixels, width } = drawn(2048, 449, 2, () => 7);
+  assert.ok(grid.gapX >= 1);
+  const y = Math.round(2 * (grid.y(0) + grid.body / 2));
+  const line = Array.from(pixels.subarray(y * width, (y + 1) * width));
+  const gaps = line.join("").split(/0+/).filter(Boolean);
+  assert.equal(gaps.length, grid.columns);
+});
+
+test("a pattern goes on from cell to cell, as it would on a canvas", () => {
+  const side = 7;
+  const { pixels, width, height } = drawn(4096, 449, 1, () => 1, side);
+  for (let y = 0; y < height; y += 1)
+    for (let x = 0; x < width; x += 1) {
+      const pixel = pixels[y * width + x];
+      if (pixel) assert.equal(pixel - 1, (y % side) * side + (x % side));
+    }
+});
