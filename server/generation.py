@@ -237,10 +237,16 @@ class Generation:
             self._reminder = loop.call_later(left, self._remind, loop, patience)
         else:
             self._reminder = None
-            self.wake()
+            self._rouse()
 
     def wake(self) -> bool:
-        """Let the handler take what there is; False if it is busy with what it took before."""
+        """Let the handler take what there is; False if it has, or is busy with what it took before.
+
+        Whoever calls this may be late: the handler was woken by something urgent meanwhile.
+        """
+        return bool(self._gains or self.failure) and self._rouse()
+
+    def _rouse(self) -> bool:
         if self._wakeup is None:
             return False
         if not self._wakeup.done():

@@ -66,3 +66,22 @@ def test_what_waits_is_written_when_it_is_time() -> None:
         assert await reading == [[0], [1], []]
 
     asyncio.run(test())
+
+
+def test_a_wake_that_comes_too_late_hands_nothing_over() -> None:
+    """A turn without a gain would be told to the client as silence, with a keep-alive."""
+
+    async def test() -> None:
+        one = generation()
+        one.put(Gain(0, at=0, ids=[0]))
+        one.put(Gain(0, at=1, ids=[1]))
+        assert [gain.ids for gain in await one.gains(60)] == [[0, 1]]
+        waiting = asyncio.create_task(one.gains(60))
+        await asyncio.sleep(0)
+        assert not one.wake()  # as a pace does whose time has come
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        one.put(Gain(0, at=2, ids=[2], finish_reason="length"))
+        assert [gain.ids for gain in await waiting] == [[2]]
+
+    asyncio.run(test())
