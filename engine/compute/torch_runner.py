@@ -5,17 +5,18 @@
 vLLM's counterpart is `vllm/v1/worker/gpu_model_runner.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.compute.batch import make_batch
-from engine.compute.decoder import Decoder
+from engine.compute.batch import Batch, make_batch
+from engine.compute.decoder import Attend, Decoder
 from engine.compute.gpt2 import GPT2
 from engine.compute.kv_pages import KVPages
 from engine.compute.logprobs import likeliest, score_prompts
+from engine.compute.model_config import ModelConfig
 from engine.compute.paged_attention import PagedAttention
 from engine.compute.places import Place, places_of
 from engine.compute.sampler import Choices, choose, probabilities
@@ -30,6 +31,7 @@ class TorchRunner:
     vocab_size   token ids are 0 .. vocab_size - 1
     pages        the KV memory, for whoever wants to look at keys and values; None before `reserve`
     verifier     a learner's own way to verify drafts; None: `count_accepted`
+    attention    made once per step, called once per layer: a class like `PagedAttention`
     """
 
     def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
@@ -37,6 +39,7 @@ class TorchRunner:
         self._name = name
         self.pages: KVPages | None = None
         self.verifier: Verifier | None = None
+        self.attention: Callable[[ModelConfig, KVPages, Batch], Attend] = PagedAttention
         self.max_context: int | None = model.config.max_context
         self.vocab_size = model.config.vocab_size
 
@@ -80,7 +83,7 @@ class TorchRunner:
         if not rows:
             return []
         batch = make_batch(rows, self.pages.block_size)
-        attention = PagedAttention(self._model.config, self.pages, batch)
+        attention = self.attention(self._model.config, self.pages, batch)
         logits = self._model.forward(batch.token_ids, batch.positions, attention, batch.logit_rows)
 
         score_prompts(logits, rows)

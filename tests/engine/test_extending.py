@@ -83,6 +83,11 @@ def test_a_verifier_from_a_cell_decides_which_drafts_are_kept(cells) -> None:
     assert printed == "0" and f"# {printed}" in cell
 
 
+def test_attention_of_ones_own_is_made_in_every_step(cells) -> None:
+    _, printed, cell = cells["Counting"]
+    assert f"# {printed}" in cell
+
+
 def test_a_machine_from_a_cell_takes_the_time_that_the_page_says(cells) -> None:
     _, printed, cell = cells["FetchesWhileItComputes"]
     assert f"# {printed}" in cell
