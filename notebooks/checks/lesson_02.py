@@ -1,0 +1,272 @@
+"""Lesson 02: attention that keeps keys and values, for new tokens that come in chunks."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from checks.broken import Broken
+from checks.guard import watched
+from checks.judging import counted, judge
+from engine.compute.batch import Batch
+from engine.compute.decoder import Attend
+from engine.compute.kv_pages import KVPages
+from engine.compute.model_config import ModelConfig
+from engine.compute.paged_attention import PagedAttention
+
+Array = NDArray[np.float64]
+LearnersAttend = Callable[..., Any]
+MakeAttention = Callable[[ModelConfig, KVPages, Batch], Attend]
+
+SIZE = 8  # of a query, a key, a value; and no text is longer, so that a value can name its position
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that comes in chunks, and slots behind its end that hold garbage."""
+
+    chunks: tuple[int, ...]
+    spare: int
+
+    @property
+    def ends(self) -> list[tuple[int, int]]:
+        """(first position, position behind the last) of each chunk."""
+        borders = [sum(self.chunks[:i]) for i in range(len(self.chunks) + 1)]
+        return list(pairwise(borders))
+
+    def __str__(self) -> str:
+        total = sum(self.chunks)
+        slots = counted(total + self.spare, "slot")
+        if len(self.chunks) == 1:
+            return f"{counted(total, 'token')} at once, and a cache of {slots}."
+        parts = ", then ".join(map(str, self.chunks))
+        return f"{counted(total, 'token')} in chunks: {parts}. A cache of {slots}."
+
+
+def check(attend: LearnersAttend) -> MakeAttention:
+    """Say how `attend` does, and give an attention for the engine's runner: with it, or ours."""
+    verdict = judge(attend, cases(), attempt)
+    print(verdict)
+    if not verdict.passed:
+        return PagedAttention
+    return type("YourAttention", (YourAttention,), {"attend": staticmethod(attend)})
+
+
+class YourAttention:
+    """What a learner wrote, as the engine asks for it: row by row, head by head.
+
+    It reads a request's slots in order, as if they lay side by side; which they do not. Without a
+    sliding window.
+    """
+
+    attend: LearnersAttend
+
+    def __init__(self, config: ModelConfig, pages: KVPages, batch: Batch) -> None:
+        self._config, self._pages, self._batch = config, pages, batch
+        size = pages.block_size
+        self._rows: list[tuple[slice, int, Tensor]] = []
+        for group in batch.groups:
+            for i, (context, table) in enumerate(zip(group.contexts, group.tables, strict=True)):
+                first = group.tokens.start + i * group.count
+                slots = (torch.tensor(table)[:, None] * size + torch.arange(size)).flatten()
+                tokens = slice(first, first + group.count)
+                self._rows.append((tokens, context - group.count, slots))
+
+    def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
+        """As `PagedAttention` does."""
+        config, pages = self._config, self._pages.slots[layer]
+        output = queries.new_empty(len(queries), config.num_heads, config.head_dim)
+        for tokens, start, slots in self._rows:
+            kv = pages[slots].numpy()
+            new = keys_values[tokens].numpy()
+            for head in range(config.num_heads):
+                key = head // (config.num_heads // config.num_kv_heads)
+                value = config.num_kv_heads + key
+                query = queries[tokens, head].numpy()
+                mixed = self.attend(
+                    query, new[:, key], new[:, value], kv[:, key], kv[:, value], start
+                )
+                output[tokens, head] = torch.from_numpy(np.asarray(mixed, dtype=np.float32))
+            written = slice(start, start + len(new))
+            pages[slots[written]] = torch.from_numpy(kv[written])
+        return output.flatten(1)
+
+
+def cases() -> list[Text]:
+    """Every way to cut a short text, the smallest first."""
+    found = [
+        Text(chunks, spare)
+        for total in range(1, SIZE + 1)
+        for chunks in _cuts(total)
+        for spare in (0, 3)
+    ]
+    return sorted(found, key=lambda text: (sum(text.chunks), len(text.chunks), text.spare))
+
+
+def _cuts(total: int) -> Iterator[tuple[int, ...]]:
+    yield (total,)
+    for first in range(1, total):
+        for rest in _cuts(total - first):
+            yield (first, *rest)
+
+
+def attempt(attend: LearnersAttend, text: Text) -> None:
+    """Twice: with values that name their position, to see who saw whom; then with any values."""
+    total = sum(text.chunks)
+    chance = np.random.default_rng(total)
+    queries, keys = chance.normal(size=(2, total, SIZE))
+    _play(attend, text, queries, keys, np.eye(total, SIZE), named=True)
+    _play(attend, text, queries, keys, chance.normal(size=(total, SIZE)), named=False)
+
+
+def whole(queries: Array, keys: Array, values: Array) -> Array:
+    """Attention over a whole text at once: what every chunk is held against."""
+    scores = queries @ keys.T / np.sqrt(queries.shape[1])
+    scores[np.triu_indices(len(scores), 1)] = -np.inf
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    mixed: Array = weights / weights.sum(axis=1, keepdims=True) @ values
+    return mixed
+
+
+def _play(
+    attend: LearnersAttend, text: Text, queries: Array, keys: Array, values: Array, *, named: bool
+) -> None:
+    slots = sum(text.chunks) + text.spare
+    caches = [np.full((slots, SIZE), np.nan) for _ in range(2)]
+    expected = whole(queries, keys, values)
+    for start, end in text.ends:
+        new = [given[start:end].copy() for given in (queries, keys, values)]
+        before = [array.copy() for array in chain(new, caches)]
+        with watched(attend):
+            output = attend(*new, *caches, start)
+        _check_what_was_given(before[:3], new)
+        _check_caches(before[3:], caches, new[1:], start, end)
+        _check_output(output, expected[start:end], start, end, named=named)
+
+
+def _chunk(start: int, end: int) -> str:
+    if end - start == 1:
+        return f"Token {start}"
+    return f"Tokens {start} to {end - 1}"
+
+
+def _check_what_was_given(before: list[Array], after: list[Array]) -> None:
+    for name, was, now in zip(("q", "k_new", "v_new"), before, after, strict=True):
+        if not np.array_equal(was, now):
+            raise Broken(
+                f"You changed {name}.",
+                "what was given stays as it was, but for the caches",
+                "Whoever handed it to you goes on using it.",
+            )
+
+
+def _check_caches(
+    before: list[Array], caches: list[Array], new: list[Array], start: int, end: int
+) -> None:
+    for name, kind, was, now, given in zip(
+        ("k_cache", "v_cache"), ("key", "value"), before, caches, new, strict=True
+    ):
+        for position in range(len(now)):
+            is_new = start <= position < end
+            if is_new and np.array_equal(now[position], given[position - start]):
+                continue
+            if not is_new and np.array_equal(was[position], now[position], equal_nan=True):
+                continue
+            did = f"{_chunk(start, end)} came, with start = {start}. "
+            if position < start:
+                raise Broken(
+                    did + f"Position {position} of {name} was written twice.",
+                    "each position is written once, by its own token",
+                    f"The first {start} slots were filled. Where does the first new {kind} go?",
+                )
+            if is_new and np.isnan(now[position]).any():
+                raise Broken(
+                    did + f"Nobody wrote position {position} of {name}.",
+                    "every new token's key and value are kept",
+                    f"A later token will look for the {kind} of token {position}.",
+                )
+            if is_new:
+                raise Broken(
+                    did + f"Position {position} of {name} holds something else than its {kind}.",
+                    "every new token's key and value are kept",
+                    f"Which row of {kind[0]}_new belongs to token {position}?",
+                )
+            raise Broken(
+                did + f"You wrote into position {position} of {name}.",
+                "each position is written once, by its own token",
+                f"Token {position} has not come yet.",
+            )
+
+
+def _check_output(output: Any, expected: Array, start: int, end: int, *, named: bool) -> None:
+    count = end - start
+    if not isinstance(output, np.ndarray) or output.shape != (count, SIZE):
+        got = (
+            f"an array of shape {output.shape}" if isinstance(output, np.ndarray) else repr(output)
+        )
+        raise Broken(
+            f"{_chunk(start, end)} came, and you returned {got}.",
+            "the answer has a row for each new token, as long as a value",
+            f"Here that is shape ({count}, {SIZE}).",
+        )
+    did = f"{_chunk(start, end)} came, with start = {start}. "
+    for position in range(start, end):
+        row, right = output[position - start], expected[position - start]
+        if np.isnan(row).any():
+            raise Broken(
+                did + f"Token {position} read nan.",
+                "a token sees itself and what came before it, and nothing else",
+                f"Slots that nobody has written hold nan. Token {position} may see slots 0 to "
+                f"{position}; which did it read?",
+            )
+        if named:
+            _check_who_was_seen(row, right, position, did)
+        if not np.allclose(row, right, atol=1e-5):
+            raise Broken(
+                did + f"Token {position} read {_short(row)}.",
+                "the same as if the whole text were computed at once",
+                f"That gives {_short(right)}. It saw the right tokens. Which values are mixed?",
+            )
+
+
+def _check_who_was_seen(row: Array, right: Array, position: int, did: str) -> None:
+    """Values were chosen so that entry p of what is read is the weight of position p."""
+    seen = [int(p) for p in np.flatnonzero(np.abs(row) > 1e-9)]
+    should = list(range(position + 1))
+    promise = "a token sees itself and what came before it, and nothing else"
+    if later := [p for p in seen if p > position]:
+        raise Broken(
+            did + f"Token {position} saw position {later[0]}.",
+            promise,
+            f"Position {later[0]} comes later. In a chunk, who may see whom?",
+        )
+    if seen != should:
+        hint = "It did not see itself." if position not in seen else f"It saw {seen}."
+        raise Broken(
+            did
+            + f"Token {position} saw {counted(len(seen), 'position')}, should see {len(should)}.",
+            promise,
+            hint,
+        )
+    if abs(row.sum() - 1) > 1e-5:
+        raise Broken(
+            did + f"The weights of token {position} add up to {row.sum():.3f}.",
+            "what a token reads is an average: its weights add up to 1",
+            "Divide by the sum of what, and along which axis?",
+        )
+    if not np.allclose(row, right, atol=1e-5):
+        raise Broken(
+            did + f"The weights of token {position} are {_short(row)}.",
+            "the same as if the whole text were computed at once",
+            f"Then they are {_short(right)}. How are scores made of queries and keys?",
+        )
+
+
+def _short(row: Array) -> str:
+    numbers = [f"{number:.2f}" for number in row[:4]]
+    return f"[{', '.join(numbers)}, ...]"
