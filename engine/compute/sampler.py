@@ -22,7 +22,7 @@ from engine.compute.logprobs import likeliest, log_probabilities
 from engine.compute.penalties import penalize_frequency_and_presence, penalize_repetition
 from engine.compute.places import Place
 from engine.compute.randomness import uniforms
-from engine.compute.truncation import distribution
+from engine.compute.truncation import Distribution, distribution
 
 
 @dataclass(slots=True)
@@ -37,9 +37,10 @@ class Choices:
     top: dict[int, list[tuple[int, float]]]
 
 
-def choose(logits: Tensor, places: Sequence[Place]) -> Choices:
+def choose(logits: Tensor, places: Sequence[Place], weigh: Distribution = distribution) -> Choices:
     """A token for each place, from its row of `logits` [places, vocab], which may be changed.
 
+    `weigh` says what tokens are drawn in proportion to, for places that are not greedy.
     Log-probabilities are those of the model's own distribution with the bias added. Raises
     FloatingPointError if the logits are not finite.
     """
@@ -49,12 +50,14 @@ def choose(logits: Tensor, places: Sequence[Place]) -> Choices:
     drawn = [i for i, place in enumerate(places) if place.params.temperature > 0]
     if drawn:
         rows = drawn if len(drawn) < len(places) else slice(None)
-        ids[rows] = _draw_all(logits[rows], [places[i] for i in drawn])
+        ids[rows] = _draw_all(logits[rows], [places[i] for i in drawn], weigh)
     chosen = logprobs.gather(1, ids[:, None])[:, 0]
     return Choices(ids.tolist(), chosen.tolist(), _top(logprobs, places))
 
 
-def probabilities(logits: Tensor, places: Sequence[Place]) -> tuple[Tensor, Tensor]:
+def probabilities(
+    logits: Tensor, places: Sequence[Place], weigh: Distribution = distribution
+) -> tuple[Tensor, Tensor]:
     """What `choose` would draw from, for whoever wants to draw in another way.
 
     Both [places, vocab]: log-probabilities as they are reported, and probabilities after temperature
@@ -65,7 +68,7 @@ def probabilities(logits: Tensor, places: Sequence[Place]) -> tuple[Tensor, Tens
     drawn_from = torch.nn.functional.one_hot(ids, logits.shape[-1]).to(logits.dtype)
     drawn = [i for i, place in enumerate(places) if place.params.temperature > 0]
     if drawn:
-        drawn_from[drawn] = _weights(logits[drawn], [places[i] for i in drawn])
+        drawn_from[drawn] = _weights(logits[drawn], [places[i] for i in drawn], weigh)
     return logprobs, drawn_from
 
 
@@ -91,18 +94,18 @@ def _prepare(logits: Tensor, places: Sequence[Place]) -> Tensor:
     return logprobs
 
 
-def _draw_all(logits: Tensor, places: Sequence[Place]) -> Tensor:
+def _draw_all(logits: Tensor, places: Sequence[Place], weigh: Distribution) -> Tensor:
     numbers = uniforms(
         [place.request.seed for place in places],
         [place.sample for place in places],
         [place.position for place in places],
     )
-    return draw(_weights(logits, places), torch.from_numpy(numbers))
+    return draw(_weights(logits, places, weigh), torch.from_numpy(numbers))
 
 
-def _weights(logits: Tensor, places: Sequence[Place]) -> Tensor:
+def _weights(logits: Tensor, places: Sequence[Place], weigh: Distribution) -> Tensor:
     params = [place.params for place in places]
-    return distribution(
+    return weigh(
         logits,
         torch.tensor([p.temperature for p in params], dtype=torch.float32),
         torch.tensor([p.min_p for p in params], dtype=torch.float32),

@@ -20,6 +20,7 @@ from engine.compute.model_config import ModelConfig
 from engine.compute.paged_attention import PagedAttention
 from engine.compute.places import Place, places_of
 from engine.compute.sampler import Choices, choose, probabilities
+from engine.compute.truncation import Distribution, distribution
 from engine.compute.verification import Verifier, ask_verifier, count_accepted
 from engine.runner import Row, Sampled
 
@@ -30,16 +31,18 @@ class TorchRunner:
     max_context  longest text, prompt and output, that the model was made for
     vocab_size   token ids are 0 .. vocab_size - 1
     pages        the KV memory, for whoever wants to look at keys and values; None before `reserve`
-    verifier     a learner's own way to verify drafts; None: `count_accepted`
     attention    made once per step, called once per layer: a class like `PagedAttention`
+    verifier     a learner's own way to verify drafts; None: `count_accepted`
+    weigh        what tokens are drawn in proportion to: a function like `distribution`
     """
 
     def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
         self._model = model
         self._name = name
         self.pages: KVPages | None = None
-        self.verifier: Verifier | None = None
         self.attention: Callable[[ModelConfig, KVPages, Batch], Attend] = PagedAttention
+        self.verifier: Verifier | None = None
+        self.weigh: Distribution = distribution
         self.max_context: int | None = model.config.max_context
         self.vocab_size = model.config.vocab_size
 
@@ -92,10 +95,12 @@ class TorchRunner:
             return [[] for _ in rows]
         if logit_of != list(range(len(logits))):  # scored prompts; samples that share a prompt
             logits = logits[logit_of]
-        if self.verifier is not None:
-            own = logits.clone()
-            return _verify(self.verifier, rows, places, _collect(rows, choose(own, places)), logits)
-        return _collect(rows, choose(logits, places))
+        if self.verifier is None:
+            return _collect(rows, choose(logits, places, self.weigh))
+        results = _collect(rows, choose(logits.clone(), places, self.weigh))
+        return _verify(
+            self.verifier, rows, places, results, probabilities(logits, places, self.weigh)
+        )
 
 
 def _verify(
@@ -103,10 +108,10 @@ def _verify(
     rows: Sequence[Row],
     places: Sequence[Place],
     results: list[list[Sampled]],
-    logits: Tensor,
+    probable: tuple[Tensor, Tensor],
 ) -> list[list[Sampled]]:
     """`results`, with the verifier's answer for each row with drafts, which has one sample."""
-    logprobs, p = probabilities(logits, places)
+    logprobs, p = probable
     first = 0
     for row, samples in zip(rows, results, strict=True):
         end = first + len(row.samples) * (len(row.drafts) + 1)

@@ -3,10 +3,14 @@
 Tokens tied with the last one kept are kept too, or a cut would depend on how ties are sorted.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
 
+# What `distribution` is; a learner may write another.
+Distribution = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 # Top-p looks at this many of the likeliest tokens first; sorting a whole vocabulary takes longer
 # than the rest of sampling together.
 _FIRST_LOOK = 64

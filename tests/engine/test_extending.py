@@ -49,7 +49,7 @@ def cells() -> dict[str, tuple[Engine, str, dict]]:
         names["print"] = lambda *values, into=printed: into.append(" ".join(map(str, values)))
         exec(cell, names)
         check_after_step(names["engine"])
-        [name] = re.findall(r"^class (\w+)", cell, re.MULTILINE)
+        [name] = re.findall(r"^(?:class|def) (\w+)", cell, re.MULTILINE)
         done[name] = (names["engine"], "\n".join(printed), cell)
     return done
 
@@ -86,6 +86,11 @@ def test_a_verifier_from_a_cell_decides_which_drafts_are_kept(cells) -> None:
 def test_attention_of_ones_own_is_made_in_every_step(cells) -> None:
     _, printed, cell = cells["Counting"]
     assert f"# {printed}" in cell
+
+
+def test_sampling_of_ones_own_decides_what_is_drawn(cells) -> None:
+    _, printed, cell = cells["one_of_the_two_likeliest"]
+    assert printed == "True" and f"# {printed}" in cell
 
 
 def test_a_machine_from_a_cell_takes_the_time_that_the_page_says(cells) -> None:
