@@ -52,7 +52,8 @@ from engine.scheduling.scheduler import Scheduler
 from engine.snapshot import snapshot
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
-from engine.tools.tool_use import ToolTokens
+from engine.tools.calculator import evaluate
+from engine.tools.tool_use import Tool, ToolTokens, ToolUse
 from engine.why import why
 
 
@@ -68,9 +69,9 @@ class StepOutput:
 class Engine(Offline):
     """A teaching engine that does what vLLM and SGLang do. One thread owns it.
 
-    `policy`, `pool`, `tree`, `eviction` and `drafter` are what a learner may write (`docs/extending.md`
-    shows how); what is not given is the engine's own. `clock` tells time; a simulation brings a
-    virtual one. The log's first event names the classes that run.
+    `policy`, `pool`, `tree`, `eviction`, `drafter` and `tool`, a class, are what a learner may write
+    (`docs/extending.md` shows how); what is not given is the engine's own. `clock` tells time; a
+    simulation brings a virtual one. The log's first event names the classes that run.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Engine(Offline):
         tree: RadixTree | None = None,
         eviction: EvictionOrder | None = None,
         drafter: Drafter | None = None,
+        tool: type[Tool] | None = None,
         clock: Clock | None = None,
         log: EventLog | None = None,
     ) -> None:
@@ -112,9 +114,10 @@ class Engine(Offline):
         self._next_id = 1
         self._step_started_at = 0
         self._tool_tokens = ToolTokens.of(self.tokenizer)
+        self._tool: type[Tool] = tool or ToolUse
         self._writers: dict[int, Writer] = {}
         runner.reserve(config.num_blocks, config.block_size)
-        self._emit(self._run_started(drafter))
+        self._emit(self._run_started(drafter, tool))
 
     @classmethod
     def load(
@@ -347,7 +350,10 @@ class Engine(Offline):
         return self._writers[request.id]
 
     def _new_writer(self, request: Request) -> Writer:
-        return Writer(request, self.tokenizer, self._tool_tokens)
+        tool = None
+        if self._tool_tokens is not None:
+            tool = self._tool(self._tool_tokens, self.tokenizer, evaluate)
+        return Writer(request, self.tokenizer, tool)
 
     def _end_ids(self, params: SamplingParams) -> frozenset[int]:
         own = frozenset(params.stop_token_ids)
@@ -396,7 +402,7 @@ class Engine(Offline):
             ]
         return measured
 
-    def _run_started(self, drafter: Drafter | None) -> RunStarted:
+    def _run_started(self, drafter: Drafter | None, tool: type[Tool] | None) -> RunStarted:
         parts = {
             "runner": self.runner,
             "policy": self.policy,
@@ -406,10 +412,13 @@ class Engine(Offline):
         }
         if drafter is not None:
             parts["drafter"] = drafter
+        classes = {name: type(part).__name__ for name, part in parts.items()}
+        if tool is not None:
+            classes["tool"] = tool.__name__
         return RunStarted(
             schema=SCHEMA_VERSION,
             settings=msgspec.to_builtins(self.config) | {"num_blocks": self.config.num_blocks},
-            classes={name: type(part).__name__ for name, part in parts.items()},
+            classes=classes,
             model=self.runner.describe(),
             tokenizer=self.tokenizer.describe(),
             clock=self.clock.name,

@@ -12,8 +12,7 @@ from engine.runner import Sampled
 from engine.scheduling.request import Request
 from engine.text.stop_strings import StopStrings
 from engine.text.tokenizer import Tokenizer
-from engine.tools.calculator import evaluate
-from engine.tools.tool_use import ToolTokens, ToolUse
+from engine.tools.tool_use import Tool, fed
 
 
 @dataclass(slots=True)
@@ -54,12 +53,11 @@ class Writer:
     tokens of tools.
     """
 
-    def __init__(
-        self, request: Request, tokenizer: Tokenizer, tool_tokens: ToolTokens | None
-    ) -> None:
+    def __init__(self, request: Request, tokenizer: Tokenizer, tool: Tool | None) -> None:
         self.request = request
         self._detokenizer = tokenizer.detokenizer(request.tokens[: request.prompt_length])
-        self._tool = None if tool_tokens is None else ToolUse(tool_tokens, tokenizer, evaluate)
+        self._tool = tool
+        self._vocab_size = tokenizer.vocab_size
         self._stops = StopStrings(request.params.stop)
 
     def take(self, sampled: Sampled) -> TokenOutput:
@@ -122,7 +120,7 @@ class Writer:
 
     def _tool_answer(self, token: int) -> list[int]:
         """What to force after the token that was appended last."""
-        return [] if self._tool is None else self._tool.feed(token)
+        return [] if self._tool is None else fed(self._tool, token, self._vocab_size)
 
 
 def best(samples: Sequence[Request]) -> list[Request]:

@@ -1,4 +1,4 @@
-"""Mistakes in a part that somebody wrote and passed in: a policy, a drafter, an eviction order, a pool.
+"""Mistakes in a part that somebody wrote and passed in: a policy, a drafter, an eviction order, a tool, a pool.
 
 A mistake is named with class and method, whatever it is: an exception inside, an answer of the wrong
 kind. After those that `RECOVERABLE` lists the engine goes on with the next step: the decision was
@@ -27,6 +27,10 @@ class DrafterError(PartError):
 
 class EvictionError(PartError):
     """An eviction order raised, or gave a key that does not compare."""
+
+
+class ToolError(PartError):
+    """A tool's state raised, or forced what is not a list of token ids."""
 
 
 class PoolError(PartError):

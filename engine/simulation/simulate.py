@@ -115,7 +115,7 @@ class _ReplayWriter(Writer):
     def __init__(
         self, request: Request, tokenizer: Tokenizer, texts: list[str] | None, answer: Answer
     ) -> None:
-        super().__init__(request, tokenizer, tool_tokens=None)
+        super().__init__(request, tokenizer, tool=None)
         self._texts = texts
         self._answer = answer
 

@@ -10,7 +10,9 @@ Source: nanochat's `nanochat/engine.py`, where each row keeps such a state.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
+from engine.part_errors import ToolError, ask, named
 from engine.text.tokenizer import Tokenizer
 
 
@@ -32,6 +34,31 @@ class ToolTokens:
         if call_start is None or call_end is None or output_start is None or output_end is None:
             return None
         return cls(call_start, call_end, output_start, output_end)
+
+
+class Tool(Protocol):
+    """What reads along with one sample. Made as `ToolUse` is, and never shared between samples."""
+
+    def __init__(
+        self, tokens: ToolTokens, tokenizer: Tokenizer, evaluate: Callable[[str], str | None]
+    ) -> None: ...
+
+    def feed(self, token: int) -> list[int]:
+        """Take note of a sampled token; returns the tokens to force after it, usually none."""
+        ...
+
+
+def fed(tool: Tool, token: int, vocab_size: int) -> list[int]:
+    """What `tool` forces after `token`; raises ToolError where that is not a list of token ids."""
+    forced = ask(ToolError, tool.feed, token)
+    name = named(tool, "feed")
+    if not isinstance(forced, list):
+        raise ToolError(f"{name} must return a list of token ids, got {forced!r}")
+    for one in forced:
+        whole = isinstance(one, int) and not isinstance(one, bool)
+        if not whole or not 0 <= one < vocab_size:
+            raise ToolError(f"{name} forced {one!r}, no token of the vocabulary")
+    return forced
 
 
 @dataclass(slots=True)

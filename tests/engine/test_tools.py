@@ -8,8 +8,10 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.fold import State
+from engine.part_errors import ToolError
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import CostRunner
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.tools.calculator import evaluate
 from tests.engine.tool_scripts import (
@@ -289,3 +291,59 @@ def test_the_bundled_model_is_answered_in_a_batch() -> None:
         assert engine.tokenizer.decode(forced(engine, completion.request_id)) == answers
         called += answers != ""
     assert called >= 3
+
+
+# A tool of one's own
+
+
+class Parrot:
+    """Says every letter twice."""
+
+    def __init__(self, tokens, tokenizer, evaluate) -> None:
+        self.said = 0
+
+    def feed(self, token: int) -> list[int]:
+        self.said += 1
+        return [token]
+
+
+def test_a_tool_of_ones_own_is_made_for_each_sample_runs_and_is_named() -> None:
+    made = []
+
+    class Watched(Parrot):
+        def __init__(self, *given) -> None:
+            super().__init__(*given)
+            made.append(self)
+
+    runner = CostRunner(1, 0)
+    engine = Engine(runner, EngineConfig(), clock=runner.clock, tool=Watched)
+    engine.submit("hi", SamplingParams(max_tokens=6, n=2, ignore_eos=True))
+    run(engine)
+    assert engine.log[0].classes["tool"] == "Watched"
+    assert [tool.said for tool in made] == [3, 3]
+    assert engine.log.requests.forced_tokens.tolist() == [3, 3]
+    assert engine.step_count == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda: 1 / 0, "Wrong.feed raised ZeroDivisionError"),
+        (lambda: None, "Wrong.feed must return a list of token ids, got None"),
+        (lambda: ["42"], "Wrong.feed forced '42', no token"),
+        (lambda: [-1], "Wrong.feed forced -1, no token"),
+        (lambda: [10**6], "Wrong.feed forced 1000000, no token"),
+    ],
+)
+def test_a_tools_mistake_is_named_and_stops_the_engine(answer, said: str) -> None:
+    class Wrong(Parrot):
+        def feed(self, token: int) -> list[int]:
+            return answer()
+
+    runner = CostRunner(1, 0)
+    engine = Engine(runner, EngineConfig(), clock=runner.clock, tool=Wrong)
+    engine.submit("hi", SamplingParams(max_tokens=6))
+    with pytest.raises(ToolError, match=said):
+        engine.step()
+    with pytest.raises(RuntimeError, match="make a new one"):
+        engine.step()
