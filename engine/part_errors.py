@@ -1,4 +1,4 @@
-"""Mistakes in a part that somebody wrote and passed in: a policy, a drafter, an eviction order, a tool, a pool.
+"""Mistakes in a part that somebody wrote and passed in: a policy, a drafter, a tool, a pool, ...
 
 A mistake is named with class and method, whatever it is: an exception inside, an answer of the wrong
 kind. After those that `RECOVERABLE` lists the engine goes on with the next step: the decision was
