@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from engine.events.fold import State
 from engine.events.vocabulary import Event, StepFinished, StepScheduled
-from server.errors import ApiError
+from server.errors import ApiError, too_many
 from server.generation import Prompt
 from server.settings import ServerSettings
 
@@ -68,13 +68,7 @@ class Admission:
 
     def _full(self, message: str, pending: int) -> ApiError:
         seconds = self._retry_after(self._tokens_waiting() + pending)
-        return ApiError(
-            429,
-            f"{message}: try again in {seconds} s",
-            type="rate_limit_error",
-            code="queue_full",
-            headers={"Retry-After": str(seconds)},
-        )
+        return too_many(f"{message}: try again in {seconds} s", "queue_full", seconds)
 
     def _retry_after(self, waiting: int) -> int:
         computed = sum(tokens for tokens, _ in self._steps)

@@ -69,6 +69,35 @@ def unavailable(message: str, code: str) -> ApiError:
     return ApiError(503, message, code=code, type="server_error", headers={"Retry-After": "1"})
 
 
+def too_many(message: str, code: str, seconds: int) -> ApiError:
+    """429: too many wait already; come back in so many seconds."""
+    return ApiError(
+        429,
+        message,
+        type="rate_limit_error",
+        code=code,
+        headers={"Retry-After": str(seconds)},
+    )
+
+
+def internal_error(error: Exception) -> ApiError:
+    """500: a mistake of ours. Its words are for our log, its name is enough for the client."""
+    message = f"the server failed: {type(error).__name__}"
+    return ApiError(500, message, type="server_error", code="internal_error")
+
+
+def no_route(path: str) -> ApiError:
+    """404: there is nothing at this path."""
+    message = f"there is no route {path[:200]}; /docs lists those there are"
+    return ApiError(404, message, code="not_found")
+
+
+def no_model(name: str) -> ApiError:
+    """404: no such model."""
+    message = f"there is no model {name[:100]!r}: /v1/models lists those there are"
+    return ApiError(404, message, param="model", code="model_not_found")
+
+
 def install(app: FastAPI) -> None:
     """Let every error of the app leave as an error object."""
     app.add_exception_handler(ApiError, _api_error)
@@ -100,10 +129,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     """Starlette's own: no such path, method not allowed."""
     assert isinstance(error, HTTPException)
     path = request.url.path
-    message, code = {
-        404: (f"there is no route {path}; /docs lists those there are", "not_found"),
-        405: (f"{request.method} is not allowed on {path}", "method_not_allowed"),
-    }.get(error.status_code, (str(error.detail), None))
+    if error.status_code == 404:
+        return no_route(path).response()
+    message, code = str(error.detail), None
+    if error.status_code == 405:
+        message, code = f"{request.method} is not allowed on {path}", "method_not_allowed"
     return ApiError(error.status_code, message, code=code, headers=error.headers).response()
 
 

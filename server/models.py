@@ -29,7 +29,7 @@ from fastapi import Query
 
 from engine.engine import Engine
 from server.bridge import Bridge
-from server.errors import ApiError, unavailable
+from server.errors import ApiError, no_model, too_many, unavailable
 from server.window import Outbox
 
 ViewedModel = Annotated[
@@ -149,13 +149,11 @@ class Models:
             return entry.bridge
         limit = self.settings.max_waiting
         if entry.waiting >= limit:
-            raise ApiError(
-                429,
+            raise too_many(
                 f"{entry.waiting} requests wait for {name} to be loaded, the limit is {limit}: "
                 "try again in a second",
-                type="rate_limit_error",
-                code="queue_full",
-                headers={"Retry-After": "1"},
+                "queue_full",
+                1,
             )
         entry.waiting += 1
         try:
@@ -213,12 +211,7 @@ class Models:
     def _path_of(self, name: str) -> Path:
         path = self._found().get(name)
         if path is None:
-            raise ApiError(
-                404,
-                f"there is no model {name[:100]!r}: /v1/models lists those there are",
-                param="model",
-                code="model_not_found",
-            )
+            raise no_model(name)
         return path
 
     # Loading

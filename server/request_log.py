@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.errors import ApiError
+from server.errors import internal_error
 from server.generation import Generation
 from server.log_files import open_log
 
@@ -134,7 +134,7 @@ class RequestLog:
             logger.exception("request %s failed", request_id.decode())
             if status:
                 raise  # uvicorn closes the connection: the client sees that something is missing
-            await _failed(error).response()(scope, receive, send_with_id)
+            await internal_error(error).response()(scope, receive, send_with_id)
         finally:
             if self._writer is not None and not _is_routine(scope, status):
                 line = _head(scope, request_id) | {
@@ -147,15 +147,6 @@ class RequestLog:
 def _request_id(scope: Scope) -> bytes:
     given = dict(scope["headers"]).get(b"x-request-id", b"")
     return given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex.encode()
-
-
-def _failed(error: Exception) -> ApiError:
-    return ApiError(
-        500,
-        f"the server failed: {type(error).__name__}",
-        type="server_error",
-        code="internal_error",
-    )
 
 
 def _is_routine(scope: Scope, status: int) -> bool:

@@ -5,27 +5,38 @@ something must not get an answer without it. Names are those of LMQL's client, a
 the rest.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from engine.scheduling.sampling_params import SamplingParams
 from server.errors import ApiError, bad_request
+from server.limits import (
+    LARGEST_COUNT,
+    LARGEST_WHOLE,
+    MAX_NAME_LENGTH,
+    MAX_STOP_LENGTH,
+    MAX_STOP_TOKENS,
+    MAX_STOPS,
+)
 
-StreamId = int | str
+Name = Annotated[str, Meta(max_length=MAX_NAME_LENGTH)]
+Whole = Annotated[int, Meta(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
+StreamId = Whole | Name  # every item of a stream repeats it
 Tokens = str | list[int | None]
+Stop = Annotated[str, Meta(max_length=MAX_STOP_LENGTH)]
 
 # LMQL's server has the same default.
 MAX_TOKENS = 32
 MOST_TOP_LOGPROBS = 128
-LONGEST_NAME = 200
 
 
 class Call(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What every command has: the client's number of the stream, and the model it means."""
 
     stream_id: StreamId
-    model: str | None = None
+    model: Name | None = None
 
     def check(self) -> None:
         """Raise ApiError, which names the field, for what a type does not say."""
@@ -41,37 +52,35 @@ class PromptCall(Call, kw_only=True):
     """
 
     prompt: Tokens
-    from_: str | None = msgspec.field(default=None, name="from")
-    user: str | None = None
-    priority: int | None = None
+    from_: Name | None = msgspec.field(default=None, name="from")
+    user: Name | None = None
+    priority: Annotated[int, Meta(ge=-LARGEST_COUNT, le=LARGEST_COUNT)] | None = None
 
 
 class GenerateCall(PromptCall, kw_only=True):
     """GENERATE. `keep` names the buffer that prompt and output become; the rest is SamplingParams'."""
 
-    keep: str | None = None
+    keep: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | None = None
     max_tokens: int | None = None
     min_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
+    top_k: Annotated[int, Meta(le=LARGEST_COUNT)] | None = None
     min_p: float | None = None
     repetition_penalty: float | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     logit_bias: dict[int, float] | None = None
     top_logprobs: int | None = None
-    stop: str | list[str] | None = None
-    stop_token_ids: list[int] | None = None
+    stop: Stop | Annotated[list[Stop], Meta(max_length=MAX_STOPS)] | None = None
+    stop_token_ids: Annotated[list[int], Meta(max_length=MAX_STOP_TOKENS)] | None = None
     ignore_eos: bool | None = None
-    seed: int | None = None
+    seed: Whole | None = None
 
     def check(self) -> None:
         """See `Call`."""
         if not 0 <= (self.top_logprobs or 0) <= MOST_TOP_LOGPROBS:
             raise bad_request("top_logprobs", f"top_logprobs must be 0 to {MOST_TOP_LOGPROBS}")
-        if self.keep is not None and not 0 < len(self.keep) <= LONGEST_NAME:
-            raise bad_request("keep", f"keep must be a name of 1 to {LONGEST_NAME} characters")
 
     def sampling(self, *, vocab_size: int, room: int) -> SamplingParams:
         """The engine's parameters. Raises SamplingError for a value out of range.
@@ -114,7 +123,7 @@ class CancelCall(Call, kw_only=True):
 class ReleaseCall(Call, kw_only=True):
     """RELEASE: forget a buffer. Not in LMQL's protocol."""
 
-    buffer: str
+    buffer: Name
 
 
 CALLS: dict[str, type[Call]] = {

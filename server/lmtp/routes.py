@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 from starlette.applications import Starlette
 from starlette.websockets import WebSocket
 
+from server.errors import no_route
 from server.lmtp.session import Session
 from server.models import Models
 
 
 def install(app: Starlette, models: Models) -> None:
-    """Add both routes to the app."""
+    """Add both routes to the app; a WebSocket to anywhere else gets a 404."""
 
     async def lmtp(websocket: WebSocket) -> None:
         await websocket.accept()
@@ -23,8 +24,12 @@ def install(app: Starlette, models: Models) -> None:
         session = Session(models, websocket.send_text, label)
         await session.serve(_frames(websocket))
 
+    async def nowhere(websocket: WebSocket) -> None:
+        await websocket.send_denial_response(no_route(websocket.url.path).response())
+
     for path in ("/", "/lmtp"):
         app.router.add_websocket_route(path, lmtp)
+    app.router.add_websocket_route("/{path:path}", nowhere)
 
 
 async def _frames(websocket: WebSocket) -> AsyncIterator[str]:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from server.bridge import Bridge
-from server.errors import ApiError, bad_request
+from server.errors import ApiError, bad_request, internal_error
 from server.lmtp.buffers import Buffer, Buffers
 from server.lmtp.calls import (
     STREAM_WORDS,
@@ -114,9 +114,7 @@ class Session:
         except ApiError as error:
             await self._fail(call, error)
         except Exception as error:  # a mistake of ours: the client must not wait for ever
-            name = type(error).__name__
-            failed = ApiError(500, f"the server failed: {name}", code="internal_error")
-            await self._fail(call, failed)
+            await self._fail(call, internal_error(error))
             raise
         finally:
             self._streams.pop(call.stream_id, None)

@@ -18,7 +18,7 @@ from server.lmtp.calls import GenerateCall, PromptCall, ScoreCall, StreamId
 from server.lmtp.outlet import Outlet
 from server.lmtp.prompts import continuation_ids, prompt_ids
 from server.lmtp.wire import LEAST_LOGPROB, item
-from server.prompt_length import check_length
+from server.prompt_length import check_length, room
 
 
 class Stream:
@@ -64,7 +64,7 @@ class Stream:
         """The engine's view of the call; on the tokenizer thread."""
         call, tokenizer = self._call, self._bridge.tokenizer
         given = [call.prompt, call.scored] if isinstance(call, ScoreCall) else [call.prompt]
-        check_length((text for text in given if isinstance(text, str)), self._bridge)
+        check_length([sum(len(text) for text in given if isinstance(text, str))], self._bridge)
         ids = prompt_ids(call.prompt, self._before, tokenizer)
         if isinstance(call, ScoreCall):
             self._scored = continuation_ids(call.scored, tokenizer)
@@ -72,11 +72,9 @@ class Stream:
                 raise RequestError("scored", "is empty; give it at least one token")
             return Prompt(ids + self._scored, SamplingParams(max_tokens=1, prompt_logprobs=0))
         assert isinstance(call, GenerateCall)
-        config = self._bridge.config
-        slots = config.num_blocks * config.block_size + 1
-        room = min(slots, self._bridge.max_context or slots) - len(ids)
+        left = room(self._bridge) - len(ids)
         try:
-            params = call.sampling(vocab_size=tokenizer.vocab_size, room=room)
+            params = call.sampling(vocab_size=tokenizer.vocab_size, room=left)
         except SamplingError as error:
             raise RequestError(error.field, str(error).removeprefix(f"{error.field} ")) from error
         keeper = self._buffers.keeper(call.keep, self._bridge) if call.keep is not None else None

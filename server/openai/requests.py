@@ -5,8 +5,9 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from server.errors import bad_request
+from server.limits import MAX_NAME_LENGTH
 from server.openai.completions import Shown
-from server.openai.sampling_fields import MAX_LOGPROBS, MAX_NAME_LENGTH, SamplingRequest
+from server.openai.sampling_fields import MAX_LOGPROBS, SamplingRequest
 
 MAX_PROMPTS = 1024
 MAX_MESSAGES = 4096

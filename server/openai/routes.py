@@ -6,14 +6,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
-from server.errors import ApiError
+from server.errors import no_model
 from server.generation import Order, Prompt
 from server.models import Models
 from server.openai.answers import CHAT_COMPLETION, COMPLETION, Model, ModelList
 from server.openai.chat import ChatForm, chat_prompts
 from server.openai.completions import CompletionForm, encode_prompts
 from server.openai.requests import ChatRequest, CompletionRequest, conversation
-from server.prompt_length import check_length
+from server.prompt_length import check_length, room
 from server.streaming import StreamedAnswer, WholeAnswer
 from server.teaching import TeachingStream
 
@@ -44,8 +44,7 @@ def routes(models: Models) -> APIRouter:
         bridge = await models.serving(body.model)
 
         def prepare() -> list[Prompt]:
-            for prompt in prompts:
-                check_length([prompt] if isinstance(prompt, str) else [], bridge)
+            check_length((len(prompt) for prompt in prompts if isinstance(prompt, str)), bridge)
             return encode_prompts(prompts, params, bridge.tokenizer)
 
         order = Order(
@@ -74,14 +73,12 @@ def routes(models: Models) -> APIRouter:
         params = body.sampling(max_tokens=settings.chat_max_tokens, temperature=OPENAI_TEMPERATURE)
         messages = conversation(body.messages)
         bridge = await models.serving(body.model)
-        slots = bridge.config.num_blocks * bridge.config.block_size
-        most = min(slots + 1, bridge.max_context or slots + 1)
-        room = None if body.output_limit is not None else most
 
         def prepare() -> list[Prompt]:
             texts = (text for message in messages for text in message.values())
-            check_length((text for text in texts if isinstance(text, str)), bridge)
-            return chat_prompts(messages, params, bridge.tokenizer, room=room)
+            check_length([sum(len(text) for text in texts if isinstance(text, str))], bridge)
+            fit_into = room(bridge) if body.output_limit is None else None
+            return chat_prompts(messages, params, bridge.tokenizer, room=fit_into)
 
         order = Order(
             prepare,
@@ -106,8 +103,7 @@ def routes(models: Models) -> APIRouter:
         """One of them. Requests may name others, too, where only one is served: it answers them."""
         names = models.names()
         if name not in names:
-            message = f"there is no model {name!r} here, only {', '.join(names)}"
-            raise ApiError(404, message, param="model", code="model_not_found")
+            raise no_model(name)
         return entry(name, names[name])
 
     def entry(name: str, loaded: bool) -> dict[str, Any]:

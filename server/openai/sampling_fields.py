@@ -1,8 +1,7 @@
 """How a client wants its tokens: the fields that both endpoints share.
 
 Nearly every field may be `null`, which means absent. What is not supported is refused by name; see
-`refused.py`. Bounds are here where more could not be meant or would cost everybody; whether a request
-fits into memory, batch and context is the engine's to say.
+`refused.py`. Bounds that both protocols share are in `server/limits.py`.
 """
 
 import re
@@ -12,19 +11,21 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
 from server.errors import bad_request
+from server.limits import (
+    LARGEST_COUNT,
+    LARGEST_WHOLE,
+    MAX_NAME_LENGTH,
+    MAX_STOP_LENGTH,
+    MAX_STOP_TOKENS,
+    MAX_STOPS,
+)
 from server.openai.refused import check_extra
 
 MAX_LOGPROBS = 20  # OpenAI's; each is an object on the wire, for every token
-MAX_STOPS = 64  # each is looked for after every token
-MAX_STOP_LENGTH = 256
-MAX_STOP_TOKENS = 1024
-_LARGEST = 2**31 - 1
-_LARGEST_SEED = 2**63 - 1  # the log is JSON, whose readers know 64 bits
 _TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 # Bounded strings are also checked to be Unicode: half a surrogate pair, which JSON can express, could
 # neither be sent back nor logged.
-MAX_NAME_LENGTH = 256
 Stop = Annotated[str, Field(max_length=MAX_STOP_LENGTH)]
 
 
@@ -62,7 +63,7 @@ class SamplingRequest(BaseModel):
         None, gt=0, le=1, description="Keep the likeliest tokens up to this mass."
     )
     top_k: int | None = Field(
-        None, ge=0, le=_LARGEST, description="Keep this many likeliest tokens; 0 keeps all."
+        None, ge=0, le=LARGEST_COUNT, description="Keep this many likeliest tokens; 0 keeps all."
     )
     min_p: float | None = Field(
         None, ge=0, le=1, description="Keep tokens at least so likely, relative to the likeliest."
@@ -81,8 +82,8 @@ class SamplingRequest(BaseModel):
     )
     seed: int | None = Field(
         None,
-        ge=-_LARGEST_SEED,
-        le=_LARGEST_SEED,
+        ge=-LARGEST_WHOLE,
+        le=LARGEST_WHOLE,
         description="The same seed gives the same tokens.",
     )
     n: int | None = Field(None, ge=1, description="Samples per prompt; they share its KV blocks.")
@@ -94,7 +95,7 @@ class SamplingRequest(BaseModel):
         description="Names the request in the log, as X-Client does.",
     )
     priority: int | None = Field(
-        None, ge=-_LARGEST, le=_LARGEST, description="0 first, under the policy priority."
+        None, ge=-LARGEST_COUNT, le=LARGEST_COUNT, description="0 first, under the policy priority."
     )
 
     def check_fields(self) -> None:

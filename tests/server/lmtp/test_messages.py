@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 
 import pytest
+from websockets.exceptions import InvalidStatus
 
 from engine.events.vocabulary import RequestArrived, StepScheduled
 from server.process import BackgroundServer
@@ -141,6 +142,15 @@ def test_max_tokens_is_cut_to_what_fits(serve: Callable[..., BackgroundServer]) 
         assert wire.error(2)["param"] == "prompt"
 
 
+@pytest.mark.parametrize("path", ["/nowhere", "/health", "/page/live.css", "/lmtp/"])
+def test_a_websocket_to_anywhere_else_is_told_that_nothing_is_there(url: str, path: str) -> None:
+    with pytest.raises(InvalidStatus) as refused, Wire(url, path):
+        pass
+    answer = refused.value.response
+    assert answer.status_code == 404
+    assert json.loads(answer.body)["error"]["code"] == "not_found"
+
+
 def test_null_fields_are_absent_ones(url: str) -> None:
     with Wire(url) as wire:
         wire.generate(1, [120], max_tokens=2, top_p=None, logit_bias=None, temperature=None)
@@ -163,6 +173,14 @@ def test_null_fields_are_absent_ones(url: str) -> None:
         ("GENERATE", {"prompt": [120] * 5000}, "prompt"),
         ("GENERATE", {"prompt": [120], "keep": ""}, "keep"),
         ("GENERATE", {"prompt": [120], "from": "nothing"}, "from"),
+        ("GENERATE", {"prompt": [120], "stop": ["x"] * 65}, "stop"),
+        ("GENERATE", {"prompt": [120], "stop": "x" * 257}, "stop"),
+        ("GENERATE", {"prompt": [120], "stop_token_ids": [1] * 1025}, "stop_token_ids"),
+        ("GENERATE", {"prompt": [120], "seed": 2**63}, "seed"),
+        ("GENERATE", {"prompt": [120], "priority": 2**31}, "priority"),
+        ("GENERATE", {"prompt": [120], "top_k": 2**31}, "top_k"),
+        ("GENERATE", {"prompt": [120], "user": "x" * 257}, "user"),
+        ("GENERATE", {"prompt": "x" * 1_100_000}, "prompt"),
         ("SCORE", {"prompt": [120]}, "scored"),
         ("SCORE", {"prompt": [120], "scored": []}, "scored"),
     ],
@@ -190,6 +208,8 @@ def test_what_is_wrong_ends_the_stream_and_names_the_field(
         ("GENERATE []", "invalid_request"),
         ("GENERATE {}", "invalid_request"),
         ('GENERATE {"stream_id": 1.5}', "invalid_request"),
+        (f'GENERATE {{"stream_id": {2**70}, "prompt": "x"}}', "invalid_request"),
+        (f'GENERATE {{"stream_id": "{"x" * 257}", "prompt": "x"}}', "invalid_request"),
         ('MODEL_INFO {"stream_id": 1, "data": ' + "[" * 100_000, "not_json"),
         ("DESTROY {}", "unknown_command"),
     ],
