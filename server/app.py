@@ -6,7 +6,7 @@ from server import docs_page, errors, feed, live_page, metrics, openapi, operati
 from server.cors import Cors
 from server.hosts import HostCheck
 from server.lmtp import routes as lmtp_routes
-from server.middleware import ApiKey, BodyLimit, needs_no_key
+from server.middleware import ApiKey, BodyLimit, Head, needs_no_key
 from server.models import Models
 from server.openai import routes as openai_routes
 from server.request_log import LogWriter, RequestLog
@@ -23,7 +23,8 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
     )
     errors.install(app)
     openapi.install(app, needs_no_key, with_key=settings.api_key is not None)
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(Head)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.stall_seconds)
     if settings.api_key is not None:
         app.add_middleware(ApiKey, key=settings.api_key)
     if settings.cors_origins:  # around the key: a preflight has none, and a 401 is to be read

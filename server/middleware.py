@@ -4,6 +4,7 @@ Pure ASGI. Starlette's BaseHTTPMiddleware would keep a stalled stream alive afte
 and costs four times as much per chunk.
 """
 
+import asyncio
 import base64
 import re
 import secrets
@@ -67,17 +68,41 @@ def _password(credentials: bytes) -> bytes:
         return b""
 
 
+class Head:
+    """Answers HEAD as GET would, without a body: uvicorn leaves that out (RFC 9110, section 9.3.2).
+
+    Not on /events, whose GET has no end.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, as a GET if it is a HEAD."""
+        if scope["type"] == "http" and scope["method"] == "HEAD" and scope["path"] != "/events":
+            scope = {**scope, "method": "GET"}
+        await self._app(scope, receive, send)
+
+
 class BodyLimit:
-    """Refuses a body of more than `limit` bytes, announced or not, and JSON that is nested too deep.
+    """Refuses a body of more than `limit` bytes, announced or not, one that is not there after
+    `seconds`, and JSON that is nested too deep.
 
     A body that is too large is not read to its end. One that is nested a thousand deep is a small
     one, and would exhaust the stack of whatever walks through it.
     """
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int, seconds: float) -> None:
         self._app = app
         self._limit = limit
-        self._refused = ApiError(
+        self._seconds = seconds
+        self._too_slow = ApiError(
+            408,
+            f"the body was not there after {seconds:g} s",
+            code="request_timeout",
+            headers={"Connection": "close"},
+        )
+        self._too_large = ApiError(
             413, f"the body is larger than {limit} bytes: send less", code="body_too_large"
         )
 
@@ -88,19 +113,19 @@ class BodyLimit:
             return
         announced = dict(scope["headers"]).get(b"content-length", b"0")
         if announced.isdigit() and (len(announced) > 15 or int(announced) > self._limit):
-            await self._refused.response()(scope, receive, send)
+            await self._too_large.response()(scope, receive, send)
             return
-        body = bytearray()
-        more = True
-        while more:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-            if len(body) > self._limit:
-                await self._refused.response()(scope, receive, send)
-                return
+        try:
+            async with asyncio.timeout(self._seconds):
+                body = await self._read(receive)
+        except TimeoutError:
+            await self._too_slow.response()(scope, receive, send)
+            return
+        if body is None:
+            return
+        if len(body) > self._limit:
+            await self._too_large.response()(scope, receive, send)
+            return
         if _too_deep(body):
             refused = bad_request(
                 None, f"the body is nested more than {MAX_JSON_DEPTH} deep", code="too_deep"
@@ -117,6 +142,17 @@ class BodyLimit:
             return await receive()
 
         await self._app(scope, receive_again, send)
+
+    async def _read(self, receive: Receive) -> bytearray | None:
+        """The body, or as much of it as shows that it is too large; None if the client left."""
+        body, more = bytearray(), True
+        while more and len(body) <= self._limit:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return None
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+        return body
 
 
 def _too_deep(body: bytearray) -> bool:

@@ -2,8 +2,11 @@
 
 uvicorn answers what it cannot parse in plain text, which OpenAI's SDKs do not read, and collects
 headers for as long as they come: a client that never stops would fill the memory, with or without the
-key (measured: 500 MB after two million headers).
+key (measured: 500 MB after two million headers). Nor does it mind how slowly they come: a thousand
+connections that send a byte now and then ("slowloris") would cost nobody but the server.
 """
+
+import asyncio
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -15,12 +18,29 @@ _INVALID = bad_request(None, "this is not a valid HTTP request", code="bad_http"
 _TOO_LARGE = ApiError(
     431, f"the headers are larger than {MAX_HEAD_BYTES} bytes: send less", code="head_too_large"
 )
+_TOO_SLOW = ApiError(408, "no complete request arrived in time", code="request_timeout")
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's, with a limit and with OpenAI's error object."""
+    """uvicorn's, with limits and with OpenAI's error object.
 
+    head_seconds   from connecting, or a later request's first byte, to the end of the headers
+    """
+
+    head_seconds = 30.0
+
+    _impatience: asyncio.TimerHandle | None = None
     _head_bytes: int | None = None  # of the head that is being read, if one is
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Somebody has connected: a request is expected."""
+        super().connection_made(transport)
+        self._expect_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone."""
+        self._head_is_there()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, unless the head has become too large."""
@@ -34,10 +54,11 @@ class HttpProtocol(HttpToolsProtocol):
         """A head begins."""
         super().on_message_begin()
         self._head_bytes = 0
+        self._expect_head()
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
-        self._head_bytes = None
+        self._head_is_there()
         super().on_headers_complete()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 (uvicorn's words are not for clients)
@@ -49,4 +70,20 @@ class HttpProtocol(HttpToolsProtocol):
         head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
         self.transport.write(head % (status, len(body)) + b"connection: close\r\n\r\n" + body)
         self.transport.close()
+        self._head_is_there()
+
+    def _expect_head(self) -> None:
+        if self._impatience is None:
+            self._impatience = self.loop.call_later(self.head_seconds, self._too_slow)
+
+    def _head_is_there(self) -> None:
         self._head_bytes = None
+        if self._impatience is not None:
+            self._impatience.cancel()
+            self._impatience = None
+
+    def _too_slow(self) -> None:
+        if self._head_bytes is None:  # nothing was asked: a browser may connect in advance
+            self.transport.close()
+        else:
+            self._refuse(b"408 Request Timeout", _TOO_SLOW)

@@ -1,7 +1,6 @@
 """The server's own settings; the engine's are in `engine/config.py`."""
 
 import re
-from pathlib import Path
 
 import msgspec
 
@@ -24,9 +23,9 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting_tokens  the same in tokens: prompts, and all output they may have
     chat_max_tokens  cap on a chat answer for which the client names none
     log_window       events that /trace returns and a feed can catch up on
-    trace_file       where the whole log is written as it happens
     buffer_bytes     unsent output of one stream beyond which its reader is cut off
-    stall_seconds    seconds a client may accept nothing at all before it is cut off
+    stall_seconds    seconds a client may accept nothing at all, or take to send a body, before it is
+                     cut off
     keep_alive       seconds of silence in a stream after which a comment is sent
     drain_seconds    seconds that running requests get to finish once the server is told to stop
     stuck_seconds    seconds in one step after which whoever waits is told that the engine hangs
@@ -42,7 +41,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting_tokens: int = 1 << 18
     chat_max_tokens: int = 256
     log_window: int = 50_000
-    trace_file: Path | None = None
     buffer_bytes: int = 1 << 20
     stall_seconds: float = 60.0
     keep_alive: float = 15.0

@@ -23,6 +23,7 @@ from engine.runner import Row, Sampled
 from engine.scheduling.policies import Policy
 from engine.scheduling.request import Request, TokenScore
 from engine.text.byte_tokenizer import ByteTokenizer
+from server.protocol import HttpProtocol
 from server.request_log import LogWriter
 from server.serving import listen, run_server, url_of
 from server.settings import ServerSettings
@@ -108,6 +109,7 @@ def main() -> None:
     engine = Engine(runner, config, tokenizer=TOKENIZER, policy=BreakingPolicy(), log=outbox)
     if options.get("paused"):
         engine.pause()
+    HttpProtocol.head_seconds = options.get("head_seconds", HttpProtocol.head_seconds)
     settings = ServerSettings(model_name="alphabet", **options.get("server", {}))
     listener = listen("127.0.0.1", options.get("port", 0))
     trace = options.get("trace_file")

@@ -250,6 +250,15 @@ def test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized(
     assert "characters" in error_of(answer)["message"]
 
 
+@pytest.mark.parametrize("prompts", [["x" * 60_000] * 20, "x" * 1_100_000])
+def test_prompts_that_would_hold_up_the_tokenizer_are_refused(
+    url: str, prompts: str | list[str]
+) -> None:
+    error = error_of(post(url, "/v1/completions", {"prompt": prompts, "stream": False}))
+    assert error["param"] == "prompt"
+    assert str(1 << 20) in error["message"]
+
+
 def test_a_text_that_may_fit_is_counted_exactly(url: str) -> None:
     error = error_of(post(url, "/v1/completions", {"prompt": "x" * 50_000}))
     assert error["param"] == "prompt"
@@ -297,3 +306,61 @@ def test_a_wrong_method_is_told_the_right_ones(url: str) -> None:
             answer = client.request(method, path)
             assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
             assert error_of(answer)["code"] == "method_not_allowed"
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[str]:
+    """A server that waits for no request longer than a moment."""
+    with start(head_seconds=0.2, server={"stall_seconds": 0.2}) as server:
+        yield server.url
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: a",
+        b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
+    ],
+)
+def test_a_request_that_does_not_arrive_is_hung_up_on(impatient: str, begun: bytes) -> None:
+    caller = Caller.open(impatient)
+    caller.socket.sendall(begun)
+    answer, _, body = caller.read_all().partition("\r\n\r\n")
+    assert answer.startswith("HTTP/1.1 408 ")
+    assert json.loads(body)["error"]["code"] == "request_timeout"
+
+
+def test_a_second_request_that_does_not_arrive_is_hung_up_on_as_well(impatient: str) -> None:
+    caller = Caller.open(impatient)
+    whole = b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    caller.socket.sendall(whole + b"GET /health HTTP/1.1\r\n")
+    answers = caller.read_all()
+    assert answers.startswith("HTTP/1.1 200 ")
+    assert "HTTP/1.1 408 " in answers
+
+
+def test_a_connection_on_which_nobody_asks_is_closed_without_a_word(impatient: str) -> None:
+    assert Caller.open(impatient).read_all() == ""
+
+
+def test_streams_outlast_the_time_for_a_request(impatient: str) -> None:
+    """Its time ends with its head: what is written and read after it is none of that."""
+    post(impatient, "/engine/pause")
+    caller = Caller(impatient, "/v1/completions", {"prompt": "x", "max_tokens": 3})
+    assert Caller.open(impatient).read_all() == ""  # so much time has passed
+    post(impatient, "/engine/resume")
+    assert '"full_text":"abc"' in caller.read_all()
+
+
+@pytest.mark.parametrize("path", ["/health", "/v1/models", "/", "/openapi.json", "/nowhere"])
+def test_head_answers_as_get_without_a_body(url: str, path: str) -> None:
+    with http(url) as client:
+        head, got = client.head(path), client.get(path)
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    for name in ("content-type", "content-length"):
+        assert head.headers[name] == got.headers[name]
+
+
+def test_a_head_of_the_endless_feed_is_refused(url: str) -> None:
+    with http(url) as client:
+        assert client.head("/events").status_code == 405
