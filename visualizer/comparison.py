@@ -26,7 +26,7 @@ from visualizer.html import MODULE, page_of
 from visualizer.inputs import input_changes
 from visualizer.logs import LogLike, read_log
 from visualizer.moments import count, names_of, plain
-from visualizer.view import AXES, View
+from visualizer.view import AXES, SAVED_BYTES, View
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,8 +76,8 @@ class Comparison(anywidget.AnyWidget):
             sorted(names.keys() - paired) for names, paired in zip(self._called, known, strict=True)
         ]
         step = self.step
-        views = [View(log) if step is None else View(log, _at(log, step)) for log in logs]
-        super().__init__(a=views[0], b=views[1], facts=self._facts())
+        a_view, b_view = _views(*logs, step)
+        super().__init__(a=a_view, b=b_view, facts=self._facts())
 
     @property
     def step(self) -> int | None:
@@ -216,6 +216,18 @@ def compare(
     `axis` is what both timelines and their one cursor begin with: "steps", or "time" for wall time.
     """
     return Comparison(a, b, names, axis=axis)
+
+
+def _views(a: EventLog, b: EventLog, step: int | None) -> tuple[View, View]:
+    """A view of each. Together they save no more than one log does: the longer takes what is left."""
+
+    def view(log: EventLog, room: int) -> View:
+        return View(log, None if step is None else _at(log, step), room=room)
+
+    if len(a) > len(b):
+        return _views(b, a, step)[::-1]
+    shorter = view(a, SAVED_BYTES // 2)
+    return shorter, view(b, SAVED_BYTES - len(shorter.log))
 
 
 def _at(log: EventLog, step: int) -> int | None:

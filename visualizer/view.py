@@ -30,7 +30,10 @@ _VIEWS: "WeakValueDictionary[int, View]" = WeakValueDictionary()  # by the id of
 
 
 class View(ipywidgets.Widget):  # type: ignore[misc]
-    """Where readers of a log are: step, selected request (or -1), range, window, time axis."""
+    """Where readers of a log are: step, selected request (or -1), range, window, time axis.
+
+    A notebook saves at most `room` bytes of the packed log.
+    """
 
     log = traitlets.Bytes().tag(sync=True)
     whole = traitlets.Bool(True).tag(sync=True)
@@ -48,7 +51,9 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
         step: int | None = None,
         select: int | None = None,
         scenario: Scenario | None = None,
+        room: int = SAVED_BYTES,
     ) -> None:
+        self.room = room
         if scenario is not None:
             step = scenario.step if step is None else step
             select = scenario.select if select is None else select
@@ -78,9 +83,10 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
         if select is None:
             select = self.steps.whose(step) if request is None else request
         self.packed = _pack(events)
-        whole = len(self.packed) <= SAVED_BYTES
+        whole = len(self.packed) <= self.room
+        part = b"" if whole else _part(events, self.steps, step, len(self.packed), self.room)
         return {
-            "log": self.packed if whole else _part(events, self.steps, step, len(self.packed)),
+            "log": self.packed if whole else part,
             "whole": whole,
             "step": step,
             "selected": NOBODY if select is None else select,
@@ -138,8 +144,8 @@ def _pack(log: EventLog) -> bytes:
     return gzip.compress(data, 6 if len(data) < LARGE else 1, mtime=0)
 
 
-def _part(log: EventLog, steps: Steps, step: int, packed: int) -> bytes:
-    """The steps around `step`, behind a keyframe, as many as fit into a saved notebook; packed.
+def _part(log: EventLog, steps: Steps, step: int, packed: int, room: int) -> bytes:
+    """The steps around `step`, behind a keyframe, as many as fit into `room` bytes; packed.
 
     Empty where not even one fits: ten thousand long prompts may wait in every step.
     """
@@ -147,7 +153,7 @@ def _part(log: EventLog, steps: Steps, step: int, packed: int) -> bytes:
     if not ends:
         return b""
     at = list(steps.ends).index(step)
-    count = max(1, int(SAVED_BYTES / packed * len(ends)))
+    count = max(1, int(room / packed * len(ends)))
     while True:
         first = min(max(0, at - count // 2), len(ends) - count)
         begin = ends[first - 1] if first else 0
@@ -157,7 +163,7 @@ def _part(log: EventLog, steps: Steps, step: int, packed: int) -> bytes:
         for event in log[begin : ends[first + count - 1]]:
             part.append(event)
         data = _pack(part)
-        if len(data) <= SAVED_BYTES:
+        if len(data) <= room:
             return data
         if count == 1:
             return b""

@@ -297,3 +297,19 @@ def test_the_page_holds_both_logs_and_no_markup_of_theirs(log: EventLog, tmp_pat
     assert (tmp_path / "two.html").read_text("utf-8") == page
     assert page.count("</script>") == page.count("<script") == 3
     assert "<b>A</b>" not in page
+
+
+def test_two_long_logs_save_no_more_than_one(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = what_if(log, token_budget=48)
+    whole = compare(log, other)
+    assert whole.a.whole and whole.b.whole
+    both = len(whole.a.packed) + len(whole.b.packed)
+    for room in (both * 5 // 4, both - 1, both // 2, both // 3):
+        monkeypatch.setattr("visualizer.comparison.SAVED_BYTES", room)
+        for told in (compare(log, other), compare(other, log)):
+            assert 0 < len(told.a.log) + len(told.b.log) <= room
+            assert (told.a.whole and told.b.whole) == (room > both)
+            assert told.a.log and told.b.log
+            assert told.a.step == told.b.step == told.step
