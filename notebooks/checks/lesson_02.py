@@ -88,9 +88,8 @@ class YourAttention:
                 key = head // (config.num_heads // config.num_kv_heads)
                 value = config.num_kv_heads + key
                 query = queries[tokens, head].numpy()
-                mixed = self.attend(
-                    query, new[:, key], new[:, value], kv[:, key], kv[:, value], start
-                )
+                given = (query, new[:, key], new[:, value], kv[:, key], kv[:, value])
+                mixed = self.attend(*given, start=start)
                 output[tokens, head] = torch.from_numpy(np.asarray(mixed, dtype=np.float32))
             written = slice(start, start + len(new))
             pages[slots[written]] = torch.from_numpy(kv[written])
@@ -143,7 +142,7 @@ def _play(
         new = [given[start:end].copy() for given in (queries, keys, values)]
         before = [array.copy() for array in chain(new, caches)]
         with watched(attend):
-            output = attend(*new, *caches, start)
+            output = attend(*new, *caches, start=start)
         _check_what_was_given(before[:3], new)
         _check_caches(before[3:], caches, new[1:], start, end)
         _check_output(output, expected[start:end], start, end, named=named)

@@ -34,12 +34,12 @@ def written(k_new, v_new, k_cache, v_cache, start):
 # Wrong
 
 
-def mask_at_the_top_left(q, k_new, v_new, k_cache, v_cache, start):
+def mask_at_the_top_left(q, k_new, v_new, k_cache, v_cache, *, start):
     end = written(k_new, v_new, k_cache, v_cache, start)
     return mix(hidden(q @ k_cache[:end].T / np.sqrt(q.shape[1]), np.arange(len(q))), v_cache[:end])
 
 
-def attends_before_it_writes(q, k_new, v_new, k_cache, v_cache, start):
+def attends_before_it_writes(q, k_new, v_new, k_cache, v_cache, *, start):
     scores = q @ k_cache[:start].T / np.sqrt(q.shape[1])
     weights = np.exp(scores)
     mixed = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9) @ v_cache[:start]
@@ -47,77 +47,77 @@ def attends_before_it_writes(q, k_new, v_new, k_cache, v_cache, start):
     return mixed
 
 
-def writes_over_the_beginning(q, k_new, v_new, k_cache, v_cache, start):
+def writes_over_the_beginning(q, k_new, v_new, k_cache, v_cache, *, start):
     k_cache[: len(q)], v_cache[: len(q)] = k_new, v_new
     scores = q @ k_cache[: start + len(q)].T / np.sqrt(q.shape[1])
     return mix(hidden(scores, start + np.arange(len(q))), v_cache[: start + len(q)])
 
 
-def no_mask(q, k_new, v_new, k_cache, v_cache, start):
+def no_mask(q, k_new, v_new, k_cache, v_cache, *, start):
     end = written(k_new, v_new, k_cache, v_cache, start)
     return mix(q @ k_cache[:end].T / np.sqrt(q.shape[1]), v_cache[:end])
 
 
-def reads_every_slot(q, k_new, v_new, k_cache, v_cache, start):
+def reads_every_slot(q, k_new, v_new, k_cache, v_cache, *, start):
     written(k_new, v_new, k_cache, v_cache, start)
     scores = q @ k_cache.T / np.sqrt(q.shape[1])
     return mix(hidden(scores, start + np.arange(len(q))), v_cache)
 
 
-def keeps_nothing(q, k_new, v_new, k_cache, v_cache, start):
+def keeps_nothing(q, k_new, v_new, k_cache, v_cache, *, start):
     keys = np.concatenate([k_cache[:start], k_new])
     values = np.concatenate([v_cache[:start], v_new])
     scores = q @ keys.T / np.sqrt(q.shape[1])
     return mix(hidden(scores, start + np.arange(len(q))), values)
 
 
-def keeps_keys_only(q, k_new, v_new, k_cache, v_cache, start):
+def keeps_keys_only(q, k_new, v_new, k_cache, v_cache, *, start):
     before = v_cache.copy()
-    mixed = solution(q, k_new, v_new, k_cache, v_cache, start)
+    mixed = solution(q, k_new, v_new, k_cache, v_cache, start=start)
     v_cache[:] = before
     return mixed
 
 
-def keeps_values_as_keys(q, k_new, v_new, k_cache, v_cache, start):
-    return solution(q, v_new, k_new, k_cache, v_cache, start)
+def keeps_values_as_keys(q, k_new, v_new, k_cache, v_cache, *, start):
+    return solution(q, v_new, k_new, k_cache, v_cache, start=start)
 
 
-def fills_what_is_behind(q, k_new, v_new, k_cache, v_cache, start):
+def fills_what_is_behind(q, k_new, v_new, k_cache, v_cache, *, start):
     k_cache[start:], v_cache[start:] = 0, 0
-    return solution(q, k_new, v_new, k_cache, v_cache, start)
+    return solution(q, k_new, v_new, k_cache, v_cache, start=start)
 
 
-def forgets_the_root(q, k_new, v_new, k_cache, v_cache, start):
+def forgets_the_root(q, k_new, v_new, k_cache, v_cache, *, start):
     end = written(k_new, v_new, k_cache, v_cache, start)
     return mix(hidden(q @ k_cache[:end].T, start + np.arange(len(q))), v_cache[:end])
 
 
-def sums_along_the_other_axis(q, k_new, v_new, k_cache, v_cache, start):
+def sums_along_the_other_axis(q, k_new, v_new, k_cache, v_cache, *, start):
     end = written(k_new, v_new, k_cache, v_cache, start)
     scores = hidden(q @ k_cache[:end].T / np.sqrt(q.shape[1]), start + np.arange(len(q)))
     weights = np.exp(scores)
     return weights / weights.sum(axis=0) @ v_cache[:end]
 
 
-def squares_the_values(q, k_new, v_new, k_cache, v_cache, start):
-    mixed = solution(q, k_new, v_new, k_cache, v_cache, start)
+def squares_the_values(q, k_new, v_new, k_cache, v_cache, *, start):
+    mixed = solution(q, k_new, v_new, k_cache, v_cache, start=start)
     scores = q @ k_cache[: start + len(q)].T / np.sqrt(q.shape[1])
     return (
         mix(hidden(scores, start + np.arange(len(q))), v_cache[: start + len(q)] ** 2) + 0 * mixed
     )
 
 
-def scales_the_queries_in_place(q, k_new, v_new, k_cache, v_cache, start):
+def scales_the_queries_in_place(q, k_new, v_new, k_cache, v_cache, *, start):
     end = written(k_new, v_new, k_cache, v_cache, start)
     q /= np.sqrt(q.shape[1])
     return mix(hidden(q @ k_cache[:end].T, start + np.arange(len(q))), v_cache[:end])
 
 
-def returns_the_last_row(q, k_new, v_new, k_cache, v_cache, start):
-    return solution(q, k_new, v_new, k_cache, v_cache, start)[-1]
+def returns_the_last_row(q, k_new, v_new, k_cache, v_cache, *, start):
+    return solution(q, k_new, v_new, k_cache, v_cache, start=start)[-1]
 
 
-def one_at_a_time_without_an_end(q, k_new, v_new, k_cache, v_cache, start):
+def one_at_a_time_without_an_end(q, k_new, v_new, k_cache, v_cache, *, start):
     while start < len(k_cache) + 1:
         k_cache[start % len(k_cache)] = k_cache[0]
 
@@ -172,10 +172,10 @@ def test_a_wrong_attention_is_refused_with_the_case_and_the_promise(wrong, said:
 
 
 def test_a_chunk_in_the_middle_of_a_text_is_told_by_its_positions() -> None:
-    def top_left_in_chunks(q, k_new, v_new, k_cache, v_cache, start):
+    def top_left_in_chunks(q, k_new, v_new, k_cache, v_cache, *, start):
         if len(q) < 3 or start < 5:
-            return solution(q, k_new, v_new, k_cache, v_cache, start)
-        return mask_at_the_top_left(q, k_new, v_new, k_cache, v_cache, start)
+            return solution(q, k_new, v_new, k_cache, v_cache, start=start)
+        return mask_at_the_top_left(q, k_new, v_new, k_cache, v_cache, start=start)
 
     message = " ".join(str(verdict(top_left_in_chunks)).split())
     assert "Tokens 5 to 7 came, with start = 5. Token 5 saw 1 position, should see 6." in message
@@ -184,7 +184,7 @@ def test_a_chunk_in_the_middle_of_a_text_is_told_by_its_positions() -> None:
 # Right
 
 
-def token_by_token(q, k_new, v_new, k_cache, v_cache, start):
+def token_by_token(q, k_new, v_new, k_cache, v_cache, *, start):
     rows = []
     for i in range(len(q)):
         k_cache[start + i], v_cache[start + i] = k_new[i], v_new[i]
@@ -193,7 +193,7 @@ def token_by_token(q, k_new, v_new, k_cache, v_cache, start):
     return np.array(rows)
 
 
-def by_concatenation(q, k_new, v_new, k_cache, v_cache, start):
+def by_concatenation(q, k_new, v_new, k_cache, v_cache, *, start):
     keys = np.concatenate([k_cache[:start], k_new])
     values = np.concatenate([v_cache[:start], v_new])
     scores = q @ keys.T / np.sqrt(q.shape[1])
@@ -222,9 +222,9 @@ def test_every_right_attention_is_accepted_and_runs_in_the_engine(right, capsys)
 def test_the_engine_asks_the_learners_part_and_not_its_own(capsys) -> None:
     asked = []
 
-    def watching(q, k_new, v_new, k_cache, v_cache, start):
+    def watching(q, k_new, v_new, k_cache, v_cache, *, start):
         asked.append((start, len(q)))
-        return solution(q, k_new, v_new, k_cache, v_cache, start)
+        return solution(q, k_new, v_new, k_cache, v_cache, start=start)
 
     attention = check.lesson_02(watching)
     asked.clear()  # what the check asked
@@ -236,12 +236,12 @@ def test_the_engine_asks_the_learners_part_and_not_its_own(capsys) -> None:
     assert asked == [(0, 4)] * each + [(4, 1)] * each + [(5, 1)] * each
 
 
-def stub(q, k_new, v_new, k_cache, v_cache, start):
+def stub(q, k_new, v_new, k_cache, v_cache, *, start):
     """What the new tokens read."""
     ...
 
 
-def later(q, k_new, v_new, k_cache, v_cache, start):
+def later(q, k_new, v_new, k_cache, v_cache, *, start):
     raise NotImplementedError
 
 
