@@ -7,6 +7,7 @@ generation.py     what one request still has to send, bounded
 streaming.py      answering over HTTP while the engine writes
 teaching.py       the teaching stream;  openai/  OpenAI's API;  lmtp/  LMTP over a WebSocket
 window.py         the log's window;  feed.py  /events and /trace;  operation.py  health, controls
-serving.py        sockets, signals, drain;  cli.py  the console command
+cli.py            the console command;  serve_command.py  its options;  starting.py  from them to:
+serving.py        sockets, signals, drain
 process.py, client.py  for notebooks
 """

@@ -2,6 +2,7 @@
 
 import shlex
 import socket
+from pathlib import Path
 
 from server.hosts import is_loopback
 from server.settings import ServerSettings
@@ -21,8 +22,8 @@ Underglass serves {model} at {url}
 """
 
 
-def banner(settings: ServerSettings, url: str) -> str:
-    """The text; `url` is where this machine reaches the server."""
+def banner(settings: ServerSettings, url: str, model_dir: Path | None = None) -> str:
+    """The text; `url` is where this machine reaches the server, `model_dir` holds further models."""
     header = f"Authorization: Bearer {settings.api_key}"
     text = _BANNER.format(
         model=settings.model_name,
@@ -30,6 +31,8 @@ def banner(settings: ServerSettings, url: str) -> str:
         socket=url.replace("http://", "ws://", 1),
         key=f" -H {shlex.quote(header)}" if settings.api_key else "",
     )
+    if model_dir is not None:
+        text += f"  further models     {url}/v1/models lists those of {model_dir}\n"
     if is_loopback(settings.host):
         return text
     port = url.rpartition(":")[2]

@@ -8,7 +8,7 @@ is refused by name.
 import os
 import re
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperCommand
@@ -21,7 +21,7 @@ _VARIABLE = re.compile(r"env var: \w+(?:; )?")
 _KINDS = {"int": "N", "float": "X", "str": "TEXT", "path": "PATH", "list": "TEXT"}
 
 
-def option(name: str, help: str, section: str | None = None, *flags: str, **limits: Any) -> Any:
+def option(name: str, help: str, section: str = "Server", *flags: str, **limits: Any) -> Any:
     """An option that is also an environment variable."""
     return typer.Option(
         *flags,
@@ -41,7 +41,7 @@ class SectionedCommand(TyperCommand):
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
             if record is not None:
-                section = getattr(parameter, "rich_help_panel", None) or "Server"
+                section = getattr(parameter, "rich_help_panel", None) or "Options"
                 names, meaning = record
                 names = _KIND.sub(lambda kind: _KINDS[kind[1]], names)
                 meaning = _VARIABLE.sub("", meaning).replace("  []", "")  # told once, below
@@ -68,6 +68,12 @@ def origin_of(ctx: typer.Context, field: str) -> str:
     if source is None or source.name != "ENVIRONMENT":
         return ""
     return f" (from {PREFIX}{field.upper()})"
+
+
+def fail(message: str) -> NoReturn:
+    """One line that says what is wrong; exit code 2, as for a wrong option."""
+    typer.echo(f"underglass: {message}", err=True)
+    raise typer.Exit(2)
 
 
 def _variable(parameter: Any) -> str | None:

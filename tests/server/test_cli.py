@@ -12,8 +12,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from engine.events.log import EventLog
+from server.banner import banner
 from server.cli import app
 from server.process import ServerError, serve_in_background
+from server.settings import ServerSettings
 from tests.server.harness import sse_data
 
 COMMAND = [sys.executable, "-m", "server.cli"]
@@ -76,6 +78,9 @@ def refused(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
         (["--trace-file", "README.md"], ["--trace-file", "README.md", "no log"]),
         (["--request-log", "README.md"], ["--request-log", "README.md", "no log"]),
         (["--request-log", "/dev/null"], ["--request-log", "plain file"]),
+        (["--model", "auto"], ["--model auto", "--model-dir"]),
+        (["--model-dir", "docs"], ["--model auto", "--model-dir"]),
+        (["--model", "auto", "--model-dir", "/nowhere"], ["/nowhere is not a directory"]),
         (["--host", "203.0.113.7"], ["203.0.113.7", "--host"]),
         (["--api-key", ""], ["api_key", "empty"]),
         (["--api-key", "a\nb"], ["api_key"]),
@@ -197,6 +202,12 @@ def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
             process.terminate()
     assert process.returncode == 0
     assert len(EventLog.load(trace)) > 10
+
+
+def test_the_banner_names_the_directory_of_further_models() -> None:
+    told = banner(ServerSettings(), "http://127.0.0.1:8000", Path("/models"))
+    assert "http://127.0.0.1:8000/v1/models lists those of /models" in told
+    assert "further models" not in banner(ServerSettings(), "http://127.0.0.1:8000")
 
 
 def test_serve_in_background_says_why_it_did_not_start() -> None:
