@@ -1,0 +1,248 @@
+"""Lesson 01: from scores to probabilities: temperature, top-k, top-p."""
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from checks.broken import Broken
+from checks.guard import call
+from checks.judging import counted, judge
+from engine.compute import truncation
+
+Weigh = Callable[..., list[float]]
+EXACT = 1e-6
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What the model said, and what was asked."""
+
+    logits: tuple[float, ...]
+    temperature: float
+    top_k: int
+    top_p: float
+
+    def __str__(self) -> str:
+        return (
+            f"logits = {list(self.logits)}, temperature = {self.temperature:g}, "
+            f"top_k = {self.top_k}, top_p = {self.top_p:g}"
+        )
+
+
+class YourDistribution:
+    """What a learner wrote for one list of scores, as the engine asks for it: for all rows."""
+
+    def __init__(self, distribution: Weigh) -> None:
+        self._distribution = distribution
+
+    def __call__(
+        self, logits: Tensor, temperature: Tensor, min_p: Tensor, top_k: Tensor, top_p: Tensor
+    ) -> Tensor:
+        """See `engine.compute.truncation.distribution`; min_p is not part of the lesson."""
+        del min_p
+        rows = zip(*(one.tolist() for one in (logits, temperature, top_k, top_p)), strict=True)
+        return torch.tensor([list(self._distribution(*row)) for row in rows])
+
+
+def check(distribution: Weigh) -> truncation.Distribution:
+    """Say how it does, and give the engine one that runs it; its own while it fails."""
+    verdict = judge(distribution, cases(), attempt)
+    print(verdict)
+    return YourDistribution(distribution) if verdict.passed else truncation.distribution
+
+
+def cases() -> list[Scores]:
+    """Few tokens first, in no kind order; then ties, and more tokens."""
+    plain = [(2.0,), (0.0, 1.0), (1.0, -1.0, 2.0, 0.0), (-3.0, 0.5, 0.0)]
+    asked = list(product((1.0, 0.5, 2.0, 0.0), (0, 1, 2, 3, 9), (1.0, 0.9, 0.7, 0.5, 0.01)))
+    tied = [(1.0, 1.0), (0.0, 2.0, 0.0), (1.0, 1.0, 1.0, 0.0)]
+    chance = random.Random(1)
+    longer = [tuple(round(chance.gauss(0, 2), 2) for _ in range(9)) for _ in range(40)]
+    return [
+        *sorted((Scores(logits, *one) for logits in plain for one in asked), key=_size),
+        *(Scores(logits, *one) for logits in tied for one in asked if one[0] > 0),
+        *(Scores(logits, *chance.choice(asked)) for logits in longer),
+    ]
+
+
+def _size(case: Scores) -> tuple[float, ...]:
+    """Few tokens, few of the three asked for, and the temperature first."""
+    asked = (case.temperature != 1, 0 < case.top_k < len(case.logits), case.top_p < 1)
+    return (sum(asked), asked[1] + asked[2], len(case.logits), -case.top_p, case.top_k)
+
+
+def attempt(distribution: Weigh, case: Scores) -> None:
+    """Probabilities; of the right tokens; and the right ones."""
+    answer = call(distribution, list(case.logits), case.temperature, case.top_k, case.top_p)
+    shares = _numbers(answer, case)
+    if case.temperature == 0:
+        _check_greedy(shares, case)
+        return
+    if abs(sum(shares) - 1) > EXACT:
+        raise Broken(
+            f"You returned {_told(shares)}, which sums to {sum(shares):.3f}.",
+            "the probabilities sum to 1",
+            "What is cut leaves a gap. Who shares it?",
+        )
+    _check_kept(shares, case)
+    _check_shares(shares, case)
+
+
+def _numbers(answer: Any, case: Scores) -> list[float]:
+    """The answer as floats, if that is what it is."""
+    try:
+        shares = [float(one) for one in answer]
+    except (TypeError, ValueError):
+        raise Broken(
+            f"You returned {answer!r}.",
+            "the answer is a list of probabilities",
+            "What does distribution() return?",
+        ) from None
+    if len(shares) != len(case.logits):
+        raise Broken(
+            f"You returned {counted(len(shares), 'number')} for {len(case.logits)} logits.",
+            "every token has a probability, in the order of the logits",
+            "Those that are cut have one, too: 0.",
+        )
+    if any(math.isnan(one) for one in shares):
+        raise Broken(
+            f"With temperature {case.temperature:g} you returned {_told(shares)}.",
+            "the probabilities are numbers",
+            "nan is what comes of 0 / 0 and of infinity / infinity. Where do you divide?",
+        )
+    if any(one < 0 for one in shares):
+        raise Broken(
+            f"You returned {_told(shares)}.",
+            "no probability is below 0",
+            "Can a share be negative?",
+        )
+    return shares
+
+
+def _check_greedy(shares: list[float], case: Scores) -> None:
+    best = max(range(len(shares)), key=shares.__getitem__)
+    if case.logits[best] < max(case.logits) or abs(shares[best] - 1) > EXACT or sum(shares) > 1.5:
+        raise Broken(
+            f"With temperature 0 you returned {_told(shares)}.",
+            "at temperature 0 the likeliest token is certain",
+            "Try 0.5, 0.1, 0.01 on paper. What does the second-best end up with?",
+        )
+
+
+def _softmax(logits: Sequence[float], temperature: float) -> list[float]:
+    top = max(logits)
+    return _shared([math.exp((one - top) / temperature) for one in logits])
+
+
+def _check_kept(shares: list[float], case: Scores) -> None:
+    """Whoever is kept is the likeliest; top-k cuts first, then top-p what that has left."""
+    logits, top_k, top_p = case.logits, case.top_k, case.top_p
+    kept = [i for i, one in enumerate(shares) if one > 0]
+    cut = [i for i in range(len(logits)) if i not in kept]
+    lost = max((logits[i] for i in cut), default=-math.inf)
+    worst = min(logits[i] for i in kept)
+    if lost > worst:
+        raise Broken(
+            f"You returned {_told(shares)}: a token of logit {worst:g} is kept, and one of {lost:g} "
+            "is cut.",
+            "nobody is cut who is likelier than somebody who is kept",
+            "The logits come in any order, and the answer is in theirs.",
+        )
+    ordered = sorted(_softmax(logits, case.temperature), reverse=True)
+    if top_k and len(kept) > _as_likely(ordered, min(top_k, len(ordered))):
+        raise Broken(
+            f"You keep {counted(len(kept), 'token')}, with top_k = {top_k}.",
+            "top-k keeps the k likeliest",
+            f"You returned {_told(shares)}. Who should have gone?",
+        )
+    left = _shared(ordered[: top_k or None])
+    needed = _reaching(left, top_p)
+    # Whoever keeps all that tie at top-k has more to share among, and may need more of them.
+    whole = _shared(ordered[: _as_likely(ordered, min(top_k or len(ordered), len(ordered)))])
+    if len(kept) < needed:
+        _too_few(len(kept), left, case)
+    if len(kept) > _as_likely(ordered, max(needed, _reaching(whole, top_p))):
+        _too_many(len(kept), needed, left, ordered, case)
+
+
+def _shared(weights: list[float]) -> list[float]:
+    return [one / sum(weights) for one in weights]
+
+
+def _as_likely(ordered: list[float], count: int) -> int:
+    """How many there may be if `count` are needed: whoever ties with the last may stay, or go."""
+    return sum(one >= ordered[count - 1] - EXACT for one in ordered)
+
+
+def _reaching(shares: list[float], top_p: float) -> int:
+    """How many of the likeliest it takes to reach a share."""
+    summed = 0.0
+    for count, one in enumerate(shares, 1):
+        summed += one
+        if summed >= top_p - 1e-9:
+            return count
+    return len(shares)
+
+
+def _too_few(kept: int, left: list[float], case: Scores) -> None:
+    if case.top_p == 1 or not kept:
+        raise Broken(
+            f"You keep {counted(kept, 'token')} of {len(left)}.",
+            "nobody is cut without need",
+            f"top_k = {case.top_k} and top_p = {case.top_p:g}: what do 0 and 1 mean there?",
+        )
+    raise Broken(
+        f"You keep {counted(kept, 'token')}, with {sum(left[:kept]):.3f} of the probability. "
+        f"Asked is {case.top_p:g}.",
+        "top-p keeps the smallest set that reaches p",
+        "Follow the sum, token by token. Is the one that crosses the line in or out?",
+    )
+
+
+def _too_many(
+    kept: int, needed: int, left: list[float], ordered: list[float], case: Scores
+) -> None:
+    enough = f"The {'likeliest has' if needed == 1 else f'{needed} likeliest have'}"
+    look = "Is it the smallest set?"
+    if case.top_k and kept == min(case.top_k, _reaching(ordered, case.top_p)):
+        look = "Top-k cuts first. What does top-p look at then, and what is all of it?"
+    raise Broken(
+        f"You keep {counted(kept, 'token')}. {enough} {sum(left[:needed]):.3f} of what top-k leaves, "
+        f"and asked is {case.top_p:g}.",
+        "top-p keeps the smallest set that reaches p",
+        look,
+    )
+
+
+def _check_shares(shares: list[float], case: Scores) -> None:
+    right = _of_kept(shares, case.logits, case.temperature)
+    if _close(shares, right):
+        return
+    did = f"You returned {_told(shares)}."
+    share = "whoever is kept has a share in proportion to e^(logit / temperature)"
+    if case.temperature != 1 and _close(shares, _of_kept(shares, case.logits, 1.0)):
+        raise Broken(did, share, "With temperature 1 it would be the same. Where is it in yours?")
+    if _close(shares, _of_kept(shares, case.logits, 1 / case.temperature)):
+        raise Broken(did, share, "Does a high temperature make yours bolder, or more careful?")
+    raise Broken(did, share, "Compare two of the tokens: by which factor do they differ?")
+
+
+def _of_kept(shares: list[float], logits: Sequence[float], temperature: float) -> list[float]:
+    """What those who are kept should have."""
+    whole = _softmax(logits, temperature)
+    total = sum(one for one, mine in zip(whole, shares, strict=True) if mine > 0)
+    return [one / total if mine > 0 else 0.0 for one, mine in zip(whole, shares, strict=True)]
+
+
+def _close(some: list[float], others: list[float]) -> bool:
+    return all(abs(one - other) < EXACT for one, other in zip(some, others, strict=True))
+
+
+def _told(shares: list[float]) -> str:
+    return "[" + ", ".join(f"{one:.3f}" for one in shares) + "]"
