@@ -224,6 +224,7 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     board = BoardOnPage(page)
     callers = ask(server.url, *"ABCDEF", max_tokens=60)
     board.wait()
+    expect(board.root).to_have_attribute("data-requests", "6")
     look = "Object.fromEntries(window.watched.board.model.requests.map((r) => [r.id, r.hueIndex]))"
     hues = page.evaluate(look)
     step = 0
@@ -240,6 +241,40 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     board.press("Home")
     expect_same_as_trace(board, server.url, first)
     assert page.evaluate("window.watched.live.model.events.length") <= 400
+    for caller in callers:
+        caller.close()
+
+
+def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    """Somebody arrives in nearly every pause of a busy engine: it would often tell of nothing."""
+    page = new_page()
+    page.goto(server.url)
+    page.evaluate(
+        """async () => {
+          const { watch } = await import("/board/board.js");
+          const host = document.createElement("div");
+          document.getElementById("board").replaceWith(host);
+          window.watched = watch(host, {});
+        }"""
+    )
+    board = BoardOnPage(page)
+    callers = ask(server.url, "Ada", max_tokens=20)
+    board.wait()
+    board.expect_step(steps(server.url, 3))
+    callers += ask(server.url, "Bo")
+    board.expect_step(4)
+    expect(board.root.locator(".sentence")).to_contain_text("has not begun")
+    held = "(on) => window.watched.live.hear({ type: 'status', status: { paused: on } })"
+    for paused, step in ((False, 3), (True, 4), (False, 3)):
+        page.evaluate(held, paused)
+        board.expect_step(step)
+        expect(board.root).to_have_attribute("data-following", "true")
+    board.press(",")
+    expect(board.root).to_have_attribute("data-following", "false")
+    board.press(".")
+    expect(board.root).to_have_attribute("data-following", "true")
     for caller in callers:
         caller.close()
 

@@ -21,5 +21,6 @@ export function laneRows(count, room, { narrow, unit }) {
   const shown = Math.min(count, room, ROOM.crowd);
   const sizes = SIZES.map((size) => Math.min(size, full));
   const pitch = sizes.find((size) => shown * size <= height) ?? sizes.at(-1);
-  return { pitch, height: Math.max(pitch, Math.min(count * pitch, Math.max(height, shown * pitch))) };
+  const seen = Math.max(Math.floor(height / pitch), shown); // whole lanes, of however many
+  return { pitch, height: Math.max(1, Math.min(count, seen)) * pitch };
 }

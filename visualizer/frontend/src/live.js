@@ -2,9 +2,9 @@
  * A board that follows a running engine. Messages come from a feed (`live_feed.js`, or a notebook's kernel);
  * what they bring is folded and drawn at most once a frame, and takes at most half of the time.
  *
- * While it follows, the cursor stays on the newest step. Whoever moves it looks back, and the log goes on
- * growing meanwhile; moving to the newest step, or N, follows again. A lost connection leaves the picture,
- * greyed. Memory is bounded: see `live_window.js`.
+ * While it follows, the cursor stays on the newest step: of a held engine the one that is to come, with who has
+ * arrived for it, else the last that was computed. Whoever moves it looks back, and the log goes on growing
+ * meanwhile; moving to the newest step, or N, follows again. A lost connection leaves the picture, greyed. Memory is bounded: see `live_window.js`.
  */
 
 import { h } from "./html.js";
@@ -55,7 +55,7 @@ export class Live {
     };
     root.addEventListener("keydown", key, { signal });
     const moved = (names) => {
-      if (names.has("step") && this.shows) this.follow(store.step === this.model.lastStep);
+      if (names.has("step") && this.shows) this.follow(store.step >= this.newest);
     };
     store.listen(moved, signal);
     this.#say("connecting", "Connecting");
@@ -66,10 +66,22 @@ export class Live {
     return !!this.model && this.board.model === this.model;
   }
 
+  /**
+   * The step to follow. One that has not begun says little, and while the engine runs there would be such a
+   * one every time somebody arrives; it is left out if it is about to begin.
+   */
+  get newest() {
+    const { firstStep, lastStep, measures } = this.model;
+    const comes = lastStep > firstStep && this.model.span(lastStep).status === "pending";
+    const last = lastStep - firstStep;
+    const isBusy = !this.status.paused && measures.running[last] + measures.waiting[last] > 0;
+    return comes && isBusy ? lastStep - 1 : lastStep;
+  }
+
   /** Stays on the newest step from now on, or stays where it is. */
   follow(on) {
     this.following = on;
-    if (on && this.shows) this.board.goTo(this.model.lastStep);
+    if (on && this.shows) this.board.goTo(this.newest);
     this.#tell();
   }
 
@@ -78,6 +90,7 @@ export class Live {
     else if (message.type === "status") {
       this.status = message.status;
       this.#live();
+      if (this.following && this.shows) this.board.goTo(this.newest); // held: now who arrived counts
     } else if (message.type === "lost") {
       const what = this.run ? "The connection is lost: reconnecting" : "No server answers: trying again";
       this.#say("lost", `${what} in ${message.seconds} s`);
@@ -183,13 +196,13 @@ export class Live {
     const { board, model } = this;
     const selected = model.request(board.store.selected) ? board.store.selected : null;
     this.following = true;
-    board.open(model, { step: model.lastStep, selected });
+    board.open(model, { step: this.newest, selected });
     this.#live();
   }
 
   #grow() {
     const { board, model } = this;
-    if (this.following) board.store.step = model.lastStep; // not `goTo`: it is drawn once, below
+    if (this.following) board.store.step = this.newest; // not `goTo`: it is drawn once, below
     if (board.time) board.time.pinned = this.following;
     const now = performance.now();
     const rest = this.following ? this.#wordsAt + READABLE - now : 0;
@@ -261,7 +274,7 @@ export class Live {
     Object.assign(root.dataset, { following: this.following, run: this.run, held: !!this.status.paused });
     this.button.hidden = !this.shows;
     this.button.setAttribute("aria-pressed", this.following);
-    const now = this.shows && store.step !== this.model.lastStep ? `, step ${this.model.lastStep}` : "";
+    const now = this.shows && store.step < this.newest ? `, step ${this.newest}` : "";
     const words = this.following ? "Following" : `Jump to now${now}`;
     if (this.button.textContent !== words) this.button.textContent = words;
     this.button.title = this.following ? "Stay at this step" : "Follow the newest step (N)";

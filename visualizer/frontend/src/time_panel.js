@@ -195,7 +195,8 @@ export class TimePanel {
     const seen = this.scrolled / this.board.unit;
     const hidden = top < seen || top + this.laneHeight > seen + this.viewHeight;
     if (!hidden) return;
-    this.scroller.scrollTop = (top - this.viewHeight / 2) * this.board.unit;
+    const above = Math.floor(this.viewHeight / 2 / this.laneHeight); // whole lanes
+    this.scroller.scrollTop = (lane - above) * this.laneHeight * this.board.unit;
     this.scrolled = this.scroller.scrollTop;
   }
 

@@ -13,6 +13,7 @@ import { timeTicks } from "./wall_axis.js";
 
 export const BLEED = 6; // the selected lane's band goes a little beyond the panel
 export const HEADROOM = 3; // above the first lane, for its words
+const FINISH = 3; // behind the last step, for the mark of who finished in it
 
 /**
  * Draws the lanes that can be seen. `scene` has model, frame, scale, step, selected, narrow, width,
@@ -77,7 +78,8 @@ function drawLane(pencil, scene, lane) {
   const words = [];
   const end = width + BLEED;
   const inLane = { ...scene, end };
-  pencil.clipped(scale.left - 1, top - HEADROOM, end - scale.left + 1, pitch + HEADROOM, () => {
+  const plot = scale.right + FINISH - scale.left + 1;
+  pencil.clipped(scale.left - 1, top - HEADROOM, plot, pitch + HEADROOM, () => {
     for (const stay of occupantsBetween(packing.lanes[lane], scale.first, scale.last)) {
       words.push(...drawLife(pencil, inLane, stay, base));
     }
