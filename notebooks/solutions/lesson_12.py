@@ -1,0 +1,34 @@
+"""Lesson 12: reading along with a sample, and answering its tool calls."""
+
+from collections.abc import Callable
+
+from engine.text.tokenizer import Tokenizer
+from engine.tools.tool_use import ToolTokens
+
+
+class ToolState:
+    """One sample's state: the tokens of the call that is open, or None."""
+
+    def __init__(
+        self, marks: ToolTokens, tokenizer: Tokenizer, evaluate: Callable[[str], str | None]
+    ) -> None:
+        self.marks = marks
+        self.tokenizer = tokenizer
+        self.evaluate = evaluate
+        self.call: list[int] | None = None
+
+    def feed(self, token: int) -> list[int]:
+        """Take note of a sampled token; the tokens to force after it."""
+        if token == self.marks.call_start:
+            self.call = []
+        elif self.call is None:
+            return []
+        elif token != self.marks.call_end:
+            self.call.append(token)
+        else:
+            result = self.evaluate(self.tokenizer.decode(self.call))
+            self.call = None
+            if result is not None:
+                answer = self.tokenizer.encode_ordinary(result)
+                return [self.marks.output_start, *answer, self.marks.output_end]
+        return []
