@@ -127,10 +127,9 @@ class Client:
         # Each stream has a connection of its own, so that none waits for another's. No timeout: a
         # held engine may wait for a class.
         connection = httpx.AsyncClient(**self._options, timeout=None)
-        body = {"prompt": prompt, "max_tokens": max_tokens} | fields
-        request = connection.build_request(
-            "POST", "/v1/completions", json=body, headers={"X-Client": label} if label else {}
-        )
+        # The label goes as `user`: a header, X-Client, could not carry every alphabet.
+        body = {"prompt": prompt, "max_tokens": max_tokens, "user": label or None} | fields
+        request = connection.build_request("POST", "/v1/completions", json=body)
         response = await connection.send(request, stream=True)
         if response.is_error:
             await response.aread()

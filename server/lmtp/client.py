@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
+from urllib.parse import urlencode
 
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as connect_websocket
@@ -150,15 +151,14 @@ class Client:
 async def connect(
     url: str, *, api_key: str | None = None, label: str = ""
 ) -> AsyncIterator[Client]:
-    """A client of a server: ws:// or http://, with or without a path.
+    """A client of a server: ws:// or http://, with or without a path, without a query.
 
     Raises OSError when nothing answers there, `websockets.exceptions.InvalidStatus` when it refuses.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    if label:
-        headers["X-Client"] = label
+    query = f"?{urlencode({'client': label})}" if label else ""  # a header has no umlauts
     connection = connect_websocket(
-        "ws" + url.removeprefix("ws").removeprefix("http"),
+        "ws" + url.removeprefix("ws").removeprefix("http") + query,
         additional_headers=headers,
         max_size=None,
         compression=None,

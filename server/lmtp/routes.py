@@ -10,6 +10,7 @@ from starlette.applications import Starlette
 from starlette.websockets import WebSocket
 
 from server.errors import no_route
+from server.labels import label_in
 from server.lmtp.session import Session
 from server.models import Models
 
@@ -21,7 +22,7 @@ def install(app: Starlette, models: Models) -> None:
         await websocket.accept()
         # LMQL's client can send no header; an address it is given may have a query.
         label = websocket.headers.get("x-client") or websocket.query_params.get("client", "")
-        session = Session(models, websocket.send_text, label)
+        session = Session(models, websocket.send_text, label_in(label))
         await session.serve(_frames(websocket))
 
     async def nowhere(websocket: WebSocket) -> None:

@@ -8,6 +8,7 @@ from fastapi.responses import Response
 
 from server.errors import no_model
 from server.generation import Order, Prompt
+from server.labels import label_in
 from server.models import Models
 from server.openai.answers import CHAT_COMPLETION, COMPLETION, Model, ModelList
 from server.openai.chat import ChatForm, chat_prompts
@@ -50,7 +51,7 @@ def routes(models: Models) -> APIRouter:
         order = Order(
             prepare,
             fields=body.fields,
-            label=x_client or body.user or "",
+            label=label_in(x_client or "") or body.user or "",
             priority=body.priority or 0,
         )
         if teaching:
@@ -83,7 +84,7 @@ def routes(models: Models) -> APIRouter:
         order = Order(
             prepare,
             fields=body.fields,
-            label=x_client or body.user or "",
+            label=label_in(x_client or "") or body.user or "",
             priority=body.priority or 0,
         )
         form = ChatForm(

@@ -8,6 +8,7 @@ import pytest
 from engine.events.vocabulary import RequestArrived
 from server.client import Client, RequestFailedError, StreamEvent
 from server.process import BackgroundServer
+from tests.server.harness import http
 
 EIGHT = [
     {"prompt": f"Tell me about number {number}", "max_tokens": 4 + number, "label": f"r{number}"}
@@ -59,6 +60,30 @@ def test_one_stream(url: str) -> None:
     *tokens, last = asyncio.run(read())
     assert [event.token for event in tokens] == ["a", "b", "c"]
     assert (last.full_text, last.label) == ("abc", "Ada")
+
+
+def test_a_name_may_be_of_any_alphabet(url: str) -> None:
+    async def send() -> int:
+        stream = await Client(url).submit("Once", max_tokens=1, label="Zoë 東京")
+        await stream.close()
+        return stream.request
+
+    request = asyncio.run(send())
+    [arrived] = [one for one in Client(url).trace().of(RequestArrived) if one.request == request]
+    assert arrived.label == "Zoë 東京"
+
+
+@pytest.mark.parametrize(
+    ("sent", "label"),
+    [("Zoë".encode(), "Zoë"), ("Zoë".encode("latin-1"), "Zoë"), (b"x" * 5000, "x" * 256)],
+)
+def test_a_name_in_a_header_is_read_as_it_was_written(url: str, sent: bytes, label: str) -> None:
+    with http(url) as client:
+        body = {"prompt": "x", "max_tokens": 1}
+        answer = client.post("/v1/completions", json=body, headers={"X-Client": sent})
+    request = int(answer.headers["x-underglass-request"])
+    [arrived] = [one for one in Client(url).trace().of(RequestArrived) if one.request == request]
+    assert arrived.label == label
 
 
 def test_what_the_server_refuses_is_raised_in_its_words(url: str) -> None:

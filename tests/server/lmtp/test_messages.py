@@ -1,5 +1,6 @@
 """LMTP's messages on the wire, as LMQL's client sends and reads them."""
 
+import asyncio
 import json
 from collections.abc import Callable
 
@@ -7,6 +8,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from engine.events.vocabulary import RequestArrived, StepScheduled
+from server.lmtp.client import connect
 from server.process import BackgroundServer
 from tests.server.harness import post, sse_data, trace
 from tests.server.lmtp.wire import Wire, letters
@@ -89,7 +91,13 @@ def test_a_label_may_be_part_of_the_address(serve: Callable[..., BackgroundServe
     with Wire(url, "/?client=Ada") as wire:
         wire.generate(1, [120], max_tokens=1)
         wire.tokens(1)
-    assert trace(url).of(RequestArrived)[0].label == "Ada"
+
+    async def ask() -> None:
+        async with connect(url, label="Zoë 東京") as client:
+            _ = [one async for one in client.generate("x", max_tokens=1)]
+
+    asyncio.run(ask())
+    assert [one.label for one in trace(url).of(RequestArrived)] == ["Ada", "Zoë 東京"]
 
 
 def test_a_waiting_stream_is_told_how_many_are_before_it(
