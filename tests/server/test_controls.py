@@ -85,8 +85,8 @@ def test_health_and_readiness(url: str) -> None:
 
 
 def test_with_a_key_nobody_gets_in_without_it(serve: Callable[..., BackgroundServer]) -> None:
-    url = serve(server={"api_key": "sésame"}).url
-    key = {"Authorization": "Bearer sésame".encode()}
+    url = serve(server={"api_key": "open sesame"}).url
+    key = {"Authorization": "Bearer open sesame"}
     for path in ("/v1/completions", "/engine/pause"):
         refused = post(url, path, {"prompt": "x"})
         assert refused.status_code == 401
