@@ -5,6 +5,7 @@ This one is HTML and nothing else: it works offline, prints, and reads aloud.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
@@ -88,7 +89,7 @@ def _answer(answer: Schema) -> str:
         for kind, media in contents.items()
     ]
     words = answer["description"]
-    told = "" if words == "Successful Response" else f"<p>{escape(words)}</p>"
+    told = "" if words == "Successful Response" else f"<p>{_words(words)}</p>"
     shown = "".join(_examples(media) for media in contents.values())
     return f"<p>Answer: {'; or '.join(kinds)}.</p>{told}{shown}"
 
@@ -106,7 +107,7 @@ def _errors(document: Schema) -> str:
     operation: Schema = next(iter(some_route.values()), {})
     answers: Schema = operation.get("responses", {})
     told = [
-        f"<h3>{escape(status)}</h3><p>{escape(answer['description'])}</p>"
+        f"<h3>{escape(status)}</h3><p>{_words(answer['description'])}</p>"
         f"{''.join(_examples(media) for media in answer.get('content', {}).values())}"
         for status, answer in answers.items()
         if status in ("4XX", "5XX")
@@ -129,7 +130,7 @@ def _table(caption: str, rows: list[tuple[str, bool, Schema]]) -> str:
     lines = [
         f"<tr><th scope=row><code>{escape(name)}</code></th>"
         f"<td>{_type(schema)}{_default(schema, required)}</td>"
-        f"<td>{escape(schema.get('description', ''))}</td></tr>"
+        f"<td>{_words(schema.get('description', ''))}</td></tr>"
         for name, required, schema in rows
     ]
     head = "<tr><th scope=col>name</th><th scope=col>what</th><th scope=col>meaning</th></tr>"
@@ -169,7 +170,12 @@ def _type(schema: Schema) -> str:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    return (f"<p>{escape(part)}</p>" for part in text.split("\n\n") if part.strip())
+    return (f"<p>{_words(part)}</p>" for part in text.split("\n\n") if part.strip())
+
+
+def _words(text: str) -> str:
+    """Text with what stands between backticks as code."""
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape(text))
 
 
 def _description(parameter: Schema) -> Schema:

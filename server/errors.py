@@ -117,7 +117,7 @@ async def _validation_error(request: Request, error: Exception) -> Response:
     if not content_type.startswith("application/json"):
         return bad_request(
             None,
-            f"the body must be JSON, Content-Type says {content_type or 'nothing'!r}: "
+            f"the body must be JSON, Content-Type says {content_type or 'nothing'}: "
             "send the header Content-Type: application/json",
         ).response()
     first = error.errors()[0]

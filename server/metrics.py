@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 from server.bridge import Bridge
 from server.measures import Histogram, Measures
 from server.models import Models
+from server.operation import only_cached
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LABELS = ["model_name"]
@@ -61,8 +62,7 @@ _HISTOGRAMS: list[tuple[str, str, Callable[[Measures], Histogram]]] = [
 
 def _held(bridge: Bridge) -> float:
     state = bridge.window.state
-    cached = sum(len(node.blocks) for node in state.nodes.values() if node.lock == 0)
-    return 1 - (len(state.free) + cached) / len(state.refs)
+    return 1 - (len(state.free) + only_cached(state)) / len(state.refs)
 
 
 _GAUGES: list[tuple[str, str, Callable[[Bridge], float]]] = [

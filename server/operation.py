@@ -5,6 +5,7 @@ from typing import Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from engine.events.fold import State
 from server.bridge import Bridge
 from server.errors import ApiError, unavailable
 from server.hosts import cross_site, is_loopback
@@ -21,7 +22,9 @@ class StepRequest(BaseModel):
 
 
 class Blocks(BaseModel):
-    """KV blocks. Those that are only `cached` are given up when somebody needs them."""
+    """KV blocks. Those that are only `cached` are given up when somebody needs them; those that are
+    neither free nor only cached belong to requests, or are held for LMTP's buffers.
+    """
 
     total: int
     free: int
@@ -113,9 +116,14 @@ def _health(bridge: Bridge) -> Health:
         blocks=Blocks(
             total=len(state.refs),
             free=len(state.free),
-            cached=sum(len(node.blocks) for node in state.nodes.values() if node.lock == 0),
+            cached=only_cached(state),
         ),
     )
+
+
+def only_cached(state: State) -> int:
+    """Blocks of the prefix tree on which nobody depends now."""
+    return sum(len(node.blocks) for node in state.nodes.values() if node.lock == 0)
 
 
 def _status(bridge: Bridge) -> Literal["ok", "stuck", "draining", "failed"]:
