@@ -33,7 +33,7 @@ class Verdict:
 
     def __str__(self) -> str:
         if self.unwritten:
-            missing = " and ".join(self.unwritten)
+            missing = listed(self.unwritten)
             return f"{missing}: not written yet. Until it is, the lesson goes on with its own."
         if self.broken is None:
             return f"{self.name} keeps its promises in all {self.tried:,} cases. It runs below."

@@ -5,7 +5,7 @@ import pytest
 from checks import check, predict, until
 from checks.broken import Broken
 from checks.guard import NotWrittenError, call, is_stub, stubs
-from checks.judging import judge
+from checks.judging import Verdict, judge
 from engine.simulation.scenarios import scenario
 
 
@@ -117,6 +117,18 @@ def test_of_a_class_the_methods_that_are_missing_are_named() -> None:
     assert stubs(Half) == ["allocate"]
     verdict = judge(Half, [], lambda part, case: None)
     assert str(verdict).startswith("allocate: not written yet.")
+
+
+class Bare(Half):
+    def share(self, block): ...
+
+    def release(self, block): ...
+
+
+def test_several_missing_methods_are_listed_as_one_would_say_them() -> None:
+    verdict = judge(Bare, [], lambda part, case: None)
+    assert str(verdict).startswith("share and release: not written yet.")
+    assert str(Verdict("Bare", 0, ("a", "b", "c"))).startswith("a, b and c: not written yet.")
 
 
 def catches_everything(a):

@@ -343,7 +343,7 @@ class Stub:
 
 def test_an_untouched_stub_is_not_written_yet_and_the_lesson_uses_its_own(capsys) -> None:
     assert check.lesson_11(Stub) is Solution
-    assert "put and close and get: not written yet" in capsys.readouterr().out
+    assert "put, close and get: not written yet" in capsys.readouterr().out
 
 
 def test_cases_come_shortest_first_and_end_once() -> None:
