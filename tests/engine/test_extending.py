@@ -66,6 +66,7 @@ def cells() -> dict[str, tuple[Engine, str, dict]]:
         ("LongestFree", "pool", "[[7, 6], [5, 4]]"),
         ("LongHitsOnly", "tree", "[0, 0, 16]"),
         ("AsBefore", "drafter", "6"),
+        ("Commas", "tool", "one,two,"),
     ],
 )
 def test_a_part_from_a_cell_runs_changes_the_result_as_it_says_and_is_named(
