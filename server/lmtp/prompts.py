@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from engine.scheduling.admission import RequestError
 from engine.text.tokenizer import Tokenizer
+from server.continuation import encode_continuation
 from server.lmtp.calls import Tokens
 
 
@@ -17,11 +18,10 @@ def prompt_ids(prompt: Tokens, before: Sequence[int], tokenizer: Tokenizer) -> l
     A prompt with nothing in it begins with the beginning-of-sequence token. Raises RequestError where
     the tokenizer has none.
     """
-    if isinstance(prompt, str):
-        ids = continuation_ids(prompt, tokenizer) if before else tokenizer.encode(prompt)
+    if isinstance(prompt, str) and not before:
+        ids = tokenizer.encode(prompt)
     else:
-        ids = [id_ for id_ in prompt if id_ is not None]
-    ids = [*before, *ids]
+        ids = [*before, *continuation_ids(prompt, tokenizer)]
     if not ids:
         if tokenizer.bos_id is None:
             raise RequestError("prompt", "is empty; give it at least one token")
@@ -31,9 +31,6 @@ def prompt_ids(prompt: Tokens, before: Sequence[int], tokenizer: Tokenizer) -> l
 
 def continuation_ids(text: Tokens, tokenizer: Tokenizer) -> list[int]:
     """The ids of what follows something else: without a beginning-of-sequence token of its own."""
-    if not isinstance(text, str):
-        return [id_ for id_ in text if id_ is not None]
-    ids, bos = tokenizer.encode(text), tokenizer.bos_id
-    if bos is not None and ids[:1] == [bos] and not text.startswith(tokenizer.decode([bos])):
-        return ids[1:]
-    return ids
+    if isinstance(text, str):
+        return encode_continuation(text, tokenizer)
+    return [id_ for id_ in text if id_ is not None]

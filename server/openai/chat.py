@@ -11,6 +11,7 @@ import msgspec
 
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import Tokenizer
+from server.continuation import encode_continuation
 from server.generation import Gain, Generation, Prompt
 from server.openai.logprobs import chat_logprobs
 from server.openai.wire import DONE, Envelope, count, usage
@@ -41,23 +42,14 @@ def encode_conversation(messages: Sequence[dict[str, Any]], tokenizer: Tokenizer
     tokens: list[int] = []
     for placeholder, content in apart.items():
         before, _, text = text.partition(placeholder)
-        tokens += _encode_part(before, tokenizer, first=not tokens)
+        tokens += encode_continuation(before, tokenizer) if tokens else tokenizer.encode(before)
         tokens += tokenizer.encode_ordinary(content)
-    return tokens + _encode_part(text, tokenizer, first=not tokens)
+    return tokens + (encode_continuation(text, tokenizer) if tokens else tokenizer.encode(text))
 
 
 def _has_special(text: str, tokenizer: Tokenizer) -> bool:
     """Whether `encode` would make a special token of something in this text."""
-    return _encode_part(text, tokenizer, first=False) != tokenizer.encode_ordinary(text)
-
-
-def _encode_part(text: str, tokenizer: Tokenizer, *, first: bool) -> list[int]:
-    """`encode`, without the BOS that it puts in front of what is not the beginning."""
-    tokens = tokenizer.encode(text)
-    bos = tokenizer.bos_id
-    if first or bos is None or tokens[:1] != [bos] or text.startswith(tokenizer.decode([bos])):
-        return tokens
-    return tokens[1:]
+    return encode_continuation(text, tokenizer) != tokenizer.encode_ordinary(text)
 
 
 def chat_prompts(
