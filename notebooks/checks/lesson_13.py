@@ -1,0 +1,244 @@
+"""Lesson 13: the request that waited longest, why, and what would have helped, from the log alone."""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from checks.afternoon import MACHINE, afternoon
+from checks.broken import Broken
+from checks.guard import watched
+from checks.judging import counted, judge
+from engine import EngineConfig, simulate, what_if
+from engine.events import EventLog
+from engine.events.vocabulary import RunStarted, StepScheduled
+from engine.part_errors import PartError
+from engine.simulation.speakers import NAMES, Speaker, workload_of
+
+Report = Callable[[EventLog], Mapping[str, Any]]
+
+KEYS = ("request", "cause", "evidence", "change", "gain", "cost")
+SEVERAL = 3  # steps of evidence, where there are so many
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A log, and what is true of it: how long everybody waited, and for what."""
+
+    name: str
+    log: EventLog
+
+    def __str__(self) -> str:
+        settings = self.log.of(RunStarted)[0].settings
+        return (
+            f"{self.name}: {len(self.log.requests)} requests, {len(self.log.steps)} steps, "
+            f"{counted(settings['max_batch_size'], 'place')}, a budget of "
+            f"{settings['token_budget']} and {settings['num_blocks']} blocks."
+        )
+
+    @property
+    def waits(self) -> dict[int, int]:
+        """Request -> steps from its arrival to its first admission."""
+        return waits(self.log)
+
+    def reasons(self, request: int) -> dict[int, str]:
+        """Step -> why nobody more was admitted, in every step in which the request waited."""
+        rows, steps = self.log.requests.loc[request], self.log.of(StepScheduled)
+        span = range(int(rows.arrived_step), int(rows.admitted_step))
+        blocked = {step: steps[step - 1].blocked for step in span}
+        return {step: one.reason for step, one in blocked.items() if one is not None}
+
+
+def check(report: Report) -> Report | None:
+    """Say how `report` does, and hand it back for any log; None while it is not right."""
+    verdict = judge(report, cases(), attempt)
+    print(verdict)
+    return report if verdict.passed else None
+
+
+def waits(log: EventLog) -> dict[int, int]:
+    """Request -> steps from its arrival to its first admission."""
+    rows = log.requests
+    return {int(id_): int(rows.admitted_step[id_] - rows.arrived_step[id_]) for id_ in rows.index}
+
+
+@cache
+def cases() -> list[Trace]:
+    """Small crowds, each short of something else; then the afternoon."""
+    chance = random.Random(13)
+    tight = [({"max_batch_size": 2}, 4), ({"token_budget": 8}, 5), ({"max_kv_tokens": 72}, 6)]
+    crowds = []
+    for change, people in tight:
+        settings = {"token_budget": 64, "max_batch_size": 8, "max_kv_tokens": 512} | change
+        log = simulate(
+            workload_of(_people(people, chance)),
+            EngineConfig(**settings, block_size=8),  # type: ignore[arg-type]
+            cost=MACHINE,
+        )
+        crowds.append(Trace("A small crowd", log))
+    small = sorted(crowds, key=lambda one: len(one.log.requests))
+    return [*small, Trace("The afternoon", afternoon())]
+
+
+def _people(count: int, chance: random.Random) -> list[Speaker]:
+    step, people = 1, []
+    for name in NAMES[:count]:
+        step += chance.choice((0, 1, 2))
+        people.append(Speaker(name, step, own=chance.randint(8, 24), output=chance.randint(6, 16)))
+    return people
+
+
+def attempt(report: Report, trace: Trace) -> None:
+    """Hold a report against the log: whom it is about, why, and what the replay says of its change."""
+    with watched(report):
+        found = report(trace.log)
+    if not isinstance(found, Mapping) or not set(KEYS) <= set(found):
+        missing = [key for key in KEYS if not isinstance(found, Mapping) or key not in found]
+        raise Broken(
+            f"You returned {found!r}."[:200],
+            f"a report has {', '.join(KEYS)}",
+            f"Missing: {', '.join(missing)}.",
+        )
+    request = _request(found["request"], trace)
+    _check_cause(found, request, trace)
+    other = _replayed(found["change"], trace)
+    _check_gain(found, request, trace, other)
+    _check_cost(found["cost"], trace, other)
+
+
+def _request(named: Any, trace: Trace) -> int:
+    rows, longest = trace.waits, max(trace.waits.values())
+    request = _whole(named)
+    if request not in rows:
+        raise Broken(
+            f"You named {named!r}.", "the report is about a request of the log", "Ids are numbers."
+        )
+    if rows[request] == longest:
+        return request
+    row = trace.log.requests.loc[request]
+    ran = int(row.finished_step - row.admitted_step)
+    waited = f"it waited {counted(rows[request], 'step')}" if rows[request] else "it never waited"
+    raise Broken(
+        f"You named r{request}, which ran for {counted(ran, 'step')}; {waited}.",
+        "the report is about the request that waited longest",
+        f"Somebody waited {longest} steps. A wait lasts from a request's arrival to the step that "
+        "admits it; what comes then is something else.",
+    )
+
+
+def _check_cause(found: Mapping[str, Any], request: int, trace: Trace) -> None:
+    cause, reasons = found["cause"], trace.reasons(request)
+    count = Counter(reasons.values())
+    if cause not in count:
+        first, last = min(reasons), max(reasons)
+        raise Broken(
+            f"You say {cause}; steps {first} to {last}, in which r{request} waited, say "
+            f"{', '.join(sorted(count))}.",
+            "the cause is a reason that the log gives while the request waits",
+            "StepScheduled.blocked has it, step by step.",
+        )
+    if count[cause] < max(count.values()):
+        raise Broken(
+            f"You say {cause}, which held in {count[cause]} of the {len(reasons)} steps in which "
+            f"r{request} waited.",
+            "the cause is the reason that held in most of them",
+            "Another one held in more. Count them all.",
+        )
+    steps = found["evidence"]
+    if not isinstance(steps, list | tuple) or any(_whole(step) is None for step in steps):
+        raise Broken(f"Your evidence is {steps!r}.", "evidence is a list of steps", "Numbers.")
+    for step in map(_whole, steps):
+        if step not in reasons:
+            raise Broken(
+                f"Your evidence names step {step}. r{request} did not wait then.",
+                "evidence lies within the wait",
+                f"It arrived before step {min(reasons)} and waited through step {max(reasons)}.",
+            )
+        if reasons[step] != cause:
+            raise Broken(
+                f"Your evidence names step {step}, which says {reasons[step]}, not {cause}.",
+                "every step of the evidence carries the cause",
+                "Whoever checks your report will look there first.",
+            )
+    if len(set(steps)) < min(SEVERAL, count[cause]):
+        raise Broken(
+            f"Your evidence is {counted(len(set(steps)), 'step')}.",
+            f"{SEVERAL} steps of evidence at least, where there are so many",
+            "One step may be chance.",
+        )
+
+
+def _replayed(change: Any, trace: Trace) -> EventLog:
+    if not isinstance(change, Mapping) or not change:
+        raise Broken(
+            f"Your change is {change!r}.",
+            "a change has settings and their new values, as what_if() takes them",
+            'For example {"token_budget": 64}.',
+        )
+    try:
+        return what_if(trace.log, cost=MACHINE, **{str(key): change[key] for key in change})
+    except (ValueError, TypeError, PartError) as error:
+        raise Broken(
+            f"Your change is {dict(change)}, and what_if() says: {error}",
+            "the change can be replayed",
+            "EngineConfig lists the settings.",
+        ) from None
+
+
+def _check_gain(found: Mapping[str, Any], request: int, trace: Trace, other: EventLog) -> None:
+    before, after = trace.waits[request], waits(other)[request]
+    gain = _whole(found["gain"])
+    if gain != before - after:
+        raise Broken(
+            f"You state a gain of {found['gain']}. With {dict(found['change'])}, r{request} waits "
+            f"{after} steps instead of {before}.",
+            "the gain is how many steps less it waits, as the replay has it",
+            "Who reads your report will run it.",
+        )
+    if gain < 1:
+        raise Broken(
+            f"With {dict(found['change'])}, r{request} waits {after} steps, and without it {before}.",
+            "the change shortens the wait",
+            "What is short is not always what somebody waits for. Try another.",
+        )
+
+
+def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
+    later = other.requests.first_token_step - trace.log.requests.first_token_step
+    most, who = int(later.max()), int(later.idxmax())
+    if stated is None:
+        if most > 0:
+            raise Broken(
+                f"You say that it costs nobody anything. r{who}'s first token comes "
+                f"{counted(most, 'step')} later.",
+                "the cost names whoever pays the most",
+                "Compare first_token_step in both logs, for everybody.",
+            )
+        return
+    pair = [_whole(one) for one in stated] if isinstance(stated, list | tuple) else []
+    if len(pair) != 2 or pair[0] not in later.index:
+        raise Broken(
+            f"Your cost is {stated!r}.",
+            "the cost is None, or a request and by how many steps its first token is later",
+            "For example (4, 12).",
+        )
+    if pair[1] != int(later[pair[0]]):
+        raise Broken(
+            f"You say that r{pair[0]}'s first token comes {pair[1]} steps later. In the replay it "
+            f"is {int(later[pair[0]])}.",
+            "the cost is what the replay has",
+            "Steps of which log minus steps of which?",
+        )
+    if most < 1 or pair[1] < most:
+        raise Broken(
+            f"You name r{pair[0]}, who pays {pair[1]} steps.",
+            "the cost names whoever pays the most, and None if nobody pays",
+            f"r{who} pays {most}." if most > 0 else "Nobody's first token is later.",
+        )
+
+
+def _whole(one: Any) -> int | None:
+    """A whole number, numpy's as well; None for anything else."""
+    return int(one) if hasattr(one, "__index__") and not isinstance(one, bool) else None
