@@ -9,6 +9,7 @@ because it is one thread, requests reach the queue in the order in which they we
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -22,6 +23,7 @@ from engine.text.tokenizer import TokenizerError
 from server.admission import Admission, tokens_of
 from server.engine_thread import EngineThread, Report
 from server.errors import ApiError, bad_request, unavailable
+from server.garbage import Peace
 from server.generation import Generation, Order, Prompt
 from server.pacing import Pace
 from server.request_log import account
@@ -56,7 +58,8 @@ class Bridge:
         self.settings = settings
         self.window = Window(settings.log_window)
         self._admission = Admission(settings, self.window.state)
-        self._pace = Pace()
+        self._reports: deque[Report] = deque()  # handed over, and not taken in yet
+        self._pace = Pace(self._take_in)
         self.paused = engine.paused
         self.draining = False
         self.failure = ""
@@ -65,7 +68,7 @@ class Bridge:
         self._thread = EngineThread(
             engine,
             outbox,
-            deliver=lambda report: self._on_loop(self._receive, report),
+            deliver=self._deliver,
             record=self._record,
             failed=lambda error: self._on_loop(self._fail, error),
         )
@@ -74,8 +77,7 @@ class Bridge:
         # Let in, but not in the engine's queue yet, with their tokens once these are counted.
         self._pending: dict[Generation, int] = {}
         self._asked: set[asyncio.Future[Any]] = set()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._peace = Peace()
         self._watchdog = Watchdog(
             self._thread.busy_seconds,
             settings.stuck_seconds,
@@ -105,7 +107,7 @@ class Bridge:
             self._thread.post(self._engine.resume)
         try:
             async with asyncio.timeout(self.settings.drain_seconds):
-                await self._idle.wait()
+                await self._peace.wait()
         except TimeoutError:
             message = "the server stopped before this request finished"
             self._end_all(unavailable(message, "shutdown"))
@@ -114,6 +116,7 @@ class Bridge:
         """End the engine thread after its step, and every feed; False if the step did not end."""
         self.stopped.set()
         self._watchdog.close()
+        self._peace.ends()
         ended = await asyncio.to_thread(self._thread.stop, patience=2.0)
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
         return ended
@@ -157,7 +160,7 @@ class Bridge:
         self._admission.check_requests(self.pending_submit)
         generation = Generation(self._engine.clock.now(), self.settings.buffer_bytes, self._release)
         self._live.add(generation)
-        self._idle.clear()
+        self._peace.ends()
         self._watchdog.watch()
         try:
             await self._submit(generation, order)
@@ -167,7 +170,7 @@ class Bridge:
             account(generation, order.label)
             self._live.discard(generation)
             if not self._live:
-                self._idle.set()
+                self._peace.begins()
 
     def _check_alive(self) -> None:
         """Raise ApiError while the engine can do nothing."""
@@ -248,16 +251,23 @@ class Bridge:
 
     # What the engine thread says
 
-    def _on_loop(self, function: Callable[[Any], None], argument: object) -> None:
+    def _deliver(self, report: Report) -> None:
+        """Called on the engine thread. The loop is woken only if it will not look soon by itself."""
+        self._reports.append(report)
+        if report.urgent or not self._pace.resting:
+            self._on_loop(self._take_in)
+
+    def _on_loop(self, function: Callable[..., None], *arguments: object) -> None:
         try:
-            self._loop.call_soon_threadsafe(function, argument)
+            self._loop.call_soon_threadsafe(function, *arguments)
         except RuntimeError:
             if not self._loop.is_closed():  # closed: the process is on its way out, nobody listens
                 raise
 
-    def _receive(self, report: Report) -> None:
+    def _take_in(self) -> None:
         try:
-            self._spread(report)
+            while self._reports:
+                self._spread(self._reports.popleft())
         except Exception as error:  # a mistake of ours: whoever waits must hear of it
             self._fail(error)
 

@@ -36,6 +36,7 @@ class Report:
     cached    (request, index of the prompt, tokens found in the prefix cache)
     replies   (who asked, the answer or an exception)
     paused    whether the engine is held
+    urgent    somebody waits for it: a reply, a first token or an end
     """
 
     events: list[Event] = field(default_factory=list)
@@ -44,16 +45,18 @@ class Report:
     cached: list[tuple[Generation, int, int]] = field(default_factory=list)
     replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     paused: bool = False
+    urgent: bool = False
 
 
 @dataclass(slots=True)
 class _Owner:
-    """Whom a request of the engine belongs to; `ended` is its prompt's."""
+    """Whom a request of the engine belongs to; `ended` is its prompt's, `began` after a token."""
 
     generation: Generation
     prompt: int
     choice: int
     ended: Callable[[Engine, Request], None] | None
+    began: bool = False
 
 
 @dataclass(slots=True)
@@ -245,6 +248,7 @@ class EngineThread:
         report, self._report = self._report, Report()
         if events or report.replies:
             report.events, report.paused = events, self._engine.paused
+            report.urgent |= bool(report.replies)
             self._deliver(report)
 
     def _note_cached(self, events: list[Event]) -> None:
@@ -264,10 +268,13 @@ class EngineThread:
                 _tell(gain, tokens)
                 gains[tokens.request.id] = gain
                 self._report.gains.append((owner.generation, gain))
+                self._report.urgent |= not owner.began
+                owner.began = True
         for request in output.finished:
             owner = self._owners.pop(request.id, None)
             if owner is None:
                 continue
+            self._report.urgent = True
             if request.id not in gains:  # it failed, so it gained nothing
                 gains[request.id] = Gain(owner.choice, at)
                 self._report.gains.append((owner.generation, gains[request.id]))

@@ -37,6 +37,10 @@ _ROUTINE_FOLDERS = ("/page/", "/board/")
 _CLIENT_LEFT = 499  # nginx's status for a client that left before it was answered
 _MOST_UNWRITTEN = 10_000
 
+# In a scope: the way for pieces of a body past all that is around the app and looks at heads only. Each
+# of those wrappers would cost every token of every stream a call.
+SEND_BODY = "underglass.send_body"
+
 # Set around a request: who writes down what it generated. The bridge knows nothing of protocols.
 _account: ContextVar[Callable[[Generation, str], None]] = ContextVar("account")
 
@@ -128,6 +132,7 @@ class RequestLog:
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", request_id)]
             await send(message)
 
+        scope[SEND_BODY] = send
         try:
             await self._app(scope, receive, send_with_id)
         except Exception as error:

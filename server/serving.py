@@ -5,7 +5,6 @@ says 503 meanwhile. The second one ends the process at once.
 """
 
 import asyncio
-import gc
 import os
 import signal
 import socket
@@ -21,6 +20,7 @@ import uvicorn
 from engine.engine import Engine
 from server.app import create_app
 from server.bridge import Bridge
+from server.garbage import keep_what_is_loaded
 from server.models import ModelDirectory, Models
 from server.protocol import HttpProtocol
 from server.request_log import LogWriter
@@ -78,12 +78,7 @@ def run_server(
     ready               called once requests are answered
     until_stdin_closes  stop, too, when whoever started the server closes its stdin or dies
     """
-    # What is loaded now stays. Left to the garbage collector, hundreds of thousands of objects would be
-    # looked through again and again, and each time all streams would stand still for some 150 ms
-    # (measured with the bundled model; vLLM freezes its heap as well, in `vllm/utils/gc_utils.py`).
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000)  # a step with 64 streams makes more than the default 700 by itself
+    keep_what_is_loaded()
     _forget_the_silent(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
     first = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
     models = Models(first, directory)

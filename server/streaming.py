@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from server.bridge import Bridge
 from server.errors import ApiError
 from server.generation import Gain, Generation, Order
+from server.request_log import SEND_BODY
 
 KEEP_ALIVE = b": keep-alive\n\n"
 EVENT_STREAM_HEADERS = [
@@ -64,12 +65,12 @@ class Answer(Response, ABC):
         self._order = order
         self._patience = bridge.settings.keep_alive
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer; returns when the client has everything or has left.
 
         Both are awaited from the beginning: a client may leave while its prompt is tokenized.
         """
-        connection = Connection(receive, send, self._bridge.settings.stall_seconds)
+        connection = Connection(scope, receive, send, self._bridge.settings.stall_seconds)
         leaving = asyncio.create_task(connection.lost())
         answering = asyncio.create_task(self._serve(connection))
         try:
@@ -151,20 +152,23 @@ class Connection:
     that was closed would make it wait for ever.
     """
 
-    def __init__(self, receive: Receive, send: Send, stall_seconds: float) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, stall_seconds: float) -> None:
         self._receive = receive
-        self._send = send
+        self._send_head = send
+        self._send_body: Send = scope.get(SEND_BODY, send)
         self._stall_seconds = stall_seconds
         self._sending_since: float | None = None
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Status and headers; they leave at once."""
-        await self._message({"type": "http.response.start", "status": status, "headers": headers})
+        head = {"type": "http.response.start", "status": status, "headers": headers}
+        await self._message(self._send_head, head)
 
     async def body(self, data: bytes, *, more: bool = True) -> None:
         """A piece of the body."""
         if data or not more:
-            await self._message({"type": "http.response.body", "body": data, "more_body": more})
+            piece = {"type": "http.response.body", "body": data, "more_body": more}
+            await self._message(self._send_body, piece)
 
     async def lost(self) -> None:
         """Return when the client has left, or has accepted nothing for `stall_seconds`.
@@ -186,7 +190,7 @@ class Connection:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def _message(self, message: dict[str, Any]) -> None:
+    async def _message(self, send: Send, message: dict[str, Any]) -> None:
         self._sending_since = time.monotonic()
-        await self._send(message)
+        await send(message)
         self._sending_since = None

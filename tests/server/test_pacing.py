@@ -2,9 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from engine.scheduling.sampling_params import SamplingParams
+from server import pacing
 from server.generation import Gain, Generation, Prompt
 from server.pacing import Pace
+from tests.server.test_bridge import order, read, running
 
 
 def generation() -> Generation:
@@ -21,51 +25,82 @@ async def taken(one: Generation) -> list[list[int]]:
     return turns
 
 
-def test_streams_that_gained_between_two_writes_get_it_in_one() -> None:
-    async def test() -> None:
-        pace, streams = Pace(), [generation() for _ in range(3)]
+async def write(pace: Pace, streams: list[Generation], tokens: range, last: int) -> None:
+    for token in tokens:
+        for one in streams:
+            one.put(
+                Gain(0, at=token, ids=[token], finish_reason="length" if token == last else None)
+            )
+        pace.note(streams)
+        for _ in range(3):  # what is to wake has woken then
+            await asyncio.sleep(0)
+
+
+def turns(count: int, rest: float, monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
+    monkeypatch.setattr(pacing, "SECONDS_PER_STREAM", rest)
+
+    async def test() -> list[list[list[int]]]:
+        pace, streams = Pace(lambda: None), [generation() for _ in range(count)]
         readers = [asyncio.create_task(taken(one)) for one in streams]
         await asyncio.sleep(0)
-        for token in range(6):
-            for one in streams:
-                one.put(
-                    Gain(0, at=token, ids=[token], finish_reason="length" if token == 5 else None)
-                )
-            if token == 1:
-                pace._not_before = (
-                    asyncio.get_running_loop().time() + 3600
-                )  # it was written just now
-            pace.note(streams)
-            for _ in range(3):  # what is to wake has woken then
-                await asyncio.sleep(0)
-        assert await asyncio.gather(*readers) == [[[0], [1, 2, 3, 4, 5]]] * 3
+        await write(pace, streams, range(6), last=5)
+        return await asyncio.gather(*readers)
 
-    asyncio.run(test())
+    return asyncio.run(test())
 
 
-def test_what_waits_is_written_when_it_is_time() -> None:
+def test_streams_that_gained_between_two_writes_get_it_in_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert turns(3, 3600, monkeypatch) == [[[0], [1, 2, 3, 4, 5]]] * 3
+
+
+def test_a_handful_get_each_token_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert turns(3, pacing.SECONDS_PER_STREAM, monkeypatch) == [[[n] for n in range(6)]] * 3
+
+
+def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pacing, "SHORTEST_REST", 0)
+
     async def test() -> None:
-        pace, one = Pace(), generation()
+        one = generation()
+        handed_over = [Gain(0, at=2, ids=[2])]
+
+        def look() -> None:
+            while handed_over:
+                one.put(handed_over.pop())
+                pace.note([one])
+
+        pace = Pace(look)
         reader = asyncio.create_task(taken(one))
-        for token in range(4):  # nobody notes the last: its end wakes by itself
-            last = token == 3
-            one.put(Gain(0, at=token, ids=[token], finish_reason="length" if last else None))
-            pace.note([] if last else [one])
-        assert [token for turn in await reader for token in turn] == [0, 1, 2, 3]
-        another = generation()
-        reading = asyncio.create_task(taken(another))
         await asyncio.sleep(0)
-        another.put(Gain(0, at=0, ids=[0]))
-        while another._gains:
+        await write(pace, [one], range(2), last=9)
+        while handed_over or one._gains:  # no step comes to push it out
             await asyncio.sleep(0)
-        another.put(Gain(0, at=1, ids=[1]))
-        pace.note([another])
-        while another._gains:  # no step comes to push it out
-            await asyncio.sleep(0)
-        another.put(Gain(0, at=2, finish_reason="length"))
-        assert await reading == [[0], [1], []]
+        one.put(Gain(0, at=3, finish_reason="length"))
+        assert [token for turn in await reader for token in turn] == [0, 1, 2]
 
     asyncio.run(test())
+
+
+def test_first_tokens_ends_and_replies_do_not_wait_for_a_rest_to_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pacing, "SHORTEST_REST", 0)
+    monkeypatch.setattr(pacing, "SECONDS_PER_STREAM", 3600)
+
+    async def test() -> None:
+        async with running() as bridge, bridge.generate(order("a", max_tokens=2000)) as long:
+            while not bridge._pace.resting:
+                await long.gains(60)
+            async with bridge.generate(order("b")) as short:
+                assert await read(short) == {0: "abcdefgh"}
+            step = await bridge.pause()
+            assert await bridge.step(3) == step + 3
+
+    asyncio.run(asyncio.wait_for(test(), 60))
 
 
 def test_a_wake_that_comes_too_late_hands_nothing_over() -> None:
