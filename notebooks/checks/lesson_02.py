@@ -181,7 +181,8 @@ def _check_caches(
                 raise Broken(
                     did + f"Position {position} of {name} was written twice.",
                     "each position is written once, by its own token",
-                    f"The first {start} slots were filled. Where does the first new {kind} go?",
+                    f"{counted(start, 'slot')} {'was' if start == 1 else 'were'} filled before. "
+                    f"Where does the first new {kind} go?",
                 )
             if is_new and np.isnan(now[position]).any():
                 raise Broken(

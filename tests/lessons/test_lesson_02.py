@@ -143,7 +143,7 @@ def one_at_a_time_without_an_end(q, k_new, v_new, k_cache, v_cache, *, start):
             [
                 "Position 0 of k_cache was written twice.",
                 "each position is written once, by its own token",
-                "The first 1 slots were filled.",
+                "1 slot was filled before. Where does the first new key go?",
             ],
         ),
         (no_mask, ["2 tokens at once", "Token 0 saw position 1.", "Position 1 comes later."]),
