@@ -30,7 +30,11 @@ STYLE = """<style>
 .underglass-numbers tbody tr { background: none !important; }
 .underglass-numbers tbody tr:last-child:not(:first-child) { border-top: 1px solid var(--ug-line); }
 .underglass-plots {
-  display: grid !important; grid-template-columns: repeat(auto-fit, minmax(300px, 1fr)); gap: 8px 16px;
+  display: grid !important; gap: 8px 16px;
+  /* four in a row, two or one: never three and one left over */
+  grid-template-columns: repeat(
+    auto-fit, minmax(max(300px, min(50% - 8px, (1264px - 100%) * 999)), 1fr)
+  );
 }
 .underglass-plots > * { min-width: 0; }
 .underglass-plots .gtitle { fill: var(--ug-ink) !important; }
