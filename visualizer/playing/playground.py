@@ -3,7 +3,7 @@
     p = playground()                      # a pretend machine, a little too small for its traffic
     p.log, p.previous, p.settings         # this run, the one before, what it ran with
     p.set(token_budget=16)                # the same as moving the control
-    compare(p.previous, p.log)            # both beside each other: what changed for whom, from which step
+    compare(p.previous, p.log)            # both beside each other, and the first decision that differs
 
 The run before stays: its numbers above this run's, its lines dashed in the figures, its board a click
 away. Controls come to rest before anything is run, and never is there more than one run at a time.
