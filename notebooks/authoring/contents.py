@@ -21,7 +21,7 @@ about."""
 _TAIL = """\
 New words are explained where they first appear, and all of them in the
 [glossary](../docs/glossary.md). Exercises are checked by what your function does, never by how;
-solutions lie in [solutions/](solutions/). To write a lesson of your own, read
+solutions lie in the folder `solutions`. To write a lesson of your own, read
 [docs/add_a_lesson.md](../docs/add_a_lesson.md)."""
 
 
