@@ -132,7 +132,8 @@ def _of_prose(cell: Cell) -> Iterator[str]:
         if re.search(rf"\b{word}\b", text, re.IGNORECASE):
             yield f'it says "{word}"'
     for _, target in _LINK.findall(text):
-        if not re.match(r"https?://|#", target) and not (NOTEBOOKS / target.split("#")[0]).is_file():
+        file = NOTEBOOKS / target.split("#")[0]
+        if not re.match(r"https?://|#", target) and not file.is_file():
             yield f"the link {target} leads to no file"
     if part_of(cell) == "question" and not re.search(r"\*\*[^*]+\?\*\*", text):
         yield "the question is not bold, or is none"
