@@ -20,6 +20,7 @@ from server.generation import Generation
 
 SECONDS_PER_STREAM = 500e-6
 SHORTEST_REST = 3e-3  # below that, and so up to six streams, none
+LONGEST_REST = 50e-3  # text that comes 20 times a second still flows
 
 
 class Pace:
@@ -47,7 +48,7 @@ class Pace:
         rest = SECONDS_PER_STREAM * written
         if rest > SHORTEST_REST:
             self.resting = True
-            asyncio.get_running_loop().call_later(rest, self._rested)
+            asyncio.get_running_loop().call_later(min(rest, LONGEST_REST), self._rested)
 
     def _rested(self) -> None:
         self.resting = False  # first: what the engine hands over from now on wakes the loop again

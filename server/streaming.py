@@ -171,24 +171,30 @@ class Connection:
             await self._message(self._send_body, piece)
 
     async def lost(self) -> None:
-        """Return when the client has left, or has accepted nothing for `stall_seconds`.
+        """End when the client has left; be cancelled when it has accepted nothing for `stall_seconds`.
 
         One clock for the whole stream: a timeout around each piece would cost more than sending it.
         """
-        leaving = asyncio.create_task(self._left())
-        try:
-            left = self._stall_seconds
-            while left > 0 and not leaving.done():
-                await asyncio.wait({leaving}, timeout=left)
-                left = self._stall_seconds
-                if self._sending_since is not None:
-                    left += self._sending_since - time.monotonic()
-        finally:
-            leaving.cancel()
+        loop, watching = asyncio.get_running_loop(), asyncio.current_task()
+        assert watching is not None
+        clock: asyncio.TimerHandle
 
-    async def _left(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        def look() -> None:
+            nonlocal clock
+            left = self._stall_seconds
+            if self._sending_since is not None:
+                left += self._sending_since - time.monotonic()
+            if left > 0:
+                clock = loop.call_later(left, look)
+            else:
+                watching.cancel()
+
+        clock = loop.call_later(self._stall_seconds, look)
+        try:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            clock.cancel()
 
     async def _message(self, send: Send, message: dict[str, Any]) -> None:
         self._sending_since = time.monotonic()

@@ -11,6 +11,7 @@ from server.generation import Order, Prompt
 from server.labels import label_in
 from server.models import Models
 from server.openai.answers import CHAT_COMPLETION, COMPLETION, Model, ModelList
+from server.openai.bodies import BodyRoute
 from server.openai.chat import ChatForm, chat_prompts
 from server.openai.completions import CompletionForm, encode_prompts
 from server.openai.requests import ChatRequest, CompletionRequest, conversation
@@ -28,7 +29,7 @@ Label = Annotated[str | None, Header(alias="X-Client", description="Who asks, fo
 
 def routes(models: Models) -> APIRouter:
     """/v1/completions, /v1/chat/completions and /v1/models."""
-    router = APIRouter(prefix="/v1", tags=["OpenAI"])
+    router = APIRouter(prefix="/v1", tags=["OpenAI"], route_class=BodyRoute)
     settings = models.settings
     created = int(time.time())
 

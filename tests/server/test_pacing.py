@@ -38,6 +38,7 @@ async def write(pace: Pace, streams: list[Generation], tokens: range, last: int)
 
 def turns(count: int, rest: float, monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
     monkeypatch.setattr(pacing, "SECONDS_PER_STREAM", rest)
+    monkeypatch.setattr(pacing, "LONGEST_REST", 3600)
 
     async def test() -> list[list[list[int]]]:
         pace, streams = Pace(lambda: None), [generation() for _ in range(count)]
@@ -90,6 +91,7 @@ def test_first_tokens_ends_and_replies_do_not_wait_for_a_rest_to_end(
 ) -> None:
     monkeypatch.setattr(pacing, "SHORTEST_REST", 0)
     monkeypatch.setattr(pacing, "SECONDS_PER_STREAM", 3600)
+    monkeypatch.setattr(pacing, "LONGEST_REST", 3600)
 
     async def test() -> None:
         async with running() as bridge, bridge.generate(order("a", max_tokens=2000)) as long:
