@@ -117,7 +117,7 @@ def test_lmtp_frames(soak: bool, first_seed: int) -> None:
                 assert "internal_error" not in codes, f"seed {seed}: {text}"
             assert asyncio.all_tasks() == tasks, f"seed {seed}"
             async with asyncio.timeout(60):
-                while bridge.window.state.requests:
+                while bridge.window.state.requests or bridge.window.state.holds:
                     await bridge.window.changed(1)
         assert not bridge.failure
         assert bridge.idle
