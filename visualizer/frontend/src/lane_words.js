@@ -52,7 +52,10 @@ export function waitLabel(pencil, { scale, model }, life, segment, y, onLine) {
   const right = Math.min(scale.end(segment.to ?? model.lastStep), scale.right);
   const all = model.waitReasons(life, segment);
   const kept = [...all];
-  const text = () => kept.map(({ words }) => words).join(", then ") + (kept.length < all.length ? " …" : "");
+  const text = () => {
+    const told = kept.map(({ words }) => words).filter((words, i, before) => words !== before[i - 1]);
+    return told.join(", then ") + (kept.length < all.length ? " …" : "");
+  };
   while (kept.length && (kept.length > MOST_REASONS || pencil.measure(text(), SMALL) > right - x - 4)) {
     const least = kept.reduce((a, b) => (a.own - b.own || a.steps - b.steps) < 0 ? a : b);
     kept.splice(kept.indexOf(least), 1);
