@@ -21,11 +21,12 @@ from engine.scheduling.admission import RequestError
 from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
 from server.admission import Admission, tokens_of
-from server.engine_thread import EngineThread, Report
+from server.engine_thread import EngineThread
 from server.errors import ApiError, bad_request, unavailable
 from server.garbage import Peace
 from server.generation import Generation, Order, Prompt
 from server.pacing import Pace
+from server.report import Report
 from server.request_log import account
 from server.settings import ServerSettings
 from server.watchdog import Watchdog

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from engine.engine import Engine, StepOutput
@@ -23,29 +23,8 @@ from engine.output import TokenOutput
 from engine.scheduling.request import Request
 from server.errors import ApiError
 from server.generation import Gain, Generation, Logprobs, Prompt
+from server.report import Report
 from server.window import Outbox
-
-
-@dataclass(slots=True)
-class Report:
-    """Everything that happened since the last one.
-
-    events    what the engine wrote to its log
-    queued    (request, its prompts, the engine's id of each prompt's first sample)
-    gains     what the choices of live requests gained, or how they ended
-    cached    (request, index of the prompt, tokens found in the prefix cache)
-    replies   (who asked, the answer or an exception)
-    paused    whether the engine is held
-    urgent    somebody waits for it: a reply, a first token or an end
-    """
-
-    events: list[Event] = field(default_factory=list)
-    queued: list[tuple[Generation, list[Prompt], list[int]]] = field(default_factory=list)
-    gains: list[tuple[Generation, Gain]] = field(default_factory=list)
-    cached: list[tuple[Generation, int, int]] = field(default_factory=list)
-    replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
-    paused: bool = False
-    urgent: bool = False
 
 
 @dataclass(slots=True)
