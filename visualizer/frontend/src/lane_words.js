@@ -3,6 +3,8 @@
  * and not in a legend: the first bar with room to spare says what its number means.
  */
 
+import { plural } from "./html.js";
+
 const SMALL = { size: 10.5 };
 const MOST_CHUNKS = 4;
 const MOST_REASONS = 2;
@@ -23,19 +25,23 @@ export function countWords({ scale, narrow, model }, life, last, y) {
   const after = life.segments.slice(last + 1).find((segment) => segment.kind !== "decode");
   const free = after ? scale.x(after.from) : scale.end(life.finished?.step ?? model.lastStep);
   const text = counted(chunks.map(({ count }) => count));
-  const prefill = narrow
-    ? "prefill, then one per step"
-    : "tokens of prefill, then one token per step";
+  const guesses = mostDrafts(life);
+  const token = narrow ? "one" : "one token";
+  const then = guesses ? `${token} and up to ${plural(guesses, "draft")}` : token;
+  const prefill = `${narrow ? "" : "tokens of "}prefill, then ${then} per step`;
   return {
     text,
     long: found ? `${text} + ${found} cached` : kind === "prefill" && `${text} ${prefill}`,
-    topic: found ? "found" : "prefill",
+    topic: found ? "found" : guesses ? "drafts" : "prefill",
     x: scale.end(end) + 2,
     y,
     room: free - scale.end(end) - 4,
     until: end,
   };
 }
+
+/** How many drafts a step of this life checks at most. */
+const mostDrafts = (life) => life.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
 
 function counted(counts) {
   if (counts.length <= MOST_CHUNKS) return counts.join("+");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { waitLabel } from "../src/lane_words.js";
+import { countWords, waitLabel } from "../src/lane_words.js";
 
 const own = (words, steps) => ({ words, steps, own: true });
 const behind = (name, steps) => ({ words: `behind ${name}`, steps, own: false });
@@ -21,4 +21,29 @@ test("what stands between two equal reasons is left out, and the reason is told 
 
 test("two reasons that differ are told in order", () => {
   assert.equal(label([own("batch full", 3), own("budget spent", 1)]), "batch full, then budget spent");
+});
+
+function counted(segments, narrow = false) {
+  const scale = { x: (step) => 10 * step, end: (step) => 10 * step + 10 };
+  return countWords({ scale, narrow, model: { lastStep: 90 } }, { segments }, 0, 0);
+}
+const prefill = { kind: "prefill", from: 1, to: 1, count: 40, found: 0 };
+const decode = (from, to, drafts) => ({ kind: "decode", from, to, drafts, accepted: 0 });
+
+test("one token per step is said only of a life that had no drafts", () => {
+  assert.equal(
+    counted([prefill, decode(2, 9, 0)]).long,
+    "40 tokens of prefill, then one token per step",
+  );
+  const drafted = [prefill, decode(2, 2, 0), decode(3, 3, 4), decode(4, 4, 1)];
+  assert.equal(
+    counted(drafted).long,
+    "40 tokens of prefill, then one token and up to 4 drafts per step",
+  );
+  assert.equal(counted(drafted, true).long, "40 prefill, then one and up to 4 drafts per step");
+});
+
+test("drafts are explained even where plain decodes have been explained already", () => {
+  const [plain, drafted] = [counted([prefill]), counted([prefill, decode(2, 2, 1)])];
+  assert.notEqual(plain.topic, drafted.topic);
 });
