@@ -3,17 +3,19 @@
  *
  *   prefill     a 14 px bar with its token count; what was found in the cache is its hatched top
  *   decode      5 px on the baseline, one dash a step (less in the narrow lanes of a crowd)
+ *   drafts      a cell each above the dash, filled if it was kept, and "1+4" where there is room
  *   waiting     a thin line with a tick where it began, and its reasons in words
  *   preempted   an ink bar, dashes in the request's hue, an arrowhead where it resumes
  *   stalled     dots: it runs, but the budget had no tokens left for it
  *   finished    a mark and the reason
  */
 
+import { drawDrafts, draftWords } from "./lane_drafts.js";
 import { countWords, isChunk, waitLabel } from "./lane_words.js";
 
-/** The measures of a lane: what is below its baseline, and the forms that stand on it. */
+/** The measures of a lane: what is below its baseline, and the forms that stand on it; words over drafts stand higher. */
 export function formsOf(pitch) {
-  if (pitch >= 19) return { below: 4, bar: 14, decode: 5, mark: 11, words: 8 };
+  if (pitch >= 19) return { below: 4, bar: 14, decode: 5, mark: 11, words: 8, over: pitch >= 22 ? 12 : 0 };
   if (pitch >= 16) return { below: 3, bar: 12, decode: 4, mark: 10, words: 6 };
   return { below: 2, bar: 10, decode: 4, mark: 9, words: 0 };
 }
@@ -50,6 +52,9 @@ export function drawLife(pencil, scene, stay, base) {
     switch (segment.kind) {
       case "decode":
         drawDecodes(lane, span);
+        if (!segment.drafts) break;
+        drawDrafts(lane, segment);
+        if (forms.over) words.push(draftWords(pencil, scene, segment, base - forms.over));
         break;
       case "waiting":
         drawWaiting(lane, span, segment === life.segments[0] ? life.arrivedAt : null);
@@ -69,7 +74,7 @@ export function drawLife(pencil, scene, stay, base) {
         drawBar(lane, segment);
         const isLast = !isChunk(life.segments[i + 1], segment);
         if (isLast && forms.words && scale.width >= 3)
-          words.push(countWords(scene, life, i, base - forms.words));
+          words.push(countWords(scene, life, i, base, forms));
       }
     }
   }

@@ -15,17 +15,22 @@ const isBar = (segment) => segment?.kind === "prefill" || segment?.kind === "cat
 export const isChunk = (next, segment) =>
   isBar(segment) && isBar(next) && next.from === segment.to + 1 && !next.found;
 
-/** "59+14" behind the last of two chunks, with a longer form for where there is room. */
-export function countWords({ scale, narrow, model }, life, last, y) {
+/**
+ * "59+14" behind the last of two chunks, with a longer form for where there is room. `words` and `over`: how
+ * high above `base`, the latter over drafts; 0: there is no room over them.
+ */
+export function countWords({ scale, narrow, model }, life, last, base, { words, over }) {
   let first = last;
   while (first > 0 && isChunk(life.segments[first], life.segments[first - 1])) first -= 1;
   const chunks = life.segments.slice(first, last + 1);
   const { found, kind } = chunks[0];
   const end = chunks.at(-1).to;
-  const after = life.segments.slice(last + 1).find((segment) => segment.kind !== "decode");
+  const guesses = mostDrafts(life);
+  const after = life.segments
+    .slice(last + 1)
+    .find(({ kind: next, drafts }) => next !== "decode" || (drafts && !over));
   const free = after ? scale.x(after.from) : scale.end(life.finished?.step ?? model.lastStep);
   const text = counted(chunks.map(({ count }) => count));
-  const guesses = mostDrafts(life);
   const token = narrow ? "one" : "one token";
   const then = guesses ? `${token} and up to ${plural(guesses, "draft")}` : token;
   const prefill = `${narrow ? "" : "tokens of "}prefill, then ${then} per step`;
@@ -34,7 +39,7 @@ export function countWords({ scale, narrow, model }, life, last, y) {
     long: found ? `${text} + ${found} cached` : kind === "prefill" && `${text} ${prefill}`,
     topic: found ? "found" : guesses ? "drafts" : "prefill",
     x: scale.end(end) + 2,
-    y,
+    y: base - (guesses && over ? over : words),
     room: free - scale.end(end) - 4,
     until: end,
   };
@@ -69,10 +74,16 @@ export function waitLabel(pencil, { scale, model }, life, segment, y, onLine) {
   return kept.length ? [{ text: text(), x, y, muted: true, onLine }] : [];
 }
 
-/** Writes words, those of what comes after `step` paler, in the long form where it fits and its topic has not been told yet. */
+/**
+ * Writes words, those of what comes after `step` paler, in the long form where it fits and its topic has not
+ * been told yet. What is to stand `behind` others on their line is left out where they are in its way.
+ */
 export function placeWords(pencil, words, step) {
   const told = new Set();
-  for (const { text, long, topic, x, y, room = Infinity, muted, until, ground, onLine } of words) {
+  const ends = new Map(); // by height: where the last words end
+  for (const word of words) {
+    const { text, long, topic, x, y, room = Infinity, muted, until, ground, onLine, behind } = word;
+    if (behind && x < ends.get(y) + 4) continue;
     const fits = (candidate) => pencil.measure(candidate, SMALL) <= room;
     const explains = long && !told.has(topic) && fits(long);
     if (explains) told.add(topic);
@@ -80,6 +91,8 @@ export function placeWords(pencil, words, step) {
     const { theme } = pencil;
     if (onLine) pencil.fill(x - 2, y - 8, pencil.measure(text, SMALL) + 4, 10, ground);
     const color = muted || until > step ? theme.muted : theme.ink;
-    pencil.text(explains ? long : text, x, y, { ...SMALL, color, halo: ground });
+    const written = explains ? long : text;
+    pencil.text(written, x, y, { ...SMALL, color, halo: ground });
+    ends.set(y, x + pencil.measure(written, SMALL));
   }
 }

@@ -23,9 +23,12 @@ test("two reasons that differ are told in order", () => {
   assert.equal(label([own("batch full", 3), own("budget spent", 1)]), "batch full, then budget spent");
 });
 
-function counted(segments, narrow = false) {
+function counted(segments, { narrow = false, over = 12 } = {}) {
   const scale = { x: (step) => 10 * step, end: (step) => 10 * step + 10 };
-  return countWords({ scale, narrow, model: { lastStep: 90 } }, { segments }, 0, 0);
+  return countWords({ scale, narrow, model: { lastStep: 90 } }, { segments }, 0, 20, {
+    words: 8,
+    over,
+  });
 }
 const prefill = { kind: "prefill", from: 1, to: 1, count: 40, found: 0 };
 const decode = (from, to, drafts) => ({ kind: "decode", from, to, drafts, accepted: 0 });
@@ -40,7 +43,7 @@ test("one token per step is said only of a life that had no drafts", () => {
     counted(drafted).long,
     "40 tokens of prefill, then one token and up to 4 drafts per step",
   );
-  assert.equal(counted(drafted, true).long, "40 prefill, then one and up to 4 drafts per step");
+  assert.equal(counted(drafted, { narrow: true }).long, "40 prefill, then one and up to 4 drafts per step");
 });
 
 test("drafts are explained even where plain decodes have been explained already", () => {

@@ -1,0 +1,38 @@
+/**
+ * Drafts in a lane: above the decode's dash a row of cells, one for each draft that the step checked, in
+ * the order of the text. Filled: kept. An outline: computed, and thrown away.
+ */
+
+const GAP = 1; // between the dash and the drafts
+const HEIGHT = 4;
+const CELL = 3; // px; drafts of which each has less are one cell, filled as far as they were kept
+const LEAST = 6; // px of a step: with less it is a dash alone
+const SMALL = { size: 10.5 };
+
+/** Draws the drafts of one step above its dash. */
+export function drawDrafts({ pencil, scale, base, paint, hue, decode }, { from, drafts, accepted }) {
+  const x = scale.x(from) + 0.5;
+  const width = scale.end(from) - x - 0.5;
+  if (width < LEAST) return;
+  const y = base - decode - GAP - HEIGHT;
+  const each = (width + 1) / drafts;
+  if (each < CELL + 1) {
+    pencil.fill(x, y, (width * accepted) / drafts, HEIGHT, paint);
+    pencil.frame(x, y, width, HEIGHT, hue);
+    return;
+  }
+  for (let place = 0; place < drafts; place += 1) {
+    const cell = [x + place * each, y, each - 1, HEIGHT];
+    if (place < accepted) pencil.fill(...cell, paint);
+    else pencil.frame(...cell, hue);
+  }
+}
+
+/** "1+4" above the drafts of a step: what it computed, one token and four that were guessed. */
+export function draftWords(pencil, { scale }, { from, drafts }, base) {
+  const text = `1+${drafts}`;
+  const x = scale.x(from);
+  const room = scale.end(from) - x - 3;
+  const inset = Math.max(0, (room + 3 - pencil.measure(text, SMALL)) / 2);
+  return { text, x: x + inset, y: base, room, muted: true, until: from, behind: true };
+}

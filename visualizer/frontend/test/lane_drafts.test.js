@@ -1,0 +1,79 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { drawLife, formsOf } from "../src/lane.js";
+import { placeWords } from "../src/lane_words.js";
+import { THEMES } from "../src/palette.js";
+import { recordingPencil } from "./recorder.js";
+
+const [hue] = THEMES.light.hues;
+const BASE = 18;
+const life = {
+  hueIndex: 0,
+  finished: null,
+  segments: [
+    { kind: "prefill", from: 1, to: 1, count: 41, found: 0, drafts: 0, accepted: 0 },
+    { kind: "decode", from: 2, to: 2, drafts: 0, accepted: 0 },
+    { kind: "decode", from: 3, to: 3, drafts: 4, accepted: 2 },
+    { kind: "decode", from: 4, to: 4, drafts: 1, accepted: 0 },
+  ],
+};
+
+/** The marks of a lane of that life, and the words in it, with so many pixels a step. */
+function drawn(width, pitch = 22) {
+  const { pencil, marks } = recordingPencil();
+  const scale = {
+    x: (step) => width * step,
+    end: (step) => width * (step + 1),
+    first: 1,
+    last: 9,
+    width,
+    left: 0,
+    right: 700,
+  };
+  const model = { requests: [life], lastStep: 9 };
+  const scene = { scale, model, laneHeight: pitch, end: 700, narrow: false };
+  const words = drawLife(pencil, scene, { index: 0, from: 1, to: 4 }, BASE);
+  placeWords(pencil, words, 9);
+  const above = marks.filter(({ y, height }) => y + height < BASE - formsOf(pitch).decode);
+  const texts = marks.filter(({ kind }) => kind === "text").map(({ text }) => text);
+  return { above, texts, scale };
+}
+
+test("a step's drafts are cells above its dash, in order: those that were kept are filled", () => {
+  const { above, scale } = drawn(26);
+  const cells = above.filter(({ x }) => x >= scale.x(3) && x < scale.end(3));
+  assert.deepEqual(
+    cells.map(({ kind }) => kind),
+    ["fill", "fill", "frame", "frame"],
+  );
+  assert.ok(cells.every(({ paint, width, height }) => paint === hue && width >= 3 && height >= 3));
+  assert.ok(cells.every(({ x }, i) => !i || x > cells[i - 1].x));
+  const refused = above.filter(({ x }) => x >= scale.x(4));
+  assert.deepEqual(
+    refused.map(({ kind }) => kind),
+    ["frame"],
+  );
+  assert.equal(above.length, 5, "a step without drafts has none");
+});
+
+test("drafts too narrow for cells are one, filled as far as they were kept", () => {
+  const { above, scale } = drawn(10);
+  const [kept, all] = above.filter(({ x }) => x < scale.x(4));
+  assert.deepEqual([kept.kind, all.kind], ["fill", "frame"]);
+  assert.equal(kept.width / (all.width + 1), 2 / 4); // its line lies inside
+});
+
+test("a step with room says 1+4, and what stands before it on its line is not written over", () => {
+  assert.deepEqual(drawn(26).texts, ["41", "1+4", "1+1"]);
+  assert.deepEqual(drawn(10).texts, ["41"], "no room");
+  const wide = drawn(120).texts;
+  assert.ok(wide[0].startsWith("41 tokens of prefill, then one token and up to 4 drafts"));
+  assert.equal(wide.length, 1);
+});
+
+test("in a lower lane no words lie over the drafts", () => {
+  const { above, texts } = drawn(26, 17);
+  assert.equal(above.length, 5);
+  assert.deepEqual(texts, ["41"]);
+});
