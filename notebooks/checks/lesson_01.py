@@ -84,6 +84,12 @@ def attempt(distribution: Weigh, case: Scores) -> None:
     if case.temperature == 0:
         _check_greedy(shares, case)
         return
+    if not any(shares):
+        raise Broken(
+            "You keep no token at all.",
+            "somebody is always left to be drawn",
+            "Take the likeliest. If it crosses the line of top_p by itself, is it in or out?",
+        )
     if abs(sum(shares) - 1) > EXACT:
         raise Broken(
             f"You returned {_told(shares)}, which sums to {sum(shares):.3f}.",

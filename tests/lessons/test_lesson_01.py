@@ -50,6 +50,11 @@ def drops_the_crossing_token(logits, temperature, top_k, top_p):
     return cut(logits, temperature, top_k, top_p, until=until)
 
 
+def keeps_nobody_where_the_first_crosses(logits, temperature, top_k, top_p):
+    shares = solution(logits, temperature, top_k, top_p)
+    return [0.0] * len(logits) if 1 in shares and 0 < temperature and top_p < 1 else shares
+
+
 def forgets_to_share(logits, temperature, top_k, top_p):
     return cut(logits, temperature, top_k, top_p, share=False)
 
@@ -122,6 +127,10 @@ def zero_is_uniform(logits, temperature, top_k, top_p):
         (
             drops_the_crossing_token,
             ["You keep 1 token, with 0.731 of the probability. Asked is 0.9.", "in or out?"],
+        ),
+        (
+            keeps_nobody_where_the_first_crosses,
+            ["You keep no token at all.", "somebody is always left", "in or out?"],
         ),
         (forgets_to_share, ["which sums to 0.", "the probabilities sum to 1", "leaves a gap"]),
         (divides_by_zero, ["With temperature 0 you returned [nan", "Where do you divide?"]),
