@@ -52,7 +52,7 @@ def drops_the_crossing_token(logits, temperature, top_k, top_p):
 
 def keeps_nobody_where_the_first_crosses(logits, temperature, top_k, top_p):
     shares = solution(logits, temperature, top_k, top_p)
-    return [0.0] * len(logits) if 1 in shares and 0 < temperature and top_p < 1 else shares
+    return [0.0] * len(logits) if 1 in shares and temperature > 0 and top_p < 1 else shares
 
 
 def forgets_to_share(logits, temperature, top_k, top_p):
