@@ -1,6 +1,6 @@
 /** The selected request's text: prompt, then output, token by token, with probability as underline. */
 
-import { h } from "./html.js";
+import { h, plural } from "./html.js";
 import { lookOf } from "./palette.js";
 import { renew } from "./renew.js";
 import { milliseconds } from "./tell.js";
@@ -86,7 +86,33 @@ function tokenNodes(context) {
   return [
     h("h2", {}, chip(selected, context), h("span", { class: "count" }, summary(panel))),
     text,
-  ];
+    panel.guesses && draftLine(panel.checked),
+  ].filter(Boolean);
+}
+
+const FATES = {
+  kept: "a draft, kept",
+  refused: "a draft, refused",
+  unused: "a draft behind the last token: not used",
+  open: "a draft",
+};
+
+/** The drafts of the step: those kept ticked, the refused one struck out, and what the model said there. */
+function draftLine(checked) {
+  if (!checked) return h("p", { class: "drafts muted" }, "No drafts in this step.");
+  const { drafts, kept, gained, own } = checked;
+  const all = plural(drafts.length, "draft");
+  const nodes = drafts.map(({ text, token, fate }) => {
+    const written = text == null ? ` token ${token}` : shown(text);
+    const word = fate === "refused" ? h("del", {}, ` ${written.trimStart()} `) : `${fate === "kept" ? "✓" : ""}${written}`;
+    return h("span", { class: `draft ${fate}`, title: FATES[fate] }, word);
+  });
+  const title = kept < drafts.length ? "the model's own, in its place" : "the model's own, one more";
+  const sign = kept < drafts.length ? "→" : "+";
+  if (own != null)
+    nodes.splice(kept + 1, 0, h("span", { class: "draft own", title }, h("ins", {}, sign + shown(own))));
+  const line = gained ? `1 pass, ${plural(gained, "token")}: ${kept} of ${all} kept` : `${all}, not judged`;
+  return h("p", { class: "drafts" }, h("strong", {}, line), ...nodes);
 }
 
 function summary({ prompt, output, found, ttft, maxTokens }) {
@@ -107,7 +133,7 @@ function promptToken({ text, cached }) {
   );
 }
 
-function outputToken({ text, probability, forced, step, at }) {
+function outputToken({ text, probability, forced, drafted, step, at }) {
   const bar = h("b", { class: forced ? "forced" : "sampled" });
   bar.style.width = `${Math.round(100 * (forced ? 1 : (probability ?? 0)))}%`;
   const how = forced
@@ -118,7 +144,7 @@ function outputToken({ text, probability, forced, step, at }) {
   const when = `step ${step}${at > 0 ? `, ${milliseconds(at)}` : ""}`;
   return h(
     "span",
-    { class: "token", "data-step": step, title: [when, how].filter(Boolean).join("; ") },
+    { class: "token", "data-step": step, title: [when, how, drafted && FATES.kept].filter(Boolean).join("; ") },
     shown(text),
     bar,
   );

@@ -1,10 +1,13 @@
 /** One request's tokens as of a step: the prompt with its cached part, the output with times and odds. */
 
+import { draftsOf } from "./drafts.js";
+
 /**
  * @param {import("./frame.js").Frame} frame
  * @param {number} id
  */
-export function tokensPanel({ model, step, state }, id) {
+export function tokensPanel(frame, id) {
+  const { model, step, state } = frame;
   const life = model.request(id);
   const { promptLength, texts, tokenSteps, arrivedAt, maxTokens } = life;
   const admission = life.admissions.findLast((one) => one.step <= step);
@@ -38,6 +41,8 @@ export function tokensPanel({ model, step, state }, id) {
     found,
     ttft: shown ? elapsed(arrivedAt, first) : null,
     next: next === undefined ? null : { step: next, after: elapsed(last, endOf(model, next)) },
+    checked: draftsOf(frame, id),
+    guesses: life.segments.some(({ drafts }) => drafts),
     total: tokenSteps.length,
     maxTokens,
   };

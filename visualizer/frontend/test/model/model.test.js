@@ -425,3 +425,60 @@ test("a log that contradicts itself says where", () => {
   refuses([started(), step(1), scheduled([[9, 0, 1]])], /^event 2: there is no request 9/);
   refuses([started(), step(1), admitted(9)], /^event 2: there is no request 9/);
 });
+
+/** Step 2 checks the drafts "abgh" behind "f"; `gains` is what came of it. */
+const draftStep = (gains, drafts = "abgh") => [
+  step(2),
+  scheduled([[1, 5, 1 + drafts.length, [...drafts].map((one) => one.codePointAt(0))]]),
+  finished(gains),
+];
+const checkedIn = (...events) => model(started(), firstStep, ...events).frame(2).tokensOf(1);
+const fates = ({ drafts }) => drafts.map(({ text, fate }) => [text, fate]);
+
+test("drafts up to the first wrong one are kept, and the model's own token stands in its place", () => {
+  const { checked, guesses } = checkedIn(draftStep([[1, "abz", 2]]), [step(3), finished([])]);
+  assert.ok(guesses);
+  assert.deepEqual(fates(checked), [
+    ["a", "kept"],
+    ["b", "kept"],
+    [null, "refused"],
+    [null, "unused"],
+  ]);
+  assert.deepEqual([checked.kept, checked.gained, checked.own], [2, 3, "z"]);
+  assert.equal(checked.drafts[2].token, "g".codePointAt(0));
+});
+
+test("a draft is spelled as the log spells that token, wherever it does", () => {
+  const elsewhere = [arrived(2, "ghi"), draftStep([[1, "z"]])];
+  assert.deepEqual(
+    checkedIn(elsewhere).checked.drafts.map(({ text }) => text),
+    ["a", "b", "g", "h"],
+  );
+});
+
+test("where all drafts are right the model's own token is one more", () => {
+  const { checked } = checkedIn(draftStep([[1, "abghz", 4]]));
+  assert.ok(checked.drafts.every(({ fate }) => fate === "kept"));
+  assert.deepEqual([checked.kept, checked.gained, checked.own], [4, 5, "z"]);
+});
+
+test("where a kept draft ends the output, or calls a tool, none was refused and none is the model's own", () => {
+  for (const gain of [
+    [1, "ab", 2],
+    [1, "abxy", 2, 2],
+  ]) {
+    const { checked } = checkedIn(draftStep([gain]));
+    assert.deepEqual(
+      checked.drafts.map(({ fate }) => fate),
+      ["kept", "kept", "unused", "unused"],
+    );
+    assert.deepEqual([checked.gained, checked.own], [2, null]);
+  }
+});
+
+test("drafts whose step brought nothing are open; a step without has none", () => {
+  const { checked } = checkedIn(draftStep([]));
+  assert.ok(checked.drafts.every(({ fate }) => fate === "open"));
+  const before = model(started(), firstStep, draftStep([])).frame(1).tokensOf(1);
+  assert.equal(before.checked, null);
+});
