@@ -17,8 +17,8 @@ memory, and why. Each lesson asks one question, lets you predict, and shows what
 account; every lesson stands alone, and they build on one another in this order.
 
 Run a cell with Shift+Enter. On a picture, press `.` and `,` to step, and click whatever you wonder
-about. Change what you like and run it again: a line with `assert` holds what the text says about its own
-number, so take it out first."""
+about. Change what you like and run it again: a line with `assert` holds what the text says about
+its own number, so take it out first."""
 _TAIL = """\
 New words are explained where they first appear, and all of them in the
 [glossary](../docs/glossary.md). Exercises are checked by what your function does, never by how;
