@@ -7,6 +7,7 @@ const GAP = 1; // between the dash and the drafts
 const HEIGHT = 4;
 const CELL = 3; // px; drafts of which each has less are one cell, filled as far as they were kept
 const LEAST = 6; // px of a step: with less it is a dash alone
+export const LABELLED = 20; // px of a step with room for "1+4"
 const SMALL = { size: 10.5 };
 
 /** Draws the drafts of one step above its dash. */
@@ -32,7 +33,7 @@ export function drawDrafts({ pencil, scale, base, paint, hue, decode }, { from, 
 export function draftWords(pencil, { scale }, { from, drafts }, base) {
   const text = `1+${drafts}`;
   const x = scale.x(from);
-  const room = scale.end(from) - x - 3;
-  const inset = Math.max(0, (room + 3 - pencil.measure(text, SMALL)) / 2);
-  return { text, x: x + inset, y: base, room, muted: true, until: from, behind: true };
+  const width = scale.end(from) - x;
+  const inset = Math.max(0, (width - pencil.measure(text, SMALL)) / 2);
+  return { text, x: x + inset, y: base, room: width - 2, muted: true, until: from, behind: true };
 }

@@ -4,6 +4,7 @@
  */
 
 import { plural } from "./html.js";
+import { LABELLED } from "./lane_drafts.js";
 
 const SMALL = { size: 10.5 };
 const MOST_CHUNKS = 4;
@@ -33,10 +34,13 @@ export function countWords({ scale, narrow, model }, life, last, base, { words, 
   const text = counted(chunks.map(({ count }) => count));
   const token = narrow ? "one" : "one token";
   const then = guesses ? `${token} and up to ${plural(guesses, "draft")}` : token;
+  const labelled = over && guesses && scale.width >= LABELLED; // the steps say it themselves
   const prefill = `${narrow ? "" : "tokens of "}prefill, then ${then} per step`;
   return {
     text,
-    long: found ? `${text} + ${found} cached` : kind === "prefill" && `${text} ${prefill}`,
+    long: found
+      ? `${text} + ${found} cached`
+      : kind === "prefill" && !labelled && `${text} ${prefill}`,
     topic: found ? "found" : guesses ? "drafts" : "prefill",
     x: scale.end(end) + 2,
     y: base - (guesses && over ? over : words),

@@ -31,7 +31,7 @@ function drawn(width, pitch = 22) {
     left: 0,
     right: 700,
   };
-  const model = { requests: [life], lastStep: 9 };
+  const model = { requests: [life], lastStep: 40 };
   const scene = { scale, model, laneHeight: pitch, end: 700, narrow: false };
   const words = drawLife(pencil, scene, { index: 0, from: 1, to: 4 }, BASE);
   placeWords(pencil, words, 9);
@@ -64,12 +64,19 @@ test("drafts too narrow for cells are one, filled as far as they were kept", () 
   assert.equal(kept.width / (all.width + 1), 2 / 4); // its line lies inside
 });
 
-test("a step with room says 1+4, and what stands before it on its line is not written over", () => {
+test("steps with room say 1+4; else the words behind the prefill say it", () => {
   assert.deepEqual(drawn(26).texts, ["41", "1+4", "1+1"]);
-  assert.deepEqual(drawn(10).texts, ["41"], "no room");
-  const wide = drawn(120).texts;
-  assert.ok(wide[0].startsWith("41 tokens of prefill, then one token and up to 4 drafts"));
-  assert.equal(wide.length, 1);
+  assert.deepEqual(drawn(120).texts, ["41", "1+4", "1+1"]);
+  assert.deepEqual(drawn(10).texts, [
+    "41 tokens of prefill, then one token and up to 4 drafts per step",
+  ]);
+});
+
+test("a prefill's count is not written over by the first step's drafts", () => {
+  const at = life.segments;
+  life.segments = [at[0], { ...at[2], from: 2, to: 2 }, { ...at[3], from: 3, to: 3 }];
+  assert.deepEqual(drawn(26).texts, ["41", "1+1"]);
+  life.segments = at;
 });
 
 test("in a lower lane no words lie over the drafts", () => {

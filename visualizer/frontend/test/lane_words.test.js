@@ -24,7 +24,7 @@ test("two reasons that differ are told in order", () => {
 });
 
 function counted(segments, { narrow = false, over = 12 } = {}) {
-  const scale = { x: (step) => 10 * step, end: (step) => 10 * step + 10 };
+  const scale = { x: (step) => 10 * step, end: (step) => 10 * step + 10, width: 10 };
   return countWords({ scale, narrow, model: { lastStep: 90 } }, { segments }, 0, 20, {
     words: 8,
     over,
