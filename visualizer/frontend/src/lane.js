@@ -13,11 +13,16 @@
 import { drawDrafts, draftWords } from "./lane_drafts.js";
 import { countWords, isChunk, waitLabel } from "./lane_words.js";
 
-/** The measures of a lane: what is below its baseline, and the forms that stand on it; words over drafts stand higher. */
+/**
+ * The measures of a lane: what is below its baseline, and the forms that stand on it. `over`: how high words
+ * stand over drafts; 0: there is no room.
+ */
 export function formsOf(pitch) {
-  if (pitch >= 19) return { below: 4, bar: 14, decode: 5, mark: 11, words: 8, over: pitch >= 22 ? 12 : 0 };
-  if (pitch >= 16) return { below: 3, bar: 12, decode: 4, mark: 10, words: 6 };
-  return { below: 2, bar: 10, decode: 4, mark: 9, words: 0 };
+  const forms = { below: 4, bar: 14, decode: 5, mark: 11, words: 8 };
+  if (pitch >= 22) return { ...forms, draft: 4, over: 12 };
+  if (pitch >= 19) return { ...forms, draft: 3, over: 11 };
+  if (pitch >= 16) return { below: 3, bar: 12, decode: 4, draft: 3, mark: 10, words: 6, over: 0 };
+  return { below: 2, bar: 10, decode: 4, draft: 3, mark: 9, words: 0, over: 0 };
 }
 
 const TINY = 8; // px of a whole life: too few for its parts

@@ -4,26 +4,25 @@
  */
 
 const GAP = 1; // between the dash and the drafts
-const HEIGHT = 4;
 const CELL = 3; // px; drafts of which each has less are one cell, filled as far as they were kept
 const LEAST = 6; // px of a step: with less it is a dash alone
 export const LABELLED = 20; // px of a step with room for "1+4"
 const SMALL = { size: 10.5 };
 
 /** Draws the drafts of one step above its dash. */
-export function drawDrafts({ pencil, scale, base, paint, hue, decode }, { from, drafts, accepted }) {
+export function drawDrafts({ pencil, scale, base, paint, hue, decode, draft }, { from, drafts, accepted }) {
   const x = scale.x(from) + 0.5;
   const width = scale.end(from) - x - 0.5;
   if (width < LEAST) return;
-  const y = base - decode - GAP - HEIGHT;
+  const y = base - decode - GAP - draft;
   const each = (width + 1) / drafts;
   if (each < CELL + 1) {
-    pencil.fill(x, y, (width * accepted) / drafts, HEIGHT, paint);
-    pencil.frame(x, y, width, HEIGHT, hue);
+    pencil.fill(x, y, (width * accepted) / drafts, draft, paint);
+    pencil.frame(x, y, width, draft, hue);
     return;
   }
   for (let place = 0; place < drafts; place += 1) {
-    const cell = [x + place * each, y, each - 1, HEIGHT];
+    const cell = [x + place * each, y, each - 1, draft];
     if (place < accepted) pencil.fill(...cell, paint);
     else pencil.frame(...cell, hue);
   }

@@ -96,7 +96,7 @@ export function placeWords(pencil, words, step) {
     if (onLine) pencil.fill(x - 2, y - 8, pencil.measure(text, SMALL) + 4, 10, ground);
     const color = muted || until > step ? theme.muted : theme.ink;
     const written = explains ? long : text;
-    pencil.text(written, x, y, { ...SMALL, color, halo: ground });
+    pencil.text(written, x, y, { ...SMALL, color, halo: behind ? undefined : ground });
     ends.set(y, x + pencil.measure(written, SMALL));
   }
 }

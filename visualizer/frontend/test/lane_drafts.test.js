@@ -79,6 +79,10 @@ test("a prefill's count is not written over by the first step's drafts", () => {
   life.segments = at;
 });
 
+test("a lane of a phone or a notebook has the words, too", () => {
+  assert.deepEqual(drawn(26, 19).texts, ["41", "1+4", "1+1"]);
+});
+
 test("in a lower lane no words lie over the drafts", () => {
   const { above, texts } = drawn(26, 17);
   assert.equal(above.length, 5);
