@@ -98,7 +98,7 @@ def _examples(media: Schema) -> str:
     given = [one["value"] for one in media.get("examples", {}).values()]
     given += [media["example"]] if "example" in media else []
     texts = [one if isinstance(one, str) else json.dumps(one, indent=1) for one in given]
-    return "".join(f"<pre tabindex="0">{escape(text.strip())}</pre>" for text in texts)
+    return "".join(f'<pre tabindex="0">{escape(text.strip())}</pre>' for text in texts)
 
 
 def _errors(document: Schema) -> str:
