@@ -52,8 +52,8 @@ test-frontend: setup ## the ES module's own tests
 test-notebooks: setup ## run every lesson from top to bottom
 	$(BIN)/pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=60 -n 2 --dist loadscope -q notebooks
 
-test-browser: setup $(NODE_MODULES) ## pages, widgets and lessons in Chromium, one at a time
-	$(BIN)/pytest tests -m browser -q -rs $(PYTEST_ARGS)
+test-browser: setup $(NODE_MODULES) ## pages, widgets and lessons in Chromium
+	$(BIN)/pytest tests -m browser -n 2 --dist loadfile -q -rs $(PYTEST_ARGS)
 
 soak: setup ## the same properties on many more cases
 	$(BIN)/pytest tests/engine -m "not browser" --soak -q -s -k "random_workloads" --timeout=3600 $(PYTEST_ARGS)
