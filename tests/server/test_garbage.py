@@ -1,0 +1,62 @@
+"""The garbage collector's turn: after the last request has left, and not while somebody waits."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from server import garbage
+
+
+class Knot:
+    """Only the collector frees it: it holds itself."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_collected_by_itself(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(garbage, "SECONDS_OF_PEACE", 0)
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def _knot_after(peace: garbage.Peace, *, another_comes: bool) -> bool:
+    """Whether a knot is still there once the last request has left."""
+    knot = weakref.ref(Knot())
+    peace.ends()
+    peace.begins()
+    if another_comes:
+        peace.ends()
+    for _ in range(3):  # turns of the loop
+        await asyncio.sleep(0)
+    return knot() is not None
+
+
+def test_cycles_are_freed_when_the_last_request_has_left() -> None:
+    assert not asyncio.run(_knot_after(garbage.Peace(), another_comes=False))
+
+
+def test_nothing_is_looked_through_while_another_request_is_in() -> None:
+    assert asyncio.run(_knot_after(garbage.Peace(), another_comes=True))
+
+
+def test_peace_is_waited_for_while_a_request_is_in_and_not_before() -> None:
+    async def waits() -> list[bool]:
+        peace = garbage.Peace()
+        await peace.wait()  # nobody has come yet
+        peace.ends()
+        waiting = asyncio.create_task(peace.wait())
+        await asyncio.sleep(0)
+        before = waiting.done()
+        peace.begins()
+        await waiting
+        peace.ends()
+        return [before, waiting.done()]
+
+    assert asyncio.run(waits()) == [False, True]
