@@ -21,7 +21,8 @@ from tests.visualizer.storytellers import storytellers
 CELLS = [
     'from visualizer import show\nboard = show("run.jsonl")\nboard',
     "print('kernel:', board, board.selected, len(board.state()['free']))",
-    "board.step = 7\nboard.selected = 5",
+    # A slow kernel answers late what widgets it has: their state is then set once more, as here.
+    "board.view_model.send_state()\nboard.step = 7\nboard.selected = 5",
 ]
 
 

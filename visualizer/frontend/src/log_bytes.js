@@ -10,6 +10,14 @@ export function asBytes(data) {
   return new Uint8Array(data);
 }
 
+/** Do two views hold the same? Of the same object that is known at once. */
+export function areEqualBytes(a, b) {
+  if (a === b) return true;
+  if (a?.byteLength !== b?.byteLength) return false;
+  const [one, other] = [asBytes(a), asBytes(b)];
+  return one.every((byte, index) => byte === other[index]);
+}
+
 /** The unpacked bytes of a log as `{bytes, share}`: share is how much of it, from 0 to 1, was taken in. */
 export async function* piecesOf(data) {
   const bytes = asBytes(data);

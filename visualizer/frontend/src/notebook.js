@@ -49,7 +49,7 @@ export const inNotebook =
         : board.say("empty", h("p", {}, "This log is too large to be saved. Run the cell again."));
     // A move that comes along with another log is made when that log is opened.
     const moved = (name, go) =>
-      listen(name, () => board.model && view.source === shared.get("log") && go());
+      listen(name, () => board.model && view.isOf(shared.get("log")) && go());
     moved("change:step", () => board.goTo(shared.get("step")));
     for (const name of ["selected", "range"])
       moved(`change:${name}`, () => board.restore({ [name]: openingOf(shared)[name] }));
@@ -70,7 +70,7 @@ export const inNotebook =
 
 /** Python shows another log in all panels of the view. Each hears of it; the first one acts. */
 async function replaceLog(view, shared) {
-  if (view.source === shared.get("log")) return;
+  if (view.isOf(shared.get("log"))) return;
   view.source = shared.get("log");
   view.play(false);
   view.isWhole = false;

@@ -5,6 +5,7 @@
  * widgets do. Moving in one moves all of them in the same frame, without asking a kernel.
  */
 
+import { areEqualBytes } from "./log_bytes.js";
 import { openingRequest, openingStep } from "./model/index.js";
 import { Store } from "./store.js";
 
@@ -17,6 +18,8 @@ export class View {
   /** The folded log, once it is read. @type {import("./model/index.js").Model | null} */
   model = null;
   boards = new Set();
+  /** In a notebook: the bytes that the kernel gave. @type {DataView | undefined} */
+  source;
   #ticking = false;
 
   constructor() {
@@ -43,6 +46,16 @@ export class View {
     if (AXES.includes(axis)) this.store.axis = axis;
     Object.assign(this.store, openingView(model, step, selected));
     this.store.range = range ? range.map((end) => this.clamp(end)) : null;
+  }
+
+  /**
+   * Are these the bytes that the view was given? Jupyter's manager may set a model's whole state again, when
+   * a kernel answers late what widgets it has, and equal bytes are another object then.
+   */
+  isOf(bytes) {
+    if (!areEqualBytes(this.source, bytes)) return false;
+    this.source = bytes;
+    return true;
   }
 
   clamp(step) {
