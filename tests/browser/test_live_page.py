@@ -73,7 +73,10 @@ def test_the_teachers_buttons_hold_the_engine_step_it_and_let_it_go(new_page: Ne
         callers = ask(server.url, "Ada", "Bo")
         board.wait()
         for number in (1, 2, 3):
-            step.click()
+            # The board stands at a step as soon as somebody has arrived for it: wait for the engine.
+            with page.expect_response("**/engine/step") as answer:
+                step.click()
+            assert answer.value.json()["step"] == number
             expect_same_as_trace(board, server.url, number)
         assert get(server.url, "/health")["step"] == 3
         resume.click()
