@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
-from server.options import SectionedCommand, fail, option
+from server.options import OneLineGroup, SectionedCommand, fail, option
 from server.serve_command import serve
 
 app = typer.Typer(
+    cls=OneLineGroup,
     help="Underglass: LLM inference, under glass.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

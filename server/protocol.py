@@ -4,15 +4,23 @@ uvicorn answers what it cannot parse in plain text, which OpenAI's SDKs do not r
 headers for as long as they come: a client that never stops would fill the memory, with or without the
 key (measured: 500 MB after two million headers). Nor does it mind how slowly they come: a thousand
 connections that send a byte now and then ("slowloris") would cost nobody but the server.
+
+A client may send its next request before the last one is answered (*pipelining*). uvicorn then stops
+reading, and so does not see such a client leave; and when it does, it tells the request that came last,
+not the one that is being answered. Here reading goes on, up to a limit, and all of them are told.
 """
 
 import asyncio
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import (
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from server.errors import ApiError, bad_request
 
 MAX_HEAD_BYTES = 64 << 10
+MOST_PIPELINED = 16  # unanswered requests on one connection beyond which no more is read from it
 
 _INVALID = bad_request(None, "this is not a valid HTTP request", code="bad_http")
 _TOO_LARGE = ApiError(
@@ -31,6 +39,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     _impatience: asyncio.TimerHandle | None = None
     _head_bytes: int | None = None  # of the head that is being read, if one is
+    _unanswered: tuple[RequestResponseCycle, ...] = ()  # the one that is being answered comes first
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody has connected: a request is expected."""
@@ -40,6 +49,9 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
         self._head_is_there()
+        for cycle in self._still_unanswered():
+            cycle.disconnected = True
+            cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -59,13 +71,24 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is complete."""
         self._head_is_there()
+        before = self._still_unanswered()
         super().on_headers_complete()
+        self._unanswered = (*before, self.cycle)
+        if len(before) < MOST_PIPELINED:
+            self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 (uvicorn's words are not for clients)
         """Refuse what cannot be parsed."""
         self._refuse(b"400 Bad Request", _INVALID)
 
+    def _still_unanswered(self) -> tuple[RequestResponseCycle, ...]:
+        return tuple(cycle for cycle in self._unanswered if not cycle.response_complete)
+
     def _refuse(self, status: bytes, error: ApiError) -> None:
+        if any(not cycle.more_body for cycle in self._still_unanswered()):
+            # What was asked before is being answered: words in the middle of that would pass for its.
+            self.transport.close()
+            return
         body = error.body()
         head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
         self.transport.write(head % (status, len(body)) + b"connection: close\r\n\r\n" + body)

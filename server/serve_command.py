@@ -11,11 +11,13 @@ from typing import Annotated
 import typer
 
 from engine.config import ConfigError, EngineConfig
-from server.options import check_environment, fail, option, origin_of
+from server.limits import LARGEST_COUNT
+from server.options import check_environment, fail, in_flags, option
 from server.settings import ServerSettings
 
 _ENGINE = EngineConfig()
 _SERVER = ServerSettings()
+_LONGEST = 86_400  # a day; a timer cannot run for ever
 
 
 def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
@@ -95,7 +97,10 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
         int, option("CHAT_MAX_TOKENS", "Cap on a chat answer if the client names none.", min=1)
     ] = _SERVER.chat_max_tokens,
     drain_seconds: Annotated[
-        float, option("DRAIN_SECONDS", "Seconds to finish in after SIGTERM or Ctrl-C.", min=0)
+        float,
+        option(
+            "DRAIN_SECONDS", "Seconds to finish in after SIGTERM or Ctrl-C.", min=0, max=_LONGEST
+        ),
     ] = _SERVER.drain_seconds,
     stuck_seconds: Annotated[
         float,
@@ -103,6 +108,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
             "STUCK_SECONDS",
             "Seconds in one step after which requests are told that the engine hangs.",
             min=0,
+            max=_LONGEST,
         ),
     ] = _SERVER.stuck_seconds,
     paused: Annotated[
@@ -174,6 +180,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
             "Events that /trace returns and live viewers can catch up on.",
             "Event log",
             min=100,
+            max=LARGEST_COUNT,
         ),
     ] = _SERVER.log_window,
     trace_file: Annotated[
@@ -244,6 +251,6 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
         )
         serve_until_stopped(start, config, settings)
     except ConfigError as error:
-        fail(f"{error}{origin_of(ctx, str(error).split()[0])}")
+        fail(in_flags(ctx, str(error)))
     except StartError as error:
         fail(str(error))
