@@ -59,6 +59,8 @@ def judge(
     `attempt` raises Broken for that. `str(case)` is how a case is told. `name` is what to call the
     part, whose own name it is by default.
     """
+    if not callable(part) or not hasattr(part, "__name__"):
+        return _not_a_part(part, name)
     name = name or (part.__name__ if isinstance(part, type) else f"{part.__name__}()")
     if missing := stubs(part):
         return Verdict(name, 0, tuple(missing))
@@ -72,6 +74,16 @@ def judge(
             return Verdict(name, tried, case=str(case), broken=broken)
         tried += 1
     return Verdict(name, tried)
+
+
+def _not_a_part(given: Any, name: str) -> Verdict:
+    """For whoever hands over what a function answered, or an object of a class."""
+    broken = Broken(
+        f"You handed over {given!r}."[:200],
+        "the check gets the function or the class itself",
+        "In the cell of the check: is there a call where only a name should be?",
+    )
+    return Verdict(name or "Your part", 0, case="None could be tried.", broken=broken)
 
 
 def listed(names: Iterable[object]) -> str:

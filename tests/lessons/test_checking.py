@@ -78,6 +78,14 @@ def returns_a_list(a):
     return []
 
 
+def returns_nothing(a):
+    return None
+
+
+def returns_a_number(a):
+    return 1
+
+
 def nested(a):
     b = 1
 
@@ -95,7 +103,9 @@ def nested(a):
         (passes, True),
         (waits_for_nothing, True),
         (waits, False),
+        (returns_nothing, True),
         (returns_a_list, False),
+        (returns_a_number, False),
         (nested, False),
     ],
 )
@@ -151,6 +161,14 @@ def appends(a):
     a.append(1)
 
 
+def raises_a_bare_error(a):
+    raise LookupError
+
+
+def leaves(a):
+    raise SystemExit
+
+
 def not_yet(a):
     raise NotImplementedError
 
@@ -161,6 +179,8 @@ def not_yet(a):
         (catches_everything, 1, "catches_everything() was still running after 100,000 lines."),
         (calls_itself, 1, "calls_itself() called itself until Python gave up."),
         (takes_nothing, 1, "takes_nothing() raised TypeError"),
+        (raises_a_bare_error, 1, "raises_a_bare_error() raised LookupError."),
+        (leaves, 1, "leaves() raised SystemExit."),
         (appends, [], "You changed a: it is [1] now."),
     ],
 )
@@ -169,6 +189,13 @@ def test_whatever_a_function_does_becomes_words(function, argument, said: str) -
         call(function, argument)
     assert caught.value.did.startswith(said)
     assert caught.value.look
+
+
+@pytest.mark.parametrize("given", [5, None, [1, 2], Half()])
+def test_whoever_hands_over_an_answer_or_an_object_is_told_what_is_wanted(given) -> None:
+    message = str(judge(given, [1], lambda part, case: None))
+    assert f"You handed over {given!r}." in " ".join(message.split())
+    assert "the check gets the function or the class itself" in message
 
 
 def test_not_implemented_is_not_written_yet() -> None:
