@@ -87,8 +87,8 @@ def attempt(pick_budget: PickBudget, goal: Goal) -> None:
         raise Broken(did, "no step takes longer than the goal", look + ".")
     if budget < smallest:
         look = (
-            f"Those who decode go first, and take {goal.decodes} of the {budget}. What is left for "
-            "somebody who is still reading?"
+            f"Those who decode take {counted(goal.decodes, 'token')} of it in every step. What is "
+            "left for somebody who is still reading?"
         )
         if goal.step_ms(smallest) > goal.itl_goal_ms:
             look = (
@@ -121,6 +121,6 @@ def _whole(answer: Any) -> int:
         raise Broken(
             f"You returned {answer!r}.",
             "the answer is a whole number of tokens, or None",
-            "The engine takes 80 for a budget, and not 80.0.",
+            "The engine takes 80 for a budget; it does not take 80.0, nor '80'.",
         )
     return int(answer)

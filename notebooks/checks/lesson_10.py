@@ -21,7 +21,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True)
 class Voice:
-    """One place: what model and drafter think of each word, and the model of the word after it."""
+    """One place: what model and helper think of each word, and the model of the word after it."""
 
     p: Row
     q: Row
@@ -29,7 +29,7 @@ class Voice:
 
     def __str__(self) -> str:
         return (
-            f"One draft. The drafter says {told(self.q)}. The model says {told(self.p)}, and behind "
+            f"One draft. The helper says {told(self.q)}. The model says {told(self.p)}, and behind "
             f"the draft {told(self.after)}."
         )
 
@@ -45,7 +45,7 @@ class Drafted:
 
     def __str__(self) -> str:
         each = [
-            f"{WORDS[draft]} (model {p[draft]:.0%}, drafter {q[draft]:.0%}, number {u:.2f})"
+            f"{WORDS[draft]} (model {p[draft]:.0%}, helper {q[draft]:.0%}, number {u:.2f})"
             for draft, p, q, u in zip(self.drafts, self.p, self.q, self.uniforms, strict=False)
         ]
         return f"{counted(len(each), 'draft')}: {listed(each)}."
@@ -174,7 +174,7 @@ def _attempt_call(accept: Accept, case: Drafted) -> None:
             f"You kept {counted(kept, 'draft')} and drew {WORDS[ids[-1]]}.",
             "a draft is kept if its number is below its chance",
             f"Draft {kept + 1}, {WORDS[draft]}: its number is {case.uniforms[kept]:.2f}, and the "
-            f"model says it {ratio:.3g} times as often as the drafter.",
+            f"model says it {ratio:.3g} times as often as the helper.",
         )
     if kept > case.kept:
         draft = case.drafts[case.kept]
@@ -182,7 +182,7 @@ def _attempt_call(accept: Accept, case: Drafted) -> None:
             f"You kept {counted(kept, 'draft')}.",
             "a draft is refused if its number is not below its chance",
             f"Draft {case.kept + 1}, {WORDS[draft]}: its number is {case.uniforms[case.kept]:.2f}; "
-            f"the model says it with {case.p[case.kept][draft]:.0%}, the drafter with "
+            f"the model says it with {case.p[case.kept][draft]:.0%}, the helper with "
             f"{case.q[case.kept][draft]:.0%}.",
         )
 
@@ -200,7 +200,7 @@ def _weights(weights: Iterable[float], words: int) -> list[float]:
         raise Broken(
             f"You gave the weights {[round(one, 3) for one in shares]} to pick().",
             "weights are 0 or more, and not all of them 0",
-            "A word that the drafter says more often than the model: what is left of it?",
+            "A word that the helper says more often than the model: what is left of it?",
         )
     return shares
 
@@ -226,7 +226,7 @@ def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
     wrong = next((i for i in range(len(ids) - 1) if ids[i] != drafts[i]), None)
     if wrong is not None:
         raise Broken(
-            f"You returned {said}. The drafts were {listed(WORDS[one] for one in drafts)}.",
+            f"You returned {said}. Drafted: {listed(WORDS[one] for one in drafts)}.",
             "behind the first draft that is refused comes one token, and no more",
             f"Token {wrong + 2} was guessed after a word that was never said.",
         )
@@ -271,7 +271,7 @@ def _attempt_voice(accept: Accept, case: Voice) -> None:
                 "p has one row more than q. Which row did you draw from?",
             )
         return
-    look = "All of it is the drafter's voice: nothing of the model's is left."
+    look = "All of it is the helper's voice: nothing of the model's is left."
     if any(abs(mine - its) > SLACK for mine, its in zip(heard.first, case.q, strict=True)):
         wrong = [
             word
@@ -286,7 +286,7 @@ def _attempt_voice(accept: Accept, case: Voice) -> None:
             word = max(wrong, key=lambda one: case.q[one])
             look = (
                 f"A draft {WORDS[word]} was kept in {heard.kept[word] / case.q[word]:.0%} of the "
-                f"cases. The drafter says it with {case.q[word]:.0%}, the model with "
+                f"cases. The helper says it with {case.q[word]:.0%}, the model with "
                 f"{case.p[word]:.0%}."
             )
     raise Broken(

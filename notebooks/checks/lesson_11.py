@@ -12,12 +12,41 @@ from typing import Any
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge
-from solutions.lesson_11 import Outbox
 
 # Turns of the event loop in which a reader who was woken has long had its text.
 TURNS = 20
 # For a put() that blocks the whole thread; whatever is right takes a thousandth of it.
 PATIENCE_SECONDS = 20.0
+
+
+class PlainOutbox:
+    """The lesson's own: its queue with no limit, a count of the bytes in it, and the end as a piece."""
+
+    def __init__(self, limit: int) -> None:
+        self._room = limit
+        self._pieces: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue()
+        self._closed = False
+
+    def put(self, text: str) -> bool:
+        """Take a piece if there is room for its bytes."""
+        size = len(text.encode())
+        if size > self._room:
+            return False
+        self._room -= size
+        self._pieces.put_nowait((text, None))
+        return True
+
+    def close(self, reason: str) -> None:
+        """The last piece is the reason."""
+        if not self._closed:
+            self._closed = True
+            self._pieces.put_nowait(("", reason))
+
+    async def get(self) -> tuple[str, str | None]:
+        """The next piece."""
+        text, reason = await self._pieces.get()
+        self._room += len(text.encode())
+        return text, reason
 
 
 @dataclass(frozen=True)
@@ -33,6 +62,8 @@ class Story:
 
     def __str__(self) -> str:
         told = [f"{name}({word!r})" if word else f"{name}()" for name, word in self.acts]
+        if all(name != "close" for name, _ in self.acts):
+            told.append("at the end close('stop')")
         return f"An outbox of {counted(self.limit, 'byte')}: {', '.join(told)}."
 
 
@@ -40,7 +71,7 @@ def check(outbox: type) -> type:
     """Say how the class `outbox` does, and give it back; the lesson's own while it fails."""
     verdict = judge(outbox, cases(), attempt)
     print(verdict)
-    return outbox if verdict.passed else Outbox
+    return outbox if verdict.passed else PlainOutbox
 
 
 def cases() -> list[Story]:
@@ -119,16 +150,26 @@ class _Play:
             elif name == "close":
                 self._close(word)
             elif name == "get" and self._reading is None and not self._ended:
-                self._reading = asyncio.ensure_future(self._box.get())
+                self._reading = self._read()
             await self._let_the_reader_run()
         if self._reason is None:
             self._close("stop")
         while not self._ended:
             if self._reading is None:
-                self._reading = asyncio.ensure_future(self._box.get())
+                self._reading = self._read()
             await self._let_the_reader_run()
         if self._sent:
             await self._look_next_door()
+
+    def _read(self) -> asyncio.Task[Any]:
+        reading = self._box.get()
+        if not isawaitable(reading):
+            raise Broken(
+                f"get() gave {reading!r} at once.",
+                "get() may wait",
+                "The reader says `await outbox.get()`. What does the stub have before `def`?",
+            )
+        return asyncio.ensure_future(reading)
 
     def _put(self, text: str) -> None:
         fits = len((self._waiting + text).encode()) <= self._limit

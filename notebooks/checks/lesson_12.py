@@ -133,7 +133,8 @@ def _judge_answer(
         raise Broken(
             did,
             "what cannot be evaluated forces nothing",
-            f"evaluate({expression!r}) is None: no answer, and no words about it either.",
+            f"evaluate({expression!r}) is None, and that is what came after the latest {START}: no "
+            "answer, and no words about it either.",
         )
     if not answer:
         raise Broken(

@@ -113,7 +113,9 @@ def _request(named: Any, trace: Trace) -> int:
     request = _whole(named)
     if request not in rows:
         raise Broken(
-            f"You named {named!r}.", "the report is about a request of the log", "Ids are numbers."
+            f"You named {named!r}.",
+            "the report is about a request of the log",
+            f"This log has the requests {min(rows)} to {max(rows)}; every log has others.",
         )
     if rows[request] == longest:
         return request
@@ -148,7 +150,11 @@ def _check_cause(found: Mapping[str, Any], request: int, trace: Trace) -> None:
         )
     steps = found["evidence"]
     if not isinstance(steps, list | tuple) or any(_whole(step) is None for step in steps):
-        raise Broken(f"Your evidence is {steps!r}.", "evidence is a list of steps", "Numbers.")
+        raise Broken(
+            f"Your evidence is {steps!r}.",
+            "evidence is a list of steps",
+            "For example [3, 4, 5], if it says the same in all of them.",
+        )
     for step in map(_whole, steps):
         if step not in reasons:
             raise Broken(

@@ -92,7 +92,7 @@ def a_fraction(base_ms, per_token_ms, decodes, itl_goal_ms):
             leaves_nothing_for_a_prompt,
             ["a prompt gets at least one token a step", "One would need 2 tokens, and 12 ms."],
         ),
-        (no_more_than_the_decodes, ["Those who decode go first, and take 1 of the 1."]),
+        (no_more_than_the_decodes, ["Those who decode take 1 token of it in every step."]),
         (
             rounds_up,
             ["no step takes longer than the goal", "A step with", "takes"],

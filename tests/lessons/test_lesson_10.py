@@ -104,7 +104,7 @@ def returns_a_count(p, q, drafts, uniforms, pick):
             keeps_what_the_model_likes_at_least_as_much,
             ["the text has the model's own distribution", "was kept in 0% of the cases."],
         ),
-        (upside_down, ["All of it is the drafter's voice: nothing of the model's is left."]),
+        (upside_down, ["All of it is the helper's voice: nothing of the model's is left."]),
         (
             goes_on_after_a_refusal,
             ["was guessed after a word that was never said.", "comes one token, and no more"],

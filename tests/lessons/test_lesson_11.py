@@ -8,7 +8,7 @@ import pytest
 
 from checks import check, lesson_11
 from checks.judging import Verdict, judge
-from checks.lesson_11 import attempt, cases
+from checks.lesson_11 import PlainOutbox, attempt, cases
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
 from solutions.lesson_11 import Outbox as Solution
 
@@ -139,6 +139,12 @@ class SharesItsList:
         return text, self.reason
 
 
+class DoesNotLetItselfBeAwaited(Solution):
+    def get(self):
+        text, self._text = self._text, ""
+        return text, self._reason
+
+
 class GivesTextOnly(Solution):
     async def get(self):
         return (await super().get())[0]
@@ -163,6 +169,7 @@ class GivesTextOnly(Solution):
         (DoesNotWait, ["get() came back with nothing.", "asks again at once"]),
         (TheLastReasonCounts, ["was told 'stop'", "Here close('slow_reader') came first."]),
         (SharesItsList, ["every reader has an outbox of its own", "with the class?"]),
+        (DoesNotLetItselfBeAwaited, ["get() gave ('', None) at once.", "before `def`?"]),
         (GivesTextOnly, ["get() gave '", "a text and a reason"]),
     ],
 )
@@ -248,31 +255,6 @@ class DequeWithACount:
         return text, None
 
 
-class QueueAndAFuture:
-    """Pieces in an asyncio.Queue without a bound, and a count beside it; the end is a piece, too."""
-
-    def __init__(self, limit):
-        self.room, self.queue, self.closed = limit, asyncio.Queue(), False
-
-    def put(self, text):
-        size = len(text.encode())
-        fits = size <= self.room
-        if fits:
-            self.room -= size
-            self.queue.put_nowait((text, None))
-        return fits
-
-    def close(self, reason):
-        if not self.closed:
-            self.closed = True
-            self.queue.put_nowait(("", reason))
-
-    async def get(self):
-        text, reason = await self.queue.get()
-        self.room += len(text.encode())
-        return text, reason
-
-
 class LetsAllGoWhenItIsFull(Solution):
     """Like the server's own: whoever is cut off is told so, and gets nothing more."""
 
@@ -283,7 +265,7 @@ class LetsAllGoWhenItIsFull(Solution):
         return fits
 
 
-RIGHT = [Solution, DequeWithACount, QueueAndAFuture, LetsAllGoWhenItIsFull]
+RIGHT = [Solution, PlainOutbox, DequeWithACount, LetsAllGoWhenItIsFull]
 
 
 @pytest.mark.parametrize("right", RIGHT)
@@ -342,7 +324,7 @@ class Stub:
 
 
 def test_an_untouched_stub_is_not_written_yet_and_the_lesson_uses_its_own(capsys) -> None:
-    assert check.lesson_11(Stub) is Solution
+    assert check.lesson_11(Stub) is PlainOutbox
     assert "put, close and get: not written yet" in capsys.readouterr().out
 
 
