@@ -6,6 +6,7 @@ at it.
 """
 
 from collections.abc import Mapping
+from email.message import Message
 from typing import Any
 
 import msgspec
@@ -64,6 +65,12 @@ def bad_request(param: str | None, message: str, code: str | None = None) -> Api
     return ApiError(400, message, param=param, code=code)
 
 
+def unreadable_body() -> ApiError:
+    """400: bytes that are no text, or a number that Python does not read."""
+    message = "the body cannot be read: it must be JSON in UTF-8, with numbers of a sensible length"
+    return bad_request(None, message)
+
+
 def unavailable(message: str, code: str) -> ApiError:
     """503: the server cannot take requests now; try another, or later."""
     return ApiError(503, message, code=code, type="server_error", headers={"Retry-After": "1"})
@@ -98,6 +105,14 @@ def no_model(name: str) -> ApiError:
     return ApiError(404, message, param="model", code="model_not_found")
 
 
+def is_json(content_type: str) -> bool:
+    """Whether a header says that the body is JSON: application/json, or application/...+json."""
+    header = Message()
+    header["content-type"] = content_type
+    kind, _, subkind = header.get_content_type().partition("/")
+    return kind == "application" and (subkind == "json" or subkind.endswith("+json"))
+
+
 def install(app: FastAPI) -> None:
     """Let every error of the app leave as an error object."""
     app.add_exception_handler(ApiError, _api_error)
@@ -114,7 +129,7 @@ async def _validation_error(request: Request, error: Exception) -> Response:
     """Pydantic's list of complaints becomes the first of them, in words."""
     assert isinstance(error, RequestValidationError)
     content_type = request.headers.get("content-type", "")
-    if not content_type.startswith("application/json"):
+    if not is_json(content_type):
         return bad_request(
             None,
             f"the body must be JSON, Content-Type says {content_type or 'nothing'}: "
@@ -132,6 +147,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
     if error.status_code == 404:
         return no_route(path).response()
     message, code = str(error.detail), None
+    if error.status_code == 400:  # FastAPI's words say less
+        return unreadable_body().response()
     if error.status_code == 405:
         message, code = f"{request.method} is not allowed on {path}", "method_not_allowed"
     return ApiError(error.status_code, message, code=code, headers=error.headers).response()

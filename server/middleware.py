@@ -8,6 +8,7 @@ import asyncio
 import base64
 import re
 import secrets
+from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -86,7 +87,7 @@ class Head:
 
 class BodyLimit:
     """Refuses a body of more than `limit` bytes, announced or not, one that is not there after
-    `seconds`, and JSON that is nested too deep.
+    `seconds`, one that is compressed, and JSON that is nested too deep.
 
     A body that is too large is not read to its end. One that is nested a thousand deep is a small
     one, and would exhaust the stack of whatever walks through it.
@@ -111,9 +112,8 @@ class BodyLimit:
         if scope["type"] != "http" or scope["method"] not in ("POST", "PUT", "PATCH"):
             await self._app(scope, receive, send)
             return
-        announced = dict(scope["headers"]).get(b"content-length", b"0")
-        if announced.isdigit() and (len(announced) > 15 or int(announced) > self._limit):
-            await self._too_large.response()(scope, receive, send)
+        if refused := self._by_its_head(dict(scope["headers"])):
+            await refused.response()(scope, receive, send)
             return
         try:
             async with asyncio.timeout(self._seconds):
@@ -142,6 +142,21 @@ class BodyLimit:
             return await receive()
 
         await self._app(scope, receive_again, send)
+
+    def _by_its_head(self, headers: Mapping[bytes, bytes]) -> ApiError | None:
+        """Why nothing of the body needs to be read, if that is so."""
+        encoding = headers.get(b"content-encoding", b"").decode("latin-1")
+        if encoding.lower() not in ("", "identity"):  # how large it is would only show unpacked
+            return ApiError(
+                415,
+                f"Content-Encoding {encoding[:40]!r} is not supported: send the body as it is",
+                code="unsupported_encoding",
+                headers={"Accept-Encoding": "identity"},
+            )
+        announced = headers.get(b"content-length", b"0")
+        if announced.isdigit() and (len(announced) > 15 or int(announced) > self._limit):
+            return self._too_large
+        return None
 
     async def _read(self, receive: Receive) -> bytearray | None:
         """The body, or as much of it as shows that it is too large; None if the client left."""

@@ -23,7 +23,7 @@ _REFUSED = """\
 The request cannot be served as it is. 400: a field is wrong, `param` names it. 401: the key is \
 missing. 403: this is for others to do, or under another name. 404: there is no such route or model. \
 405: not with this method, `Allow` has those. 408: it did not arrive in time. 409: not in this state. \
-413: the body is too large. 429: too many wait, `Retry-After` says how long."""
+413: the body is too large. 415: it is compressed. 429: too many wait, `Retry-After` says how long."""
 _FAILED = """\
 The server cannot serve it. 500: the forward pass failed, or the server has a bug. 503: it is \
 starting, stopping or stuck; `Retry-After` says how long to wait."""

@@ -8,7 +8,6 @@ them is still read off their signature.
 
 import json
 from collections.abc import Callable, Coroutine
-from email.message import Message
 from typing import Any, get_type_hints
 
 from fastapi.exceptions import RequestValidationError
@@ -17,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from server.errors import bad_request
+from server.errors import is_json, unreadable_body
 
 
 class BodyRoute(APIRoute):
@@ -46,10 +45,7 @@ def _read(body: bytes, content_type: str) -> Any:
     """The JSON in a body. Raises what FastAPI raises."""
     if not body:
         raise RequestValidationError([{"type": "missing", "loc": ("body",)}])
-    message = Message()
-    message["content-type"] = content_type
-    kind, _, subkind = message.get_content_type().partition("/")
-    if kind != "application" or not (subkind == "json" or subkind.endswith("+json")):
+    if not is_json(content_type):
         return body  # which is no object, and refused as such
     try:
         return json.loads(body)
@@ -57,7 +53,7 @@ def _read(body: bytes, content_type: str) -> Any:
         found = {"type": "json_invalid", "loc": ("body", error.pos), "ctx": {"error": error.msg}}
         raise RequestValidationError([found]) from error
     except ValueError as error:
-        raise bad_request(None, "There was an error parsing the body") from error
+        raise unreadable_body() from error
 
 
 def _complaint(error: ValidationError) -> RequestValidationError:

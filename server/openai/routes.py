@@ -52,7 +52,7 @@ def routes(models: Models) -> APIRouter:
         order = Order(
             prepare,
             fields=body.fields,
-            label=label_in(x_client or "") or body.user or "",
+            label=label_in(x_client or "") or body.label,
             priority=body.priority or 0,
         )
         if teaching:
@@ -85,7 +85,7 @@ def routes(models: Models) -> APIRouter:
         order = Order(
             prepare,
             fields=body.fields,
-            label=label_in(x_client or "") or body.user or "",
+            label=label_in(x_client or "") or body.label,
             priority=body.priority or 0,
         )
         form = ChatForm(

@@ -32,7 +32,7 @@ Stop = Annotated[str, Field(max_length=MAX_STOP_LENGTH)]
 class StreamOptions(BaseModel):
     """Options of a stream."""
 
-    model_config = ConfigDict(strict=True, extra="forbid")
+    model_config = ConfigDict(strict=True, extra="allow")
 
     include_usage: bool | None = Field(None, description="Send token counts in a last chunk.")
 
@@ -94,6 +94,9 @@ class SamplingRequest(BaseModel):
         max_length=MAX_NAME_LENGTH,
         description="Names the request in the log, as X-Client does.",
     )
+    safety_identifier: str | None = Field(
+        None, max_length=MAX_NAME_LENGTH, description="The newer name of `user`; wins over it."
+    )
     priority: int | None = Field(
         None, ge=-LARGEST_COUNT, le=LARGEST_COUNT, description="0 first, under the policy priority."
     )
@@ -101,6 +104,9 @@ class SamplingRequest(BaseModel):
     def check_fields(self) -> None:
         """Raise ApiError for a field that cannot be honoured."""
         check_extra(self.model_extra or {})
+        if self.stream_options is not None:
+            options = self.stream_options.model_extra or {}
+            check_extra({f"stream_options.{name}": value for name, value in options.items()})
         if self.stream_options is not None and not self.stream:
             raise bad_request("stream_options", "stream_options is only for stream: true")
         if isinstance(self.stop, list) and len(self.stop) > MAX_STOPS:
@@ -111,6 +117,11 @@ class SamplingRequest(BaseModel):
     def include_usage(self) -> bool:
         """Whether the stream ends with token counts."""
         return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def label(self) -> str:
+        """Who asks, as far as the body says it."""
+        return self.safety_identifier or self.user or ""
 
     @property
     def output_limit(self) -> int | None:

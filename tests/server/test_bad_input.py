@@ -1,5 +1,6 @@
 """Bad input: always a 400 with OpenAI's error object that names the field, never a 422 or a 500."""
 
+import gzip
 import json
 from collections.abc import Callable
 from typing import Any
@@ -40,6 +41,11 @@ COMPLETIONS = [
     ({"prompt": "x", "stream": "yes"}, "stream"),
     ({"prompt": "x", "stream_options": {"include_usage": True}}, "stream_options"),
     ({"prompt": "x", "stream": True, "stream_options": {"usage": 1}}, "stream_options.usage"),
+    ({"prompt": "x", "stream": True, "stream_options": {"include_obfuscation": False}}, None),
+    (
+        {"prompt": "x", "stream": True, "stream_options": {"include_obfuscation": True}},
+        "stream_options.include_obfuscation",
+    ),
     ({"prompt": "x", "priority": "high"}, "priority"),
     ({"prompt": "x", "user": 7}, "user"),
     ({"prompt": "x", "user": "\ud800"}, "user"),
@@ -188,6 +194,36 @@ def test_a_body_that_does_not_say_it_is_json_gets_told_how(url: str) -> None:
         answer = client.post("/v1/completions", data={"prompt": "x"})
     assert answer.status_code == 400
     assert "Content-Type: application/json" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("kind", ["Application/JSON; charset=utf-8", "application/x+json"])
+def test_json_by_another_name_is_json(url: str, kind: str) -> None:
+    for body, status, param in (({"prompt": "x"}, 200, None), ({"prompt": 1}, 400, "prompt")):
+        with http(url) as client:
+            content = json.dumps(body)
+            answer = client.post("/v1/completions", content=content, headers={"Content-Type": kind})
+        assert answer.status_code == status, answer.text
+        assert status == 200 or answer.json()["error"]["param"] == param
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/tokenize"])
+@pytest.mark.parametrize("content", [b'{"prompt": "\xe9"}', b'{"n": ' + b"9" * 5000 + b"}"])
+def test_a_body_that_cannot_be_read_is_told_what_it_must_be(
+    url: str, path: str, content: bytes
+) -> None:
+    with http(url) as client:
+        answer = client.post(path, content=content, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert "JSON in UTF-8" in answer.json()["error"]["message"]
+
+
+def test_a_compressed_body_is_refused_by_its_encoding(url: str) -> None:
+    content = gzip.compress(json.dumps({"prompt": "x"}).encode())
+    headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"}
+    with http(url) as client:
+        answer = client.post("/v1/completions", content=content, headers=headers)
+    assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "identity")
+    assert "gzip" in answer.json()["error"]["message"]
 
 
 def test_a_body_that_is_too_large(serve: Callable[..., BackgroundServer]) -> None:

@@ -94,7 +94,8 @@ OTHER_TEXT = [
 ]
 # What else is tested below, or in test_openai.py and test_teaching_stream.py.
 OTHERWISE = {
-    *("model", "prompt", "messages", "stream", "stream_options", "n", "user", "priority"),
+    *("model", "prompt", "messages", "stream", "stream_options", "n", "priority"),
+    *("user", "safety_identifier"),
     *("max_tokens", "max_completion_tokens", "min_tokens", "stop", "stop_token_ids", "ignore_eos"),
     *("logprobs", "top_logprobs", "echo", "best_of"),  # in test_openai_logprobs.py
 }
@@ -185,6 +186,8 @@ def test_user_and_priority_reach_the_log(answer: Any, url: str) -> None:
     answer(user="Ada", priority=7)
     asked = trace(url).of(RequestArrived)[-1]
     assert (asked.label, asked.priority) == ("Ada", 7)
+    answer(user="Ada", safety_identifier="Bo")
+    assert trace(url).of(RequestArrived)[-1].label == "Bo"
 
 
 def test_developer_is_the_newer_name_of_system(client: openai.OpenAI, url: str) -> None:
