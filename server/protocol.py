@@ -8,10 +8,15 @@ connections that send a byte now and then ("slowloris") would cost nobody but th
 A client may send its next request before the last one is answered (*pipelining*). uvicorn then stops
 reading, and so does not see such a client leave; and when it does, it tells the request that came last,
 not the one that is being answered. Here reading goes on, up to a limit, and all of them are told.
+
+Java's HTTP client and `curl --http2` offer to go on in HTTP/2 with every request (*upgrade*). A server
+may ignore that (RFC 9110, section 7.8); the parser however takes what follows the head for another
+protocol, and uvicorn loses the body. Here the request is parsed once more without the offer.
 """
 
 import asyncio
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import (
     HttpToolsProtocol,
     RequestResponseCycle,
@@ -56,7 +61,13 @@ class HttpProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what has come, unless the head has become too large."""
-        super().data_received(data)
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            self._upgrade(data[upgrade.args[0] :])
+        except HttpParserError:
+            self._refuse(b"400 Bad Request", _INVALID)
         if self._head_bytes is not None:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
@@ -71,15 +82,34 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is complete."""
         self._head_is_there()
+        if self.parser.should_upgrade():
+            return  # `_upgrade` comes next
         before = self._still_unanswered()
         super().on_headers_complete()
         self._unanswered = (*before, self.cycle)
         if len(before) < MOST_PIPELINED:
             self.flow.resume_reading()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 (uvicorn's words are not for clients)
-        """Refuse what cannot be parsed."""
-        self._refuse(b"400 Bad Request", _INVALID)
+    def on_message_complete(self) -> None:
+        """The body is complete."""
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
+
+    def _upgrade(self, rest: bytes) -> None:
+        """The head that was read offers another protocol; `rest` follows it."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        websocket = method == b"GET" and self._get_upgrade() == b"websocket"
+        if method == b"CONNECT" or (websocket and self._still_unanswered()):
+            self._refuse(b"400 Bad Request", _INVALID)  # this is no proxy, and speaks in turn
+        elif websocket:
+            self.scope |= {"method": "GET"}
+            self.handle_websocket_upgrade()
+        else:
+            head = [b"%b %b HTTP/%b" % (method, self.url, version)]
+            head += [b"%b: %b" % one for one in self.headers if one[0] != b"upgrade"]
+            self.parser = HttpRequestParser(self)
+            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
+            self.data_received(b"\r\n".join([*head, b"", rest]))
 
     def _still_unanswered(self) -> tuple[RequestResponseCycle, ...]:
         return tuple(cycle for cycle in self._unanswered if not cycle.response_complete)

@@ -41,6 +41,19 @@ def post(url: str, path: str, body: Any = None, **headers: str) -> httpx.Respons
         return client.post(path, json=body, headers=headers)
 
 
+def http_request(path: str, body: object, *headers: str) -> bytes:
+    """A POST that leaves the connection open."""
+    content = json.dumps(body)
+    head = (
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"Content-Length: {len(content)}",
+        *headers,
+    )
+    return "\r\n".join([*head, "", content]).encode()
+
+
 def trace(url: str) -> EventLog:
     with http(url) as client:
         return EventLog.from_bytes(client.get("/trace").content)

@@ -1,6 +1,5 @@
 """A client that leaves, in every state and in every way, frees its blocks at once."""
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,25 +8,7 @@ import pytest
 
 from engine.events.vocabulary import Preempted, RequestArrived, RequestFinished, StepFinished
 from server.process import BackgroundServer
-from tests.server.harness import Caller, Feed, get, post, sse_data, trace, until
-
-
-def http_request(path: str, body: object, *headers: str) -> bytes:
-    """A POST that leaves the connection open."""
-    content = json.dumps(body)
-    head = (
-        f"POST {path} HTTP/1.1",
-        "Host: localhost",
-        "Content-Type: application/json",
-        f"Content-Length: {len(content)}",
-        *headers,
-    )
-    return "\r\n".join([*head, "", content]).encode()
-
-
-def body_of(answer: str) -> str:
-    return answer.partition("\r\n\r\n")[2]
-
+from tests.server.harness import Caller, Feed, get, http_request, post, sse_data, trace, until
 
 STEPS = {"waiting": 0, "prefilling": 2, "active": 12}
 BODIES = {
@@ -134,35 +115,6 @@ def test_leaving_after_asking_for_more_is_noticed(
         caller.socket.sendall(2 * http_request("/v1/completions", {"prompt": "y"}))
         leave(caller)
         assert feed.until_kind(RequestFinished).reason == "abort"
-
-
-def test_requests_that_do_not_wait_for_answers_are_answered_in_order(url: str) -> None:
-    caller = Caller.open(url)
-    asked = range(1, 21)  # more than are read at once
-    bodies = [{"prompt": "x", "stream": False, "max_tokens": number} for number in asked]
-    caller.socket.sendall(b"".join(http_request("/v1/completions", body) for body in bodies))
-    caller.socket.sendall(http_request("/health", {}, "Connection: close"))
-    answers = caller.read_all().split("HTTP/1.1 ")[1:]
-    assert [len(json.loads(body_of(one))["choices"][0]["text"]) for one in answers[:-1]] == [*asked]
-    assert answers[-1].startswith("405")
-
-
-@pytest.mark.parametrize("nonsense", [b"\0", b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000])
-def test_nonsense_after_a_request_ends_the_connection_and_gets_into_no_answer(
-    held: str, nonsense: bytes
-) -> None:
-    with Feed(held) as feed:
-        feed.keyframe()
-        caller = Caller.open(held)
-        caller.socket.sendall(http_request("/v1/completions", {"prompt": "x"}))
-        feed.until_kind(RequestArrived)
-        caller.socket.sendall(nonsense)
-        assert feed.until_kind(RequestFinished).reason == "abort"
-        try:
-            answered = caller.read_all()
-        except ConnectionError:  # it was closed while there was still something to read
-            return
-        assert answered.count("HTTP/1.1 ") == 1
 
 
 def test_others_are_served_as_if_nothing_had_been(held: str) -> None:
