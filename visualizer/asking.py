@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
-from engine.events.fold import ROOT
+from engine.events.state import ROOT
 from visualizer.moments import Moment, Words, count, prefix_text
 
 MOST_PREFIXES = 6

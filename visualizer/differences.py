@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
-from engine.events.fold import ROOT
+from engine.events.state import ROOT
 from visualizer.moments import Moment, Words, count, evictable
 
 # Where the runs part, the rarer kind is what is told.

@@ -9,7 +9,7 @@ import unicodedata
 
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
-from engine.events.fold import ROOT
+from engine.events.state import ROOT
 
 Words = list[str | int]
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
-from engine.events.fold import ROOT
+from engine.events.state import ROOT
 from visualizer.asking import KINDS, Question, ask
 
 MOST_CHOICES = 10  # requests that one can still choose from

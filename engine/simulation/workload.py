@@ -16,8 +16,9 @@ from typing import Any
 import msgspec
 
 from engine.events import vocabulary as v
-from engine.events.fold import ROOT, State
+from engine.events.fold import State
 from engine.events.log import EventLog
+from engine.events.state import ROOT
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import US_PER_MS
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 
 from engine.config import EngineConfig
 from engine.events import vocabulary as v
-from engine.events.fold import ROOT, NodeState, State
+from engine.events.fold import State
 from engine.events.log import EventLog
+from engine.events.state import ROOT, NodeState
 from engine.why.room import common, evictable
 
 

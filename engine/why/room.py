@@ -8,7 +8,8 @@ from typing import Literal, NamedTuple
 
 from engine.config import EngineConfig
 from engine.events import vocabulary as v
-from engine.events.fold import ROOT, RequestState, State
+from engine.events.fold import State
+from engine.events.state import ROOT, RequestState
 
 
 class Match:

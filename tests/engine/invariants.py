@@ -9,8 +9,9 @@ from typing import Any
 from engine.cache.holds import HELD_SHARE
 from engine.engine import Engine
 from engine.events import vocabulary as v
-from engine.events.fold import HoldState, State
+from engine.events.fold import State
 from engine.events.log import EventLog
+from engine.events.state import HoldState
 from engine.scheduling.policies import LongestPrefixMatch, Policy
 
 # The events that move a request's lock to a node and those above it.

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from engine.events import vocabulary as v
-from engine.events.fold import RequestState, State
+from engine.events.fold import State
 from engine.events.frames.columns import COUNT, MS, US_PER_MS, build, in_ms
+from engine.events.state import RequestState
 
 if TYPE_CHECKING:
     from engine.events.log import EventLog

@@ -1,0 +1,197 @@
+"""The state of an engine, as its log tells it: plain values, and no engine object behind them.
+
+This is all that serving has to remember. A queue and a batch; a free stack and a count of holders for
+each block; what each request has computed, and in which blocks; the tree of cached prefixes. `fold.py`
+says how each event changes it.
+
+The whole state is an event, too: a keyframe. A window of the log begins with one, and so does whoever
+joins a running engine.
+"""
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.events.vocabulary import SCHEMA_VERSION, Keyframe, ScheduledRow
+
+ROOT = 0
+
+
+@dataclass(slots=True)
+class RequestState:
+    """A live request. `texts` has one piece per token; the last block of fields is for display."""
+
+    id: int
+    root: int
+    sample: int
+    prompt_length: int
+    tokens: list[int]
+    computed: int
+    table: list[int]
+    lock: int
+    slots: int
+    preemptions: int
+    texts: list[str]
+    label: str
+    priority: int
+    max_tokens: int
+    sampling: dict[str, Any]
+
+
+@dataclass(slots=True)
+class HoldState:
+    """A prefix that somebody holds; `label` is for display."""
+
+    id: int
+    table: list[int]
+    lock: int
+    label: str
+
+
+@dataclass(slots=True)
+class NodeState:
+    """A node of the radix tree with the edge above it."""
+
+    id: int
+    parent: int
+    tokens: list[int]
+    texts: list[str]
+    blocks: list[int]
+    last: int
+    lock: int = 0
+    children: set[int] = field(default_factory=set)
+
+
+class EngineState:
+    """Fields have the names that the keyframe and `core()` use.
+
+    seq       number of the last event taken into account, -1 before the first
+    tick      logical time: how often a lock was moved
+    settings  the EngineConfig's fields plus `num_blocks`
+    classes   what runs, as in `run_started`
+    waiting   ids in queue order
+    running   ids in order of admission
+    plan      the rows of the step that is being computed; empty between steps
+    free      free blocks; the end is taken first
+    refs      for each block, how many hold it
+    """
+
+    def __init__(self) -> None:
+        self.seq = -1
+        self.step = 0
+        self.tick = 0
+        self.settings: dict[str, Any] = {}
+        self.classes: dict[str, str] = {}
+        self.waiting: OrderedDict[int, None] = OrderedDict()
+        self.running: list[int] = []
+        self.plan: list[ScheduledRow] = []
+        self.free: list[int] = []
+        self.refs: list[int] = []
+        self.requests: dict[int, RequestState] = {}
+        self.nodes: dict[int, NodeState] = {}
+        self.holds: dict[int, HoldState] = {}
+
+    @property
+    def block_size(self) -> int:
+        """Token slots in a block."""
+        return int(self.settings["block_size"])
+
+    def core(self) -> dict[str, Any]:
+        """The state without display fields: plain values, equal to `Engine.snapshot()`."""
+        return {
+            "seq": self.seq,
+            "step": self.step,
+            "tick": self.tick,
+            "waiting": list(self.waiting),
+            "running": list(self.running),
+            "plan": [[row.request, row.start, row.count, list(row.drafts)] for row in self.plan],
+            "free": list(self.free),
+            "refs": list(self.refs),
+            "requests": [
+                {name: _plain(getattr(request, name)) for name in _CORE_REQUEST}
+                for _, request in sorted(self.requests.items())
+            ],
+            "nodes": [
+                {name: _plain(getattr(node, name)) for name in _CORE_NODE}
+                for _, node in sorted(self.nodes.items())
+            ],
+            "holds": [
+                {"id": hold.id, "table": list(hold.table), "lock": hold.lock}
+                for _, hold in sorted(self.holds.items())
+            ],
+        }
+
+    def keyframe(self) -> Keyframe:
+        """The whole state as an event: where a window of the log, or a live join, begins."""
+        state = self.core()
+        state |= {"schema": SCHEMA_VERSION, "settings": dict(self.settings)}
+        state["classes"] = dict(self.classes)
+        for entry in state["requests"]:
+            request = self.requests[entry["id"]]
+            entry |= {name: _plain(getattr(request, name)) for name in _DISPLAY_REQUEST}
+        for entry in state["nodes"]:
+            entry["texts"] = list(self.nodes[entry["id"]].texts)
+        for entry in state["holds"]:
+            entry["label"] = self.holds[entry["id"]].label
+        return Keyframe(self.seq, state)
+
+    def restore(self, event: Keyframe) -> None:
+        """Replace everything by what a keyframe says."""
+        state = event.state
+        self.seq, self.step, self.tick = event.seq, state["step"], state["tick"]
+        self.settings = dict(state["settings"])
+        self.classes = dict(state.get("classes", {}))  # older logs have none
+        self.waiting = OrderedDict.fromkeys(state["waiting"])
+        self.running = list(state["running"])
+        self.plan = [ScheduledRow(*row) for row in state["plan"]]
+        self.free = list(state["free"])
+        fields = (*_CORE_REQUEST, *_DISPLAY_REQUEST)
+        self.requests = {
+            entry["id"]: RequestState(**{name: _plain(entry[name]) for name in fields})
+            for entry in state["requests"]
+        }
+        self.nodes = {
+            entry["id"]: NodeState(**{name: _plain(entry[name]) for name in (*_CORE_NODE, "texts")})
+            for entry in state["nodes"]
+        }
+        self.holds = {
+            entry["id"]: HoldState(entry["id"], list(entry["table"]), entry["lock"], entry["label"])
+            for entry in state.get("holds", [])  # logs from before there were any
+        }
+        self._recount()
+
+    def _share(self, blocks: list[int]) -> None:
+        for block in blocks:
+            self.refs[block] += 1
+
+    def _recount(self) -> None:
+        """Derive children and reference counts, which a keyframe need not be trusted for."""
+        self.refs = [0] * self.settings["num_blocks"]
+        for node in self.nodes.values():
+            self._share(node.blocks)
+            if node.id != ROOT:
+                self.nodes[node.parent].children.add(node.id)
+        for request in self.requests.values():
+            self._share(request.table)
+        for hold in self.holds.values():
+            self._share(hold.table)
+
+
+_CORE_REQUEST = (
+    "id",
+    "root",
+    "sample",
+    "prompt_length",
+    "tokens",
+    "computed",
+    "table",
+    "lock",
+    "slots",
+    "preemptions",
+)
+_DISPLAY_REQUEST = ("texts", "label", "priority", "max_tokens", "sampling")
+_CORE_NODE = ("id", "parent", "tokens", "blocks", "last", "lock")
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, list) else value
