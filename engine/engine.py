@@ -12,13 +12,11 @@ Source: the shape is that of vLLM's `EngineCore.step` (`vllm/v1/engine/core.py`)
 """
 
 import importlib
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import msgspec
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.eviction import EvictionOrder, eviction_named
@@ -28,32 +26,22 @@ from engine.cache.radix_tree import RadixTree
 from engine.clock import Clock, WallClock
 from engine.config import EngineConfig
 from engine.events.log import EventLog
-from engine.events.vocabulary import (
-    SCHEMA_VERSION,
-    Event,
-    FinishReason,
-    Forked,
-    RequestArrived,
-    RequestFinished,
-    RunStarted,
-    StepFinished,
-    StepStarted,
-)
+from engine.events.vocabulary import Event, FinishReason, Forked, RequestFinished
 from engine.offline import Offline
-from engine.output import TokenOutput, Writer
+from engine.output import TokenOutput, Writers
 from engine.part_errors import RECOVERABLE, PolicyError, ask
+from engine.recorder import Recorder
 from engine.runner import Row, Runner, Sampled
 from engine.scheduling.admission import check_request, most_blocks
 from engine.scheduling.drafter import Drafter
 from engine.scheduling.policies import Policy, policy_named
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
-from engine.scheduling.scheduler import Scheduler
+from engine.scheduling.scheduler import Plan, Scheduler
 from engine.snapshot import snapshot
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
-from engine.tools.calculator import evaluate
-from engine.tools.tool_use import Tool, ToolTokens, ToolUse
+from engine.tools.tool_use import Tool, ToolUse
 from engine.why import why
 
 
@@ -108,16 +96,26 @@ class Engine(Offline):
         )
         self.requests: dict[int, Request] = {}  # live ones, by id
         self.holds = Holds(self.cache, config, self.requests, self._emit)
+        self.writers = Writers(self.tokenizer, tool or ToolUse)
         self.step_count = 0
         self.paused = False
         self._stopped = ""  # why no step can be made any more
+        self._interrupt: KeyboardInterrupt | None = None  # what waits for the end of the step
         self._next_id = 1
-        self._step_started_at = 0
-        self._tool_tokens = ToolTokens.of(self.tokenizer)
-        self._tool: type[Tool] = tool or ToolUse
-        self._writers: dict[int, Writer] = {}
+        self._recorder = Recorder(self.clock, self._emit)
         runner.reserve(config.num_blocks, config.block_size)
-        self._emit(self._run_started(drafter, tool))
+        classes = {
+            "runner": type(runner),
+            "policy": type(self.policy),
+            "pool": type(self.pool),
+            "tree": type(self.tree),
+            "eviction": type(self.tree.eviction),
+        }
+        if drafter is not None:
+            classes["drafter"] = type(drafter)
+        if tool is not None:
+            classes["tool"] = tool
+        self._recorder.run_started(config, runner, self.tokenizer, classes)
 
     @classmethod
     def load(
@@ -168,25 +166,12 @@ class Engine(Offline):
             root=self._next_id,
             prompt_length=len(tokens),
             slots=params.samples,
-            end_ids=self._end_ids(params),
+            end_ids=params.end_ids(self.tokenizer.eos_ids),
         )
         self.scheduler.waiting.add(request)
         self._next_id += params.samples
         self.requests[request.id] = request
-        sampling = msgspec.structs.replace(params, seed=request.seed).changed()
-        self._emit(
-            RequestArrived(
-                request=request.id,
-                prompt=list(tokens),
-                texts=list(request.texts),
-                label=label,
-                max_tokens=params.max_tokens,
-                n=params.samples,
-                priority=priority,
-                sampling=sampling,
-                t={"at": self.clock.now() if submitted_at is None else submitted_at},
-            )
-        )
+        self._recorder.request_arrived(request, submitted_at)
         self.holds.make_way(most_blocks(len(tokens), params, self.config))
         return request
 
@@ -226,59 +211,60 @@ class Engine(Offline):
 
         Raises one of `part_errors.RECOVERABLE` when a part that was passed in makes a mistake. In the
         middle of a decision, nobody has computed in this step; either way the next one may be made.
-        KeyboardInterrupt during the
-        forward pass lets the step end first. After anything else that is raised here the engine is
-        stopped, and each further step says why.
+        KeyboardInterrupt during the forward pass lets the step end first. After anything else that is
+        raised here the engine is stopped, and each further step says why.
         """
         if self._stopped:
             raise RuntimeError(f"{self._stopped}; this engine cannot go on, make a new one")
         if not self.has_work():
             return StepOutput(self.step_count)
-        self.step_count += 1
-        output = StepOutput(self.step_count)
+        with self._stopping_on_failure():
+            self.step_count += 1
+            self._recorder.step_started(self.step_count)
+            plan = self._schedule()
+            try:
+                sampled = self._run(plan)
+            except Exception as error:  # whatever a model raises ends its requests, not the engine
+                output = self._fail(error)
+            else:
+                output = self._commit(sampled)
+        return output
+
+    def _schedule(self) -> Plan:
         try:
-            interrupt = self._step(output)
+            plan = self.scheduler.schedule()
+        except RECOVERABLE:  # nobody computes, and the log says as much
+            given_up = self.scheduler.abandon()
+            if given_up.copies:
+                self.runner.run([], given_up.block_copies)
+            self._recorder.step_scheduled()
+            self._recorder.step_finished([])
+            raise
+        self._recorder.step_scheduled()
+        return plan
+
+    def _run(self, plan: Plan) -> list[list[Sampled]]:
+        try:
+            return self.runner.run(plan.rows, plan.block_copies)
+        except KeyboardInterrupt as pressed:  # a learner stopped the cell
+            self._interrupt = pressed
+            # Computing it again overwrites whatever half a forward pass has written.
+            return self.runner.run(plan.rows, plan.block_copies)
+
+    @contextmanager
+    def _stopping_on_failure(self) -> Iterator[None]:
+        """What is left half done by a step cannot be gone on with, unless a part is to blame for it."""
+        try:
+            yield
         except RECOVERABLE:
             raise
         except BaseException as error:
             self._stopped = f"step {self.step_count} failed: {type(error).__name__}: {error}"
             raise
+        finally:
+            interrupt, self._interrupt = self._interrupt, None
         if interrupt is not None:
             raise interrupt
-        return output
-
-    def _step(self, output: StepOutput) -> KeyboardInterrupt | None:
-        self._step_started_at = self.clock.now()
-        self._emit(StepStarted(self.step_count))
-        try:
-            plan = self.scheduler.schedule()
-        except RECOVERABLE:
-            self._abandon_step()
-            raise
-        scheduled_at = self.clock.now()
-        copies = [(source, block) for _, source, block in plan.copies]
-        interrupt: KeyboardInterrupt | None = None
-        try:
-            try:
-                sampled = self.runner.run(plan.rows, copies)
-            except KeyboardInterrupt as pressed:  # a learner stopped the cell
-                # Computing it again overwrites whatever half a forward pass has written.
-                interrupt = pressed
-                sampled = self.runner.run(plan.rows, copies)
-        except Exception as error:  # whatever a model raises ends its requests, not the engine
-            self._fail(error, scheduled_at, output)
-        else:
-            self._commit(sampled, scheduled_at, output)
-        for gained in output.tokens:
-            ask(PolicyError, self.policy.served, gained.request, 0, len(gained.ids))
-        return interrupt
-
-    def _abandon_step(self) -> None:
-        """A part failed in the middle of a decision: nobody computes, and the log says as much."""
-        copies = self.scheduler.abandon()
-        if copies:
-            self.runner.run([], copies)
-        self._emit(StepFinished([], self._measured(self.clock.now(), [])))
 
     def pause(self) -> None:
         """Hold a served engine: requests queue up, no step runs but those asked for."""
@@ -294,7 +280,7 @@ class Engine(Offline):
 
     # Commit
 
-    def _commit(self, sampled: list[list[Sampled]], scheduled_at: int, output: StepOutput) -> None:
+    def _commit(self, sampled: list[list[Sampled]]) -> StepOutput:
         """Forks first, then tokens, then the cache row by row, then whoever has finished."""
         plan = self.scheduler.plan
         gains: list[tuple[Request, Sampled]] = []
@@ -307,36 +293,27 @@ class Engine(Offline):
             gains += zip(requests, samples, strict=False)
         for row in plan.rows:
             row.request.computed = row.start + row.count - len(row.drafts)
-        output.tokens = [self._writer(request).take(one) for request, one in gains]
+        tokens = [self.writers.of(request).take(one) for request, one in gains]
         self.scheduler.close_plan()
-        rows = [gained.row() for gained in output.tokens]
-        self._emit(StepFinished(rows, self._measured(scheduled_at, output.tokens)))
+        self._recorder.step_finished(tokens)
         for row in plan.rows:
             if row.drafts:
                 self.cache.trim(row.request)
             self.cache.cache_full_blocks(row.request)
-        for gained in output.tokens:
+        output = StepOutput(self.step_count, tokens)
+        for gained in tokens:
             if gained.finish_reason is not None:
                 self._finish(gained.request, gained.finish_reason, gained.matched)
                 output.finished.append(gained.request)
+        for gained in tokens:
+            ask(PolicyError, self.policy.served, gained.request, 0, len(gained.ids))
+        return output
 
     def _fork(self, row: Row, sample: int) -> Request:
         """Another sample of a prompt that is complete: it shares everything computed so far."""
         parent = row.request
         parent.slots = 1
-        request = Request(
-            id=parent.root + sample,
-            tokens=list(parent.tokens),
-            texts=list(parent.texts),
-            params=parent.params,
-            label=parent.label,
-            priority=parent.priority,
-            root=parent.root,
-            sample=sample,
-            prompt_length=parent.prompt_length,
-            end_ids=parent.end_ids,
-            prompt_scores=parent.prompt_scores,
-        )
+        request = parent.fork(sample)
         self.cache.share_with(parent, request)
         self.requests[request.id] = request
         self.scheduler.running.append(request)
@@ -344,30 +321,16 @@ class Engine(Offline):
         self._emit(Forked(request.id, parent.id, sample))
         return request
 
-    def _writer(self, request: Request) -> Writer:
-        if request.id not in self._writers:
-            self._writers[request.id] = self._new_writer(request)
-        return self._writers[request.id]
-
-    def _new_writer(self, request: Request) -> Writer:
-        tool = None
-        if self._tool_tokens is not None:
-            tool = self._tool(self._tool_tokens, self.tokenizer, evaluate)
-        return Writer(request, self.tokenizer, tool)
-
-    def _end_ids(self, params: SamplingParams) -> frozenset[int]:
-        own = frozenset(params.stop_token_ids)
-        return own if params.ignore_eos else own | self.tokenizer.eos_ids
-
-    def _fail(self, error: Exception, scheduled_at: int, output: StepOutput) -> None:
+    def _fail(self, error: Exception) -> StepOutput:
         """The forward pass raised: what its rows were to compute is lost, and they end."""
-        message = f"{type(error).__name__}: {error}"
+        output = StepOutput(self.step_count)
         for row in self.scheduler.plan.rows:
-            row.request.error = message
+            row.request.error = f"{type(error).__name__}: {error}"
             self._finish(row.request, "error")
             output.finished.append(row.request)
         self.scheduler.close_plan()
-        self._emit(StepFinished([], self._measured(scheduled_at, [])))
+        self._recorder.step_finished([])
+        return output
 
     def _finish(self, request: Request, reason: FinishReason, matched: str = "") -> None:
         """A request ends and gives everything back, exactly once."""
@@ -377,9 +340,7 @@ class Engine(Offline):
             self.scheduler.waiting.remove(request)
         else:
             self.scheduler.running.remove(request)
-        writer = self._writers.pop(request.id, None)
-        if writer is not None:
-            writer.close()
+        self.writers.close(request)
         self.cache.release(request)
         self._emit(RequestFinished(request.id, reason, request.error, matched))
 
@@ -387,43 +348,6 @@ class Engine(Offline):
 
     def _emit(self, event: Event) -> None:
         self.log.append(event)
-
-    def _measured(self, scheduled_at: int, gains: Sequence[TokenOutput]) -> dict[str, Any]:
-        measured: dict[str, Any] = {
-            "start": self._step_started_at,
-            "scheduled": scheduled_at,
-            "end": self.clock.now(),
-            "logprobs": [[round(value, 4) for value in gained.logprobs] for gained in gains],
-        }
-        if any(gained.request.params.logprobs for gained in gains):
-            measured["top_logprobs"] = [
-                [[(id_, round(value, 4)) for id_, value in top] for top in gained.top]
-                for gained in gains
-            ]
-        return measured
-
-    def _run_started(self, drafter: Drafter | None, tool: type[Tool] | None) -> RunStarted:
-        parts = {
-            "runner": self.runner,
-            "policy": self.policy,
-            "pool": self.pool,
-            "tree": self.tree,
-            "eviction": self.tree.eviction,
-        }
-        if drafter is not None:
-            parts["drafter"] = drafter
-        classes = {name: type(part).__name__ for name, part in parts.items()}
-        if tool is not None:
-            classes["tool"] = tool.__name__
-        return RunStarted(
-            schema=SCHEMA_VERSION,
-            settings=msgspec.to_builtins(self.config) | {"num_blocks": self.config.num_blocks},
-            classes=classes,
-            model=self.runner.describe(),
-            tokenizer=self.tokenizer.describe(),
-            clock=self.clock.name,
-            t={"unix_us": time.time_ns() // 1000},
-        )
 
     def why(self, request: Request | int, step: int | None = None) -> str:
         """Why a request was treated as it was in a step, in words; see `engine.why.why`."""

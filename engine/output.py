@@ -12,7 +12,8 @@ from engine.runner import Sampled
 from engine.scheduling.request import Request
 from engine.text.stop_strings import StopStrings
 from engine.text.tokenizer import Tokenizer
-from engine.tools.tool_use import Tool, fed
+from engine.tools.calculator import evaluate
+from engine.tools.tool_use import Tool, ToolTokens, fed
 
 
 @dataclass(slots=True)
@@ -121,6 +122,35 @@ class Writer:
     def _tool_answer(self, token: int) -> list[int]:
         """What to force after the token that was appended last."""
         return [] if self._tool is None else fed(self._tool, token, self._vocab_size)
+
+
+class Writers:
+    """The writers of live requests, by id; each is made when its request gains its first token."""
+
+    def __init__(self, tokenizer: Tokenizer, tool: type[Tool]) -> None:
+        self.live: dict[int, Writer] = {}
+        self._tokenizer = tokenizer
+        self._tool = tool
+        self._tool_tokens = ToolTokens.of(tokenizer)
+
+    def of(self, request: Request) -> Writer:
+        """The request's own writer."""
+        if request.id not in self.live:
+            self.live[request.id] = self.new(request)
+        return self.live[request.id]
+
+    def new(self, request: Request) -> Writer:
+        """A writer, with a tool where the tokenizer has the tokens for one."""
+        tool = None
+        if self._tool_tokens is not None:
+            tool = self._tool(self._tool_tokens, self._tokenizer, evaluate)
+        return Writer(request, self._tokenizer, tool)
+
+    def close(self, request: Request) -> None:
+        """The request is over, whether it has written anything or not."""
+        writer = self.live.pop(request.id, None)
+        if writer is not None:
+            writer.close()
 
 
 def best(samples: Sequence[Request]) -> list[Request]:

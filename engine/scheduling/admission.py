@@ -38,12 +38,12 @@ def check_request(
         _check_ids(field, ids, vocab_size)
     if not isinstance(priority, int):
         raise RequestError("priority", f"must be a whole number, got {priority!r}")
-    slots = len(tokens) + params.max_tokens - 1
-    if config.blocks_for(slots) > config.num_blocks:
+    whole = worst_case(len(tokens), params.max_tokens, 1, config)
+    if whole > config.num_blocks:
         raise RequestError(
             "prompt" if config.blocks_for(len(tokens)) > config.num_blocks else "max_tokens",
             f"{len(tokens)} prompt tokens and up to {params.max_tokens} output tokens need "
-            f"{config.blocks_for(slots)} KV blocks of {config.block_size}, memory has "
+            f"{whole} KV blocks of {config.block_size}, memory has "
             f"{config.num_blocks}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
         )
     if max_context is not None and len(tokens) + params.max_tokens > max_context:
@@ -59,15 +59,13 @@ def check_request(
             f"{params.samples} samples need as many places in the batch, max_batch_size is "
             f"{config.max_batch_size}",
         )
-    if not config.preemption:
-        shared = len(tokens) // config.block_size
-        worst = shared + params.samples * (config.blocks_for(slots) - shared)
-        if worst > config.num_blocks:
-            raise RequestError(
-                many,
-                f"with preemption off, {params.samples} samples reserve {worst} KV blocks, memory "
-                f"has {config.num_blocks}",
-            )
+    reserve = most_blocks(len(tokens), params, config)
+    if reserve > config.num_blocks:
+        raise RequestError(
+            many,
+            f"with preemption off, {params.samples} samples reserve {reserve} KV blocks, memory "
+            f"has {config.num_blocks}",
+        )
     if not config.chunked_prefill and len(tokens) > config.token_budget:
         raise RequestError(
             "prompt",
@@ -79,14 +77,21 @@ def check_request(
 def most_blocks(prompt_length: int, params: SamplingParams, config: EngineConfig) -> int:
     """KV blocks that a request must be able to get when it is alone, or it might never end.
 
-    The last sampled token is never computed, so it needs no slot. With preemption, one sample at a time
-    is enough.
+    With preemption, one sample at a time is enough.
     """
-    whole = config.blocks_for(prompt_length + params.max_tokens - 1)
-    if config.preemption:
-        return whole
+    samples = 1 if config.preemption else params.samples
+    return worst_case(prompt_length, params.max_tokens, samples, config)
+
+
+def worst_case(prompt_length: int, max_tokens: int, samples: int, config: EngineConfig) -> int:
+    """KV blocks that so many samples of a prompt hold together when all of them are at max_tokens.
+
+    They share the full blocks of the prompt. The last sampled token is never computed, so it needs no
+    slot.
+    """
+    whole = config.blocks_for(prompt_length + max_tokens - 1)
     shared = prompt_length // config.block_size
-    return shared + params.samples * (whole - shared)
+    return shared + samples * (whole - shared)
 
 
 def _check_ids(field: str, ids: Iterable[int], vocab_size: int) -> None:

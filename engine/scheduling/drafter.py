@@ -1,8 +1,15 @@
-"""A drafter guesses the next tokens; the model checks several guesses in one forward pass."""
+"""A drafter guesses the next tokens; the model checks several guesses in one forward pass.
+
+A decode reads the whole model for one token; a few tokens more in the same pass cost little. So they
+are guessed, and kept as far as the model would have said them itself (`compute/verification.py`).
+
+Source: speculative decoding (arXiv:2211.17192); vLLM's drafters are in `vllm/v1/spec_decode/`.
+"""
 
 from typing import Protocol
 
-from engine.part_errors import DrafterError, named
+from engine.cache.kv_cache import KVCache
+from engine.part_errors import DrafterError, ask, named
 from engine.scheduling.request import Request
 
 
@@ -18,14 +25,41 @@ class Drafter(Protocol):
         ...
 
 
-def checked_drafts(drafter: Drafter, drafts: object, vocab_size: int | None) -> list[int]:
-    """`drafts`, copied, if it is a list of token ids; raises DrafterError otherwise."""
-    name = named(drafter, "propose")
-    if not isinstance(drafts, list):
-        raise DrafterError(f"{name} must return a list of token ids, got {drafts!r}")
-    for token in drafts:
-        whole = isinstance(token, int) and not isinstance(token, bool)
-        if not whole or not 0 <= token < (vocab_size or token + 1):
-            most = f" (0 to {vocab_size - 1})" if vocab_size else ""
-            raise DrafterError(f"{name} proposed {token!r}, no token of the vocabulary{most}")
-    return list(drafts)
+class Speculation:
+    """Takes as many of a drafter's guesses into a step as cost nobody anything."""
+
+    def __init__(self, drafter: Drafter | None, cache: KVCache, vocab_size: int | None) -> None:
+        self._drafter = drafter
+        self._cache = cache
+        self._vocab_size = vocab_size
+
+    def drafts(self, request: Request, count: int, budget: int) -> list[int]:
+        """Drafts for a request that computes `count` tokens in this step; none unless it catches up.
+
+        They take what is left of the `budget`, in tokens, and blocks that are free, and never reach
+        beyond max_tokens: the sampled token needs the last place. Raises DrafterError.
+        """
+        if self._drafter is None or count < request.uncomputed or request.slots > 1:
+            return []
+        output_left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
+        most = min(budget, output_left - 1)
+        drafts = ask(DrafterError, self._drafter.propose, request)
+        drafts = self._checked(self._drafter, drafts)[: max(0, most)]
+        while drafts:
+            more = self._cache.blocks_needed(request, count + len(drafts))
+            if more <= len(self._cache.pool.free):
+                break
+            drafts.pop()
+        return drafts
+
+    def _checked(self, drafter: Drafter, drafts: object) -> list[int]:
+        """`drafts`, copied, if it is a list of token ids; raises DrafterError otherwise."""
+        name, size = named(drafter, "propose"), self._vocab_size
+        if not isinstance(drafts, list):
+            raise DrafterError(f"{name} must return a list of token ids, got {drafts!r}")
+        for token in drafts:
+            whole = isinstance(token, int) and not isinstance(token, bool)
+            if not whole or not 0 <= token < (size or token + 1):
+                most = f" (0 to {size - 1})" if size else ""
+                raise DrafterError(f"{name} proposed {token!r}, no token of the vocabulary{most}")
+        return list(drafts)

@@ -64,6 +64,22 @@ class Request:
     finish_reason: str | None = None
     error: str = ""
 
+    def fork(self, sample: int) -> "Request":
+        """Sample `sample` of the same prompt: it begins where this one is, with no blocks yet."""
+        return Request(
+            id=self.root + sample,
+            tokens=list(self.tokens),
+            texts=list(self.texts),
+            params=self.params,
+            label=self.label,
+            priority=self.priority,
+            root=self.root,
+            sample=sample,
+            prompt_length=self.prompt_length,
+            end_ids=self.end_ids,
+            prompt_scores=self.prompt_scores,
+        )
+
     @property
     def uncomputed(self) -> int:
         """Tokens whose KV is still to be computed."""

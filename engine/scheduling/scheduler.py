@@ -29,9 +29,10 @@ from engine.events.vocabulary import (
     StepScheduled,
     WaitingReason,
 )
-from engine.part_errors import DrafterError, PolicyError, ask, named
+from engine.part_errors import PolicyError, ask, named
 from engine.runner import Row
-from engine.scheduling.drafter import Drafter, checked_drafts
+from engine.scheduling.admission import worst_case
+from engine.scheduling.drafter import Drafter, Speculation
 from engine.scheduling.policy import Policy, Room
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
@@ -45,6 +46,11 @@ class Plan:
 
     rows: list[Row] = field(default_factory=list)
     copies: list[tuple[Request, int, int]] = field(default_factory=list)
+
+    @property
+    def block_copies(self) -> list[tuple[int, int]]:
+        """(source, destination) of each copy, as a runner takes them."""
+        return [(source, block) for _, source, block in self.copies]
 
 
 class Scheduler:
@@ -66,8 +72,7 @@ class Scheduler:
         self.waiting = WaitingQueue(policy, cache.tree)
         self.running: list[Request] = []
         self._emit = emit
-        self._drafter = drafter
-        self._vocab_size = vocab_size
+        self._speculation = Speculation(drafter, cache, vocab_size)
         self._static_batch: set[int] = set()  # roots of the requests in the current static batch
         self.plan = Plan()  # of the current step; empty between steps and while one is made
         self._plan = self.plan
@@ -96,16 +101,16 @@ class Scheduler:
         """The step is over: nobody who took part in it is held on to."""
         self.plan = self._plan = Plan()
 
-    def abandon(self) -> list[tuple[int, int]]:
+    def abandon(self) -> Plan:
         """Take back what an unfinished plan promised; who was admitted or preempted stays so.
 
-        Returns the block copies (source, destination) that the log promises already: they have to
-        run even though nobody computes.
+        Returns the plan: its block copies are in the log already, so they have to run even though
+        nobody computes.
         """
         plan, self._plan = self._plan, Plan()
         for row in plan.rows:
             self.cache.trim(row.request)
-        return [(source, block) for _, source, block in plan.copies]
+        return plan
 
     # Running requests
 
@@ -125,7 +130,8 @@ class Scheduler:
             count = min(request.uncomputed, self._budget)
             preempted.update(self._preempt_until_fits(request, count))
             if request.id not in preempted:
-                self._add_row(request, count, self._propose(request, count))
+                drafts = self._speculation.drafts(request, count, self._budget - count)
+                self._add_row(request, count, drafts)
         return skipped, bool(preempted)
 
     def _preempt_until_fits(self, request: Request, count: int) -> list[int]:
@@ -156,25 +162,6 @@ class Scheduler:
         self.cache.release(victim)
         victim.preemptions += 1
         self._emit(Preempted(victim.id, needed_by.id, refunded))
-
-    def _propose(self, request: Request, count: int) -> list[int]:
-        """Drafts for a request that catches up, as many as cost nobody anything.
-
-        They take what is left of the budget and blocks that are free, and never reach beyond
-        max_tokens: the sampled token needs the last place.
-        """
-        if self._drafter is None or count < request.uncomputed or request.slots > 1:
-            return []
-        output_left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
-        most = min(self._budget - count, output_left - 1)
-        drafts = ask(DrafterError, self._drafter.propose, request)
-        drafts = checked_drafts(self._drafter, drafts, self._vocab_size)[: max(0, most)]
-        while drafts:
-            more = self.cache.blocks_needed(request, count + len(drafts))
-            if more <= len(self.cache.pool.free):
-                break
-            drafts.pop()
-        return drafts
 
     def _add_row(self, request: Request, count: int, drafts: list[int]) -> None:
         start = request.computed
@@ -260,11 +247,20 @@ class Scheduler:
         if blocks > room:
             return "no_free_blocks", blocks, room
         if not self.config.preemption:
-            reserve = self._worst_case(request) - len(match.blocks)
-            room -= sum(self._worst_case(other) - len(other.table) for other in self.running)
+            reserve = self._blocks_to_come(request, held=len(match.blocks))
+            room -= sum(
+                self._blocks_to_come(other, held=len(other.table)) for other in self.running
+            )
             if reserve > room:
                 return "reserved_blocks", reserve, room
         return None
+
+    def _blocks_to_come(self, request: Request, held: int) -> int:
+        """Blocks that a request which holds `held` may come to take, samples still to fork included."""
+        most = worst_case(
+            request.prompt_length, request.params.max_tokens, request.slots, self.config
+        )
+        return most - held
 
     def _tokens_needed(self, request: Request, match: Match) -> int:
         """Tokens of the budget without which an admission makes no sense.
@@ -282,17 +278,6 @@ class Scheduler:
         found = len(match.blocks) * self.config.block_size
         end = min(len(request.tokens), found + self._budget)
         return self.config.blocks_for(end) - len(match.blocks)
-
-    def _worst_case(self, request: Request) -> int:
-        """Blocks that a request may come to hold; samples still to fork share the full prompt's.
-
-        The last sampled token is never computed, so it needs no slot.
-        """
-        whole = self.config.blocks_for(request.prompt_length + request.params.max_tokens - 1)
-        if request.slots > 1:
-            shared = request.prompt_length // self.config.block_size
-            return shared + request.slots * (whole - shared)
-        return whole
 
     def _admit(self, request: Request, match: Match) -> None:
         key = list(self.waiting.key(request))

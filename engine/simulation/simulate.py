@@ -1,14 +1,14 @@
 """Play a workload on a pretend machine: the same step loop, a virtual clock, an ordinary log."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.log import EventLog
-from engine.output import Writer
+from engine.output import Writer, Writers
 from engine.scheduling.request import Request
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.workload import (
@@ -23,6 +23,7 @@ from engine.simulation.workload import (
 )
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
+from engine.tools.tool_use import ToolUse
 
 UNKNOWN_TEXT = "\u00b7"  # for a token beyond what the log knows
 
@@ -96,14 +97,24 @@ class _ReplayEngine(Engine):
     """The engine, except that the answers of a log are written as they were then."""
 
     def __init__(self, *args: Any, **parts: Any) -> None:
+        super().__init__(*args, **parts)
         self.answers: dict[int, Answer] = {}
         self.held: dict[int, int] = {}  # the log's number of a hold -> ours
-        super().__init__(*args, **parts)
+        self.writers = _ReplayWriters(self.tokenizer, self.answers)
 
-    def _new_writer(self, request: Request) -> Writer:
-        answer = self.answers.get(request.id, Answer(0))
-        known = isinstance(self.tokenizer, _LogTokenizer)
-        return _ReplayWriter(request, self.tokenizer, answer.texts if known else None, answer)
+
+class _ReplayWriters(Writers):
+    """Each sample has its answer of then before it."""
+
+    def __init__(self, tokenizer: Tokenizer, answers: Mapping[int, Answer]) -> None:
+        super().__init__(tokenizer, ToolUse)
+        self._answers = answers
+
+    def new(self, request: Request) -> Writer:
+        """A writer that repeats."""
+        answer = self._answers.get(request.id, Answer(0))
+        known = isinstance(self._tokenizer, _LogTokenizer)
+        return _ReplayWriter(request, self._tokenizer, answer.texts if known else None, answer)
 
 
 class _ReplayWriter(Writer):
