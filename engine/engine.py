@@ -12,11 +12,11 @@ Source: the shape is that of vLLM's `EngineCore.step` (`vllm/v1/engine/core.py`)
 """
 
 import importlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.eviction import EvictionOrder, eviction_named
@@ -44,6 +44,11 @@ from engine.text.tokenizer import Tokenizer
 from engine.tools.tool_use import Tool, ToolUse
 from engine.why import why
 
+if TYPE_CHECKING:  # this module must import without torch
+    from engine.compute.decoder import Attend
+    from engine.compute.truncation import Distribution
+    from engine.compute.verification import Verifier
+
 
 @dataclass(slots=True)
 class StepOutput:
@@ -58,8 +63,9 @@ class Engine(Offline):
     """A teaching engine that does what vLLM and SGLang do. One thread owns it.
 
     `policy`, `pool`, `tree`, `eviction`, `drafter` and `tool`, a class, are what a learner may write
-    (`docs/extending.md` shows how); what is not given is the engine's own. `clock` tells time; a
-    simulation brings a virtual one. The log's first event names the classes that run.
+    (`docs/extending.md` shows how); what is not given is the engine's own. So are `attention`,
+    `verifier` and `weigh`, which are handed on to a model's runner. `clock` tells time; a simulation
+    brings a virtual one. The log's first event names the classes that run.
     """
 
     def __init__(
@@ -74,6 +80,9 @@ class Engine(Offline):
         eviction: EvictionOrder | None = None,
         drafter: Drafter | None = None,
         tool: type[Tool] | None = None,
+        attention: "Callable[..., Attend] | None" = None,
+        verifier: "Verifier | None" = None,
+        weigh: "Distribution | None" = None,
         clock: Clock | None = None,
         log: EventLog | None = None,
     ) -> None:
@@ -104,7 +113,7 @@ class Engine(Offline):
         self._next_id = 1
         self._recorder = Recorder(self.clock, self._emit)
         runner.reserve(config.num_blocks, config.block_size)
-        classes = {
+        classes: dict[str, Any] = {
             "runner": type(runner),
             "policy": type(self.policy),
             "pool": type(self.pool),
@@ -115,6 +124,13 @@ class Engine(Offline):
             classes["drafter"] = type(drafter)
         if tool is not None:
             classes["tool"] = tool
+        for name, part in {"attention": attention, "verifier": verifier, "weigh": weigh}.items():
+            if part is not None:
+                if not hasattr(runner, name):
+                    raise ValueError(f"{type(runner).__name__} has no {name}: it is a model's part")
+                setattr(runner, name, part)
+                # A class and a function have names of their own.
+                classes[name] = part if hasattr(part, "__name__") else type(part)
         self._recorder.run_started(config, runner, self.tokenizer, classes)
 
     @classmethod

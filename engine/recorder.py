@@ -40,9 +40,9 @@ class Recorder:
         config: EngineConfig,
         runner: Runner,
         tokenizer: Tokenizer,
-        classes: Mapping[str, type],
+        classes: Mapping[str, Any],
     ) -> None:
-        """The log's first entry: settings, model, and the `classes` of the parts that run."""
+        """The log's first entry: settings, model, and the `classes` (or functions) that run."""
         self._emit(
             RunStarted(
                 schema=SCHEMA_VERSION,

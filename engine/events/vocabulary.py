@@ -88,9 +88,10 @@ class Event(msgspec.Struct, tag_field="type", tag=_snake_case, omit_defaults=Tru
 
 
 class RunStarted(Event):
-    """Always first. `classes` names what is replaceable: policy, pool, tree, eviction, drafter, runner.
+    """Always first. `classes` names what is replaceable: policy, pool, tree, eviction, runner.
 
-    `settings` are the EngineConfig's fields plus `num_blocks`.
+    And, where they are not the engine's own, drafter, tool, attention, verifier and weigh. `settings`
+    are the EngineConfig's fields plus `num_blocks`.
     """
 
     schema: int

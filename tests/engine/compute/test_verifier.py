@@ -47,8 +47,7 @@ PROMPTS = [[7, 300, 9], [11, 12]]
 
 
 def run(verifier, told):
-    engine = Engine.load("bundled", EngineConfig(), drafter=Told(told))
-    engine.runner.verifier = verifier
+    engine = Engine.load("bundled", EngineConfig(), drafter=Told(told), verifier=verifier)
     params = SamplingParams(max_tokens=24, temperature=0)
     done = engine.complete(PROMPTS, params, progress=False)
     return engine.log, {tuple(p): one.token_ids for p, one in zip(PROMPTS, done, strict=True)}
@@ -88,8 +87,8 @@ def test_an_answer_that_is_not_leading_drafts_and_a_token_is_refused(ids):
 
 
 def test_a_wrong_answer_ends_the_request_and_not_the_engine():
-    engine = Engine.load("bundled", EngineConfig(), drafter=Told({(7, 300, 9): [1] * 9}))
-    engine.runner.verifier = Answers([])
+    told = Told({(7, 300, 9): [1] * 9})
+    engine = Engine.load("bundled", EngineConfig(), drafter=told, verifier=Answers([]))
     for prompt in PROMPTS:
         engine.submit(prompt, SamplingParams(max_tokens=9, ignore_eos=True))
         while engine.has_work():
