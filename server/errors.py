@@ -181,5 +181,6 @@ def _in_words(param: str | None, complaint: Mapping[str, Any]) -> str:
     if kind == "value_error":
         return f"{param}: {complaint['ctx']['error']}"
     shown = repr(got) if len(repr(got)) <= 80 else f"{repr(got)[:77]}..."
-    message = complaint["msg"].removeprefix("Input ").replace("valid ", "")
+    message = complaint["msg"].removeprefix("Input ")
+    message = message.replace("a valid integer", "an integer").replace("valid ", "")
     return f"{param or 'the body'} {message}, got {shown}"

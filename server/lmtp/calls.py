@@ -5,6 +5,7 @@ something must not get an answer without it. Names are those of LMQL's client, a
 the rest.
 """
 
+import re
 from typing import Annotated, Any
 
 import msgspec
@@ -137,6 +138,9 @@ CALLS: dict[str, type[Call]] = {
 # Those that open a stream, and are answered on it, with TOKEN.
 STREAM_WORDS = ("GENERATE", "SCORE")
 
+# Of two escapes that are one character together. msgspec says that something was truncated.
+_HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+
 _PASSED_ON = (
     "min_tokens",
     "temperature",
@@ -149,6 +153,12 @@ _PASSED_ON = (
     "stop_token_ids",
     "ignore_eos",
     "seed",
+)
+
+
+# Not inside a text: there, the quotes have a backslash before them.
+_STREAM_ID = re.compile(
+    r'(?<!\\)"stream_id"\s*:\s*(-?[1-9][0-9]{0,17}|0|"[ -!#-\[\]-~]{1,256}")\s*[,}]'
 )
 
 
@@ -167,17 +177,24 @@ def parse_call(word: str, content: str) -> Call:
     except msgspec.ValidationError as error:
         raise _in_words(str(error)) from error
     except (msgspec.DecodeError, RecursionError) as error:
-        raise bad_request(None, f"{word} is not followed by JSON: {error}", "not_json") from error
+        reason = "a text in it is no Unicode" if _HALF_A_PAIR.search(content) else error
+        raise bad_request(None, f"{word} is not followed by JSON: {reason}", "not_json") from error
     call.check()
     return call
 
 
 def stream_of(content: str) -> StreamId | None:
-    """The stream that a frame is about, if it says that much; for answering one that is wrong."""
+    """The stream that a frame is about, if it says that much; for answering one that is wrong.
+
+    Also of a frame that is no JSON, or none that can be read: somebody may wait on that stream.
+    """
     try:
         return msgspec.json.decode(content, type=_Stream).stream_id
-    except (msgspec.DecodeError, RecursionError):
+    except msgspec.ValidationError:
         return None
+    except (msgspec.DecodeError, RecursionError):
+        found = _STREAM_ID.search(content)
+        return None if found is None else msgspec.json.decode(found[1])
 
 
 def _in_words(complaint: str) -> ApiError:

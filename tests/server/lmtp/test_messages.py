@@ -218,7 +218,7 @@ def test_what_is_wrong_ends_the_stream_and_names_the_field(
         ('GENERATE {"stream_id": 1.5}', "invalid_request"),
         (f'GENERATE {{"stream_id": {2**70}, "prompt": "x"}}', "invalid_request"),
         (f'GENERATE {{"stream_id": "{"x" * 257}", "prompt": "x"}}', "invalid_request"),
-        ('MODEL_INFO {"stream_id": 1, "data": ' + "[" * 100_000, "not_json"),
+        ('MODEL_INFO {"data": ' + "[" * 100_000, "not_json"),
         ("DESTROY {}", "unknown_command"),
     ],
 )
@@ -230,6 +230,24 @@ def test_a_frame_that_says_nothing_is_answered_and_the_connection_lives(
         assert wire.next("MSG", None)["code"] == code
         wire.generate(1, [120], max_tokens=2)
         assert letters(wire.tokens(1)) == "ab"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ('{"stream_id": 7, "prompt": "\\ud800"}', "no Unicode"),
+        ('{"prompt": "half a frame", "stream_id": 7, "max_to', "not followed by JSON"),
+        ('{"prompt": "\\"stream_id\\": 3, ", "stream_id":7, "stop', "not followed by JSON"),
+        ('{"stream_id": 7, "prompt": ' + "[" * 100_000, "prompt[0]"),
+    ],
+    ids=lambda one: one[:20],
+)
+def test_whoever_waits_on_a_stream_hears_that_its_frame_could_not_be_read(
+    url: str, content: str, words: str
+) -> None:
+    with Wire(url) as wire:
+        wire.socket.send(f"GENERATE {content}")
+        assert words in wire.next("TOKEN", 7)["error"]
 
 
 def test_a_number_in_use_is_refused_without_touching_its_stream(
