@@ -174,6 +174,16 @@ def test_the_readers_scheme_decides_and_a_host_may_change_it(
     expect(board.root).to_have_attribute("data-theme", "dark")
 
 
+# What is cut off at its right, and the token to come, where it is not in sight.
+_CUT = """() => {
+  const cut = [...document.querySelectorAll(".scroll")].filter(
+    (node) => node.clientWidth && node.scrollWidth > node.clientWidth + 1);
+  const box = document.querySelector(".tokens .text").getBoundingClientRect();
+  const next = document.querySelector(".tokens .next").getBoundingClientRect();
+  return [...cut.map((node) => node.className), ...(next.bottom > box.bottom ? ["next"] : [])];
+}"""
+
+
 def test_it_fits_every_width_and_takes_up_a_new_one(board: BoardOnPage) -> None:
     for width, layout in [
         (360, "narrow"), (700, "narrow"), (760, "wide"), (1280, "wide"), (1760, "wide"),
@@ -182,6 +192,7 @@ def test_it_fits_every_width_and_takes_up_a_new_one(board: BoardOnPage) -> None:
         board.page.set_viewport_size({"width": width, "height": 900})
         expect(board.root).to_have_attribute("data-layout", layout)
         assert board.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert board.page.evaluate(_CUT) == [], width
         right = board.page.evaluate(
             """() => Math.max(...[...document.querySelectorAll(".underglass *")]
                  .filter((node) => !node.closest(".for-screen-readers, .scroll, .alternative"))

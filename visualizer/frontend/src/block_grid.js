@@ -12,7 +12,7 @@ const LABELLED = {
   gapX: 8,
   gapY: 9,
   cell: 50,
-  least: 28,
+  least: 25,
   columns: 8,
   rows: 9,
 };

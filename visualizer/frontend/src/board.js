@@ -41,7 +41,7 @@ const FAR_WALL = [
 ];
 const NARROW = 720;
 const READABLE = 5; // steps a second
-const SPARE = 130; // px beside the timeline that are worth filling
+const SPARE = 130; // px beside the timeline that are worth filling; half of it below
 
 export class Board extends Shell {
   /**
@@ -241,9 +241,9 @@ export class Board extends Shell {
     (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);
     for (const panel of this.shown) panel.layout();
     this.axis?.revealSelected();
-    // Where the map is much lower than the timeline, the decisions move up beside it.
-    const spare = only ? 0 : this.time.height - parts.blocks.height;
-    root.toggleAttribute("data-stacked", !this.narrow && spare > SPARE);
+    // Beside a timeline that is much taller than the map the decisions move up, beside such a map the tree.
+    const spare = only || this.narrow ? 0 : this.time.height - parts.blocks.height;
+    root.dataset.stacked = spare > SPARE ? "decisions" : spare < -SPARE / 2 ? "tree" : "";
     this.render();
     root.dataset.ready = "true";
   }

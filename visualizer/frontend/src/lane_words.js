@@ -31,16 +31,20 @@ export function countWords({ scale, narrow, model }, life, last, base, { words, 
     .slice(last + 1)
     .find(({ kind: next, drafts }) => next !== "decode" || (drafts && !over));
   const free = after ? scale.x(after.from) : scale.end(life.finished?.step ?? model.lastStep);
-  const text = counted(chunks.map(({ count }) => count));
+  const counts = chunks.map(({ count }) => count);
+  const sum = counts.reduce((all, count) => all + count, 0);
+  const many = counts.length > MOST_CHUNKS ? ` in ${counts.length} chunks` : "";
+  const number = many ? `${sum}` : counts.join("+");
+  const text = number + many;
   const token = narrow ? "one" : "one token";
   const then = guesses ? `${token} and up to ${plural(guesses, "draft")}` : token;
   const labelled = over && guesses && scale.width >= LABELLED; // the steps say it themselves
-  const prefill = `${narrow ? "" : "tokens of "}prefill, then ${then} per step`;
+  const prefill = `${narrow ? "" : "tokens of "}prefill${many}, then ${then} per step`;
   return {
     text,
     long: found
       ? `${text} + ${found} cached`
-      : kind === "prefill" && !labelled && `${text} ${prefill}`,
+      : kind === "prefill" && !labelled && `${number} ${prefill}`,
     topic: found ? "found" : guesses ? "drafts" : "prefill",
     x: scale.end(end) + 2,
     y: base - (guesses && over ? over : words),
@@ -51,11 +55,6 @@ export function countWords({ scale, narrow, model }, life, last, base, { words, 
 
 /** How many drafts a step of this life checks at most. */
 const mostDrafts = (life) => life.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
-
-function counted(counts) {
-  if (counts.length <= MOST_CHUNKS) return counts.join("+");
-  return `${counts.reduce((sum, count) => sum + count, 0)} in ${counts.length} chunks`;
-}
 
 /**
  * "batch full, then behind r9": why it waited, in order, as far as the words fit above the line. Whom it

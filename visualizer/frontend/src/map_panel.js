@@ -94,7 +94,7 @@ export class MapPanel {
   write() {
     const { model, claim } = this;
     const { frame, theme, store } = this.board;
-    const context = { model, frame, theme, selected: store.selected, claim };
+    const context = { model, frame, theme, selected: store.selected, claim, width: this.width };
     for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
     renew(this.note, changeNodes(frame, context));
     renew(this.table, blockTableNodes(context));

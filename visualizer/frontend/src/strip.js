@@ -11,6 +11,7 @@ import { duration, milliseconds } from "./tell.js";
 export const STRIP_HEIGHT = 138;
 
 const FLAG = 24;
+const PLAYBACK = 116; // what the buttons of playback take, left of the cursor's flag
 const GAP = 9;
 const ROWS = { memory: 30, tokens: 38, queue: 18 };
 const TOP = { memory: FLAG, tokens: FLAG + 30 + GAP, queue: FLAG + 30 + GAP + 38 + GAP };
@@ -261,7 +262,7 @@ function drawFlag(pencil, { model, scale, step, width }) {
   const words = flagOf(model, step, scale.kind);
   const box = pencil.measure(words, { bold: true }) + 10;
   const centre = scale.middle(step);
-  const left = Math.min(Math.max(centre - box / 2, scale.left - 18), width - box);
+  const left = Math.min(Math.max(centre - box / 2, scale.left - 18, PLAYBACK), width - box);
   pencil.fill(left, 2, box, 15, pencil.theme.ink);
   pencil.text(words, left + box / 2, 13.5, {
     bold: true,

@@ -56,27 +56,29 @@ function tokenNodes(context) {
     role: "group",
     "aria-label": "Prompt and output",
   });
+  const words = h("div", {});
+  text.append(words);
   const omit = (count) =>
-    count > 0 && text.append(h("span", { class: "token muted" }, `… ${count} before `));
+    count > 0 && words.append(h("span", { class: "token muted" }, `… ${count} before `));
   // Which block a token's KV lies in, and whether it is the one that is looked at.
   const { blocks } = frame.table(selected);
   const place = (element, index) => {
     const own = blocks[Math.floor(index / model.settings.block_size)];
     if (own != null) element.dataset.block = own;
     element.classList.toggle("in-block", own != null && own === block);
-    text.append(element);
+    words.append(element);
   };
   omit(prompt.length - MOST_PROMPT);
   const from = Math.max(0, prompt.length - MOST_PROMPT);
   prompt.slice(from).forEach((token, i) => place(promptToken(token), from + i));
-  text.append(h("span", { class: "token gap" }));
+  words.append(h("span", { class: "token gap" }));
   omit(output.length - MOST_OUTPUT);
   const start = Math.max(0, output.length - MOST_OUTPUT);
   output
     .slice(start)
     .forEach((token, i) => place(outputToken(token), prompt.length + start + i));
   if (next)
-    text.append(
+    words.append(
       h(
         "span",
         { class: "next" },

@@ -100,18 +100,21 @@ function drawItem(pencil, scene, item) {
     return;
   }
   const { node } = item;
-  const reserve = item.children.length ? 34 : 150;
+  const shared = node.owners.length > 1 ? `×${node.owners.length}` : "";
+  const reserve = item.children.length ? 10 + pencil.measure(shared, { bold: true }) : 150;
   const most = Math.max(1, Math.floor((end - x - reserve) / PITCH));
   const chain = node.blocks.length > most ? Math.max(1, most - 3) : node.blocks.length;
   for (let i = 0; i < chain; i += 1) drawSquare(pencil, scene, node, x + i * PITCH, y);
   let next = x + chain * PITCH + 2;
   if (node.owners.length > 1) drawOwnerTicks(pencil, scene, node.owners, x, y, chain * PITCH - 1.5);
   const note = (text, style) => {
-    pencil.text(text, next, y + 4, { halo: pencil.theme.ground, ...style });
-    next += pencil.measure(text, style) + 6;
+    const width = pencil.measure(text, style);
+    pencil.fill(next - 3, y - 5, width + 6, 10, pencil.theme.ground); // or the line would strike it out
+    pencil.text(text, next, y + 4, style);
+    next += width + 6;
   };
   if (chain < node.blocks.length) note(`… ${node.blocks.length}`, { color: pencil.theme.muted });
-  if (node.owners.length > 1) note(`×${node.owners.length}`, { bold: true });
+  if (shared) note(shared, { bold: true });
   if (item.folded)
     note(
       `+ ${plural(item.folded.blocks - node.blocks.length, "block")} in ${plural(item.folded.nodes - 1, "node")}`,

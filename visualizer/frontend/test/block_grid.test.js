@@ -11,6 +11,12 @@ test("forty blocks on a laptop are 50 x 43, eight in a row", () => {
   assert.equal(grid.rows, 5);
 });
 
+test("beside a timeline on a tablet each block still has its number", () => {
+  const grid = blockGrid(40, 258);
+  assert.equal(grid.columns, 8);
+  assert.ok(grid.label > 0);
+});
+
 test("every block lies inside, none on another, and is found under its centre", () => {
   for (const width of [300, 332, 449, 700, 1100]) {
     for (const count of [1, 7, 40, 100, 128, 500, 1024, 4096]) {

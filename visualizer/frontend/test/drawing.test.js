@@ -133,6 +133,14 @@ test("from the eleventh request on the hues come again, with dots", () => {
   assert.equal(pencil.paint(20), hues[0]);
 });
 
+test("at the first step the cursor's flag leaves playback's buttons free", () => {
+  const { pencil, marks } = recordingPencil();
+  const scene = { model, frame: model.frame(1), scale, step: 1, narrow: true, width: 760, window: null };
+  drawStrip(pencil, scene);
+  const flag = marks.find(({ kind, paint, height }) => kind === "fill" && paint === ink && height === 15);
+  assert.ok(flag.x >= 112, `${flag.x}`); // `.bar` in board.css leaves them as much
+});
+
 test("the strip says the moment's figures and stacks prefills over decodes", () => {
   const { pencil, marks } = recordingPencil();
   drawStrip(pencil, {

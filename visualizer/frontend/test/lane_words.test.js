@@ -46,6 +46,14 @@ test("one token per step is said only of a life that had no drafts", () => {
   assert.equal(counted(drafted, { narrow: true }).long, "40 prefill, then one and up to 4 drafts per step");
 });
 
+test("a prompt in many chunks reads as a sentence, too", () => {
+  const chunks = [1, 2, 3, 4, 5].map((step) => ({ ...prefill, from: step, to: step }));
+  const scale = { x: (step) => 10 * step, end: (step) => 10 * step + 10, width: 10 };
+  const words = countWords({ scale, model: { lastStep: 90 } }, { segments: chunks }, 4, 20, { words: 8, over: 12 });
+  assert.equal(words.text, "200 in 5 chunks");
+  assert.equal(words.long, "200 tokens of prefill in 5 chunks, then one token per step");
+});
+
 test("drafts are explained even where plain decodes have been explained already", () => {
   const [plain, drafted] = [counted([prefill]), counted([prefill, decode(2, 2, 1)])];
   assert.notEqual(plain.topic, drafted.topic);
