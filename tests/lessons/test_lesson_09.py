@@ -170,6 +170,13 @@ def test_the_solution_is_the_engines_own_rule() -> None:
     assert log.requests.equals(own.requests)
 
 
+def test_a_right_rule_may_be_quicker_than_the_engines_own_as_the_lesson_says() -> None:
+    hurry = scenario("priority")
+    policy = YourVictims(the_least_work_bar_the_oldest)
+    log = simulate(hurry.workload, hurry.config, cost=Cost(10, 0.25), policy=policy)
+    assert len(log.steps) < len(hurry.run().steps) == 39
+
+
 def test_the_engine_asks_the_learners_part_and_not_its_own() -> None:
     """The first in line gives way: a rule that the check refuses shows whose word counts."""
     hurry = scenario("priority")
