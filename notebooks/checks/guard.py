@@ -11,7 +11,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from types import FrameType, FunctionType, TracebackType
+from functools import cache
+from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
 from checks.broken import Broken
@@ -94,7 +95,9 @@ def watched(part: Any) -> Iterator[None]:
         nonlocal count
         if frame.f_globals.get("__name__") != module:
             return None
-        if event == "line":
+        if event == "call" and _jumps_to_itself(frame.f_code):
+            frame.f_trace_opcodes = True
+        if event in ("line", "opcode"):
             count += 1
             if count > MOST_LINES:
                 raise _EndlessError
@@ -130,6 +133,13 @@ def watched(part: Any) -> Iterator[None]:
         ) from None
     finally:
         sys.settrace(before)
+
+
+@cache
+def _jumps_to_itself(code: CodeType) -> bool:
+    """Whether there is a `while True: pass` in it: one jump, in which Python counts no lines."""
+    instructions = dis.get_instructions(code)
+    return any("JUMP" in one.opname and one.argval == one.offset for one in instructions)
 
 
 def _where(traceback: TracebackType | None, module: str) -> str:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 from checks.beginning import until
@@ -89,7 +90,7 @@ def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
         raise Broken(
             f"You have {listed(names.get(one, repr(one)) for one in silent)} in it.",
             "only requests that got a token are in it",
-            f"Does any step of this log carry a token of {names.get(silent[0], repr(silent[0]))}?",
+            _why_not_in_it(silent[0], names),
         )
     if missing := [request for request in right if request not in answer]:
         look = "It got a token in this log. Which event says so?"
@@ -101,6 +102,12 @@ def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
             look,
         )
     for request, step in right.items():
+        if not isinstance(answer[request], Integral):
+            raise Broken(
+                f"For {names[request]} you say {answer[request]!r}.",
+                "the values are numbers of steps",
+                "The log has them as whole numbers.",
+            )
         if answer[request] != step:
             raise Broken(
                 f"You say that {names[request]} got its first token in step {answer[request]}.",
@@ -109,10 +116,18 @@ def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
             )
 
 
+def _why_not_in_it(key: Any, names: dict[int, str]) -> str:
+    if key not in names:
+        return "The keys are numbers of requests, from 1 on. What is this one?"
+    return f"Does any step of this log carry a token of {names[key]}?"
+
+
 def _where_to_look(log: EventLog, request: int, name: str, said: Any, step: int) -> str:
     """What the step that was said really is, if it is something."""
     frame = log.requests
     arrived, admitted = (frame[column][request] for column in ("arrived_step", "admitted_step"))
+    if said == 0:
+        return "There is no step 0. The number of the step is asked for, not how long the wait was."
     if said == admitted:
         return f"{name} is admitted in step {said} and speaks in step {step}. What happens between?"
     if said in log.steps.index and said < step:

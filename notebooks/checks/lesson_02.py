@@ -211,8 +211,8 @@ def _check_output(output: Any, expected: Array, start: int, end: int, *, named: 
         )
         raise Broken(
             f"{_chunk(start, end)} came, and you returned {got}.",
-            "the answer has a row for each new token, as long as a value",
-            f"Here that is shape ({count}, {SIZE}).",
+            "the answer is an array with a row for each new token, as long as a value",
+            f"Here that is a numpy array of shape ({count}, {SIZE}).",
         )
     did = f"{_chunk(start, end)} came, with start = {start}. "
     for position in range(start, end):
@@ -221,8 +221,8 @@ def _check_output(output: Any, expected: Array, start: int, end: int, *, named: 
             raise Broken(
                 did + f"Token {position} read nan.",
                 "a token sees itself and what came before it, and nothing else",
-                f"Slots that nobody has written hold nan. Token {position} may see slots 0 to "
-                f"{position}; which did it read?",
+                "Slots that nobody has written hold nan, and an average of nothing is nan as well. "
+                f"Token {position} may see slots 0 to {position}; which did it read?",
             )
         if named:
             _check_who_was_seen(row, right, position, did)

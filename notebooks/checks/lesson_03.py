@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from numbers import Real
 
 from checks.broken import Broken
 from checks.guard import call
@@ -138,7 +139,7 @@ def attempt(count_work: CountWork, step: Step) -> None:
     if not (
         isinstance(answer, list | tuple)
         and len(answer) == 2
-        and all(isinstance(one, int | float) for one in answer)
+        and all(isinstance(one, Real) for one in answer)
     ):
         raise Broken(
             f"You returned {answer!r}.",
@@ -147,6 +148,12 @@ def attempt(count_work: CountWork, step: Step) -> None:
         )
     flops, moved = answer
     right_flops, right_bytes = truth(step.shape, rows, step.bytes_per_value)
+    if right_flops != right_bytes and (flops, moved) == (right_bytes, right_flops):
+        raise Broken(
+            f"You count {flops:,.0f} FLOPs and {moved:,.0f} bytes.",
+            "the answer is a pair of numbers, FLOPs and bytes",
+            "Which of the two comes first?",
+        )
     if not _close(moved, right_bytes):
         raise Broken(
             f"You count {moved:,.0f} bytes; it is {right_bytes:,}.", *_about_bytes(moved, step)
@@ -173,7 +180,18 @@ def _about_bytes(moved: float, step: Step) -> tuple[str, str]:
     there = f"There {'is' if rows == 1 else 'are'} {counted(rows, 'row')} here"
     often = f"{there}: how often are they fetched?"
     asking = f"There are {shape.heads} heads that ask and {shape.kv_heads} that keep."
+    one_layer = shape.layer_weights + shape.output_weights
     misreadings = [
+        (
+            (one_layer + kept) * size,
+            once,
+            f"The model has {counted(shape.layers, 'layer')}. How many of them are fetched?",
+        ),
+        (
+            (weights - shape.output_weights + kept) * size,
+            once,
+            "Somebody has to make scores of the last layer's result. Are its weights in it?",
+        ),
         ((weights + kept), in_bytes, "What you have counted is values. How long is each?"),
         (weights + kept * size, in_bytes, "The weights are values, too. How long is each?"),
         ((rows * weights + kept) * size, once, often),
@@ -217,7 +235,18 @@ def _about_flops(flops: float, step: Step) -> tuple[str, str]:
     sees = "a token attends to itself and to what comes before it"
     start, many = max(rows, key=lambda row: row[1])
     latest = max(start for start, _ in rows)
+    all_pairs = pair * pairs
     misreadings = [
+        (
+            right - all_pairs + all_pairs // shape.layers,
+            "every layer attends",
+            f"There {'is' if shape.layers == 1 else 'are'} {counted(shape.layers, 'layer')}.",
+        ),
+        (
+            right - 2 * shape.output_weights * (len(rows) - 1),
+            "the output layer runs once for each row",
+            f"There are {counted(len(rows), 'row')}, and each of them is somebody's text.",
+        ),
         (right / 2, "two FLOPs for a weight", "A weight is multiplied, and the product is added."),
         (
             right + 2 * shape.output_weights * (tokens - len(rows)),
@@ -235,6 +264,11 @@ def _about_flops(flops: float, step: Step) -> tuple[str, str]:
             "every query head attends",
             f"With {shape.kv_heads} KV heads for {shape.heads} heads there are fewer keys. The "
             "queries did not shrink.",
+        ),
+        (
+            right - all_pairs // 2,
+            "4 * heads * head_size for every pair of tokens, in each layer",
+            "A query meets a key, and then takes from a value: that is two products.",
         ),
         (
             right + pair * (square - pairs),

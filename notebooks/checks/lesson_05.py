@@ -132,6 +132,12 @@ def _written(pool: Any, act: Act, tables: Tables, story: Story) -> int:
             f"{_are(free)} free, and {_held(block, others)}.",
         )
     own, copied = answer
+    if isinstance(own, bool) or copied not in (True, False):
+        raise Broken(
+            did,
+            "the answer is a block, and whether it is a copy",
+            "Which of the two comes first?",
+        )
     if not others and copied:
         raise Broken(
             did,
@@ -223,9 +229,9 @@ def _check_the_rest(pool: Any, tables: Tables, story: Story) -> None:
         rest = _checked(answer, free, "When Zoe asks for the rest", tables, story)
         tables = tables | {"Zoe": rest}
     more = pool.allocate(1)
-    if more == []:
+    if more is not None and (not isinstance(more, list | tuple) or not more):
         raise Broken(
-            "When Zoe asks for one more and none is free, you returned [].", *ALL_OR_NOTHING
+            f"When Zoe asks for one more and none is free, you returned {more!r}.", *ALL_OR_NOTHING
         )
     if more is not None:
         _checked(more, 1, "When Zoe asks for one more and none is free", tables, story)

@@ -118,8 +118,9 @@ def attempt(split: Split, cut: Cut) -> None:
     with watched(split):
         upper = split(node, cut.at, cut.size, UPPER)
     if not isinstance(upper, RadixNode):
+        what = "None" if upper is None else f"something of type {type(upper).__name__}"
         raise Broken(
-            f"You returned {upper!r}.",
+            f"You returned {what}.",
             "the answer is the new upper node",
             "Whoever asked for the cut goes on from there.",
         )

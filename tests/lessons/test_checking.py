@@ -149,6 +149,16 @@ def catches_everything(a):
             a = 0
 
 
+def waits_for_ever(a):
+    while True:
+        pass
+
+
+def waits_in_one_line(a):
+    # fmt: off
+    while True: pass  # noqa: E701
+
+
 def calls_itself(a):
     return calls_itself(a)
 
@@ -177,6 +187,8 @@ def not_yet(a):
     ("function", "argument", "said"),
     [
         (catches_everything, 1, "catches_everything() was still running after 100,000 lines."),
+        (waits_for_ever, 1, "waits_for_ever() was still running after 100,000 lines."),
+        (waits_in_one_line, 1, "waits_in_one_line() was still running after 100,000 lines."),
         (calls_itself, 1, "calls_itself() called itself until Python gave up."),
         (takes_nothing, 1, "takes_nothing() raised TypeError"),
         (raises_a_bare_error, 1, "raises_a_bare_error() raised LookupError."),

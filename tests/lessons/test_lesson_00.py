@@ -60,6 +60,18 @@ def a_list(log):
     return list(solution(log).items())
 
 
+def counts_steps_from_zero(log):
+    return {request: step - 1 for request, step in solution(log).items()}
+
+
+def names_instead_of_numbers(log):
+    return {log.requests.label[request]: step for request, step in solution(log).items()}
+
+
+def steps_as_words(log):
+    return {request: str(step) for request, step in solution(log).items()}
+
+
 def raises(log):
     return {log.tokens.request[0]: 1}
 
@@ -81,6 +93,9 @@ def raises(log):
         (last_token, ["carries a token of Ada (request 1), but not the first one."]),
         (without_samples, ["sample 1 of Ada (request 2) is missing.", "becomes two requests"]),
         (a_list, ["You returned [", "a dictionary, from request to step"]),
+        (counts_steps_from_zero, ["There is no step 0."]),
+        (names_instead_of_numbers, ["You have 'Ada' in it.", "The keys are numbers of requests"]),
+        (steps_as_words, ["you say '1'.", "the values are numbers of steps"]),
         (raises, ["raises() raised KeyError", "`return {log.tokens.request[0]: 1}`"]),
     ],
 )

@@ -117,6 +117,10 @@ def returns_the_last_row(q, k_new, v_new, k_cache, v_cache, *, start):
     return solution(q, k_new, v_new, k_cache, v_cache, start=start)[-1]
 
 
+def returns_lists(q, k_new, v_new, k_cache, v_cache, *, start):
+    return solution(q, k_new, v_new, k_cache, v_cache, start=start).tolist()
+
+
 def one_at_a_time_without_an_end(q, k_new, v_new, k_cache, v_cache, *, start):
     while start < len(k_cache) + 1:
         k_cache[start % len(k_cache)] = k_cache[0]
@@ -147,7 +151,7 @@ def one_at_a_time_without_an_end(q, k_new, v_new, k_cache, v_cache, *, start):
             ],
         ),
         (no_mask, ["2 tokens at once", "Token 0 saw position 1.", "Position 1 comes later."]),
-        (reads_every_slot, ["Token 0 read nan.", "Slots that nobody has written hold nan."]),
+        (reads_every_slot, ["Token 0 read nan.", "Slots that nobody has written hold nan"]),
         (keeps_nothing, ["Nobody wrote position 0 of k_cache.", "A later token will look for"]),
         (keeps_keys_only, ["Nobody wrote position 0 of v_cache.", "the value of token 0"]),
         (
@@ -159,7 +163,8 @@ def one_at_a_time_without_an_end(q, k_new, v_new, k_cache, v_cache, *, start):
         (sums_along_the_other_axis, ["The weights of token 0 add up to", "along which axis"]),
         (squares_the_values, ["Token 0 read [", "Which values are mixed?"]),
         (scales_the_queries_in_place, ["You changed q."]),
-        (returns_the_last_row, ["an array of shape (8,)", "Here that is shape (1, 8)."]),
+        (returns_the_last_row, ["an array of shape (8,)", "numpy array of shape (1, 8)."]),
+        (returns_lists, ["the answer is an array", "numpy array of shape (1, 8)."]),
         (one_at_a_time_without_an_end, ["still running after 100,000 lines"]),
     ],
 )

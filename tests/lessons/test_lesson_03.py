@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from checks import check
@@ -96,6 +97,40 @@ def one_layer(shape, rows, bytes_per_value):
     return solution(replace(shape, layers=1), rows, bytes_per_value)
 
 
+def weights_of_one_layer(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops, moved - (shape.layers - 1) * shape.layer_weights * bytes_per_value
+
+
+def no_output_layer(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops, moved - shape.output_weights * bytes_per_value
+
+
+def attention_in_one_layer(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops - attention(shape, rows) * (shape.layers - 1) // shape.layers, moved
+
+
+def half_of_the_attention(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops - attention(shape, rows) // 2, moved
+
+
+def attention(shape, rows) -> int:
+    pairs = sum(sum(range(start + 1, start + count + 1)) for start, count in rows)
+    return 4 * shape.layers * shape.heads * shape.head_size * pairs
+
+
+def one_output_for_all(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops - 2 * shape.output_weights * (len(rows) - 1), moved
+
+
+def the_other_way_round(shape, rows, bytes_per_value):
+    return solution(shape, rows, bytes_per_value)[::-1]
+
+
 def flops_alone(shape, rows, bytes_per_value):
     return solution(shape, rows, bytes_per_value)[0]
 
@@ -132,6 +167,12 @@ def flops_alone(shape, rows, bytes_per_value):
         (only_what_is_read, ["The new tokens have keys and values, too."]),
         (keys_only, ["leaves two things behind"]),
         (one_layer, ["Are all layers in it"]),
+        (weights_of_one_layer, ["The model has 2 layers. How many of them are fetched?"]),
+        (no_output_layer, ["Are its weights in it?"]),
+        (attention_in_one_layer, ["every layer attends", "There are 2 layers."]),
+        (half_of_the_attention, ["that is two products"]),
+        (one_output_for_all, ["There are 2 rows, and each of them is somebody's text."]),
+        (the_other_way_round, ["Which of the two comes first?"]),
         (flops_alone, ["the answer is a pair of numbers, FLOPs and bytes"]),
     ],
 )
@@ -171,7 +212,11 @@ def pair_by_pair(shape, rows, bytes_per_value):
     return flops, moved
 
 
-@pytest.mark.parametrize("right", [solution, as_a_formula, pair_by_pair])
+def in_numpy(shape, rows, bytes_per_value):
+    return tuple(np.int64(one) for one in solution(shape, rows, bytes_per_value))
+
+
+@pytest.mark.parametrize("right", [solution, as_a_formula, pair_by_pair, in_numpy])
 def test_every_right_count_is_accepted_and_times_a_machine(right, capsys) -> None:
     count = check.lesson_03(right)
     assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out

@@ -110,6 +110,22 @@ class ReturnsTheBlockAlone(Solution):
         return block
 
 
+class SaysTheCopyFirst(Solution):
+    def writable(self, block):
+        answer = super().writable(block)
+        return answer and (answer[1], answer[0])
+
+
+class RefusesWithFalse(Solution):
+    def allocate(self, n):
+        return super().allocate(n) or False
+
+
+class CountsToTwo(Solution):
+    def share(self, block):
+        self.holders[block] = 2
+
+
 class ForgetsToCountSharing(Solution):
     def share(self, block):
         self.shared = block
@@ -181,6 +197,12 @@ class Raises(Solution):
         (CountsFromOne, ["you handed out 3.", "A pool of 3 blocks has 0, 1 and 2."]),
         (SaysNothingOfTheCopy, ["the answer says whether contents have to be copied"]),
         (ReturnsTheBlockAlone, ["You returned 2.", "a block, and whether it is a copy"]),
+        (SaysTheCopyFirst, ["You returned (False, 2).", "Which of the two comes first?"]),
+        (RefusesWithFalse, ["none is free, you returned False", "gets None"]),
+        (
+            CountsToTwo,
+            ["B shares all that A has; then C shares all that A has;", "C still holds it."],
+        ),
         (ForgetsToCountSharing, ["B shares all that A has; then A leaves.", "and not before"]),
         (Raises, ["Raises raised IndexError", "self.free.pop()"]),
     ],

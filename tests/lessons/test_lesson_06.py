@@ -117,6 +117,10 @@ def returns_nothing_after_work(node, at, block_size, new_id):
     solution(node, at, block_size, new_id)
 
 
+def returns_both(node, at, block_size, new_id):
+    return solution(node, at, block_size, new_id), node
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -154,6 +158,7 @@ def returns_nothing_after_work(node, at, block_size, new_id):
         (one_block_more, ["The upper node has 2 blocks", "1 block, from 20 on."]),
         (rebuilds_and_forgets_the_children, ["who still points to the old one?"]),
         (a_ring, ["Promise broken"]),
+        (returns_both, ["You returned something of type tuple.", "the new upper node"]),
         (returns_nothing_after_work, ["You returned None.", "the new upper node"]),
     ],
 )
