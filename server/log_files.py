@@ -2,10 +2,11 @@
 
 A log holds what people asked, and often lies where others may write, as in /tmp. So a link that
 somebody else has put there is not followed, a pipe that nobody reads is not waited for, and only the
-owner may read a new file.
+owner may read a new file. Nor do two servers write one log: each would cut off what the other wrote.
 """
 
 import errno
+import fcntl
 import os
 import stat
 from io import FileIO
@@ -36,8 +37,17 @@ def open_log(path: Path, *, append: bool = False) -> FileIO:
         if status.st_size and not os.pread(descriptor, 64, 0).startswith(_OURS):
             raise OSError(errno.EEXIST, "exists and is no log: choose another name, or remove it")
         if not append:
+            _claim(descriptor)
             os.ftruncate(descriptor, 0)
     except OSError:
         file.close()
         raise
     return file
+
+
+def _claim(descriptor: int) -> None:
+    """Keep a file from other servers until it is closed, at the latest when the process ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another server is writing it: choose another name") from None

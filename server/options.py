@@ -82,7 +82,12 @@ class OneLineGroup(TyperGroup):
 
 
 def check_environment(ctx: typer.Context) -> str | None:
-    """What is wrong with the environment: a variable that looks like an option's, and is none's."""
+    """What is wrong with the environment: a variable that looks like an option's, and is none's.
+
+    Or a key that is empty, which Typer takes for none: the server would let everybody in.
+    """
+    if os.environ.get(f"{PREFIX}API_KEY") == "" and ctx.params.get("api_key") is None:
+        return f"{PREFIX}API_KEY is empty: set it to the key, or unset it"
     known = [variable for one in ctx.command.params if (variable := _variable(one))]
     for name in os.environ:
         if name.startswith(PREFIX) and name not in known:

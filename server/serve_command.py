@@ -204,6 +204,8 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
     os.environ["UNDERGLASS_THREADS"] = str(threads)
     if train and model is not None:
         fail("--train makes the model to serve: leave out --model (UNDERGLASS_MODEL), or --train")
+    if model == "":
+        fail("--model is empty: give a model's directory or name, or leave it out")
     model = model or ("nanogpt" if train else "bundled")
     if (model == "auto") != (model_dir is not None):
         fail("--model auto and --model-dir DIR go together: give both, or neither")

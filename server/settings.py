@@ -50,6 +50,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Raise ConfigError, which names the field, for what could never match or let everybody in."""
+        if not self.host:  # to the system, that is every address there is
+            raise ConfigError("host must be an address or a name; 0.0.0.0 lets other machines in")
         if self.api_key is not None and not _KEY.fullmatch(self.api_key):
             raise ConfigError(
                 "api_key must be of ASCII's letters, digits and signs, and neither empty nor with "

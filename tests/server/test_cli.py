@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from engine.events.log import EventLog
 from server.banner import banner
 from server.cli import app
+from server.log_files import open_log
 from server.process import ServerError, serve_in_background
 from server.settings import ServerSettings
 from tests.server.harness import sse_data
@@ -81,6 +82,8 @@ def refused(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
         (["--model", "auto"], ["--model auto", "--model-dir"]),
         (["--model-dir", "docs"], ["--model auto", "--model-dir"]),
         (["--model", "auto", "--model-dir", "/nowhere"], ["/nowhere is not a directory"]),
+        (["--host", ""], ["--host must be an address", "0.0.0.0"]),
+        (["--model", ""], ["--model is empty"]),
         (["--host", "203.0.113.7"], ["203.0.113.7", "--host"]),
         (["--api-key", ""], ["--api-key", "empty"]),
         (["--api-key", "a\nb"], ["--api-key"]),
@@ -92,6 +95,18 @@ def refused(done: "subprocess.CompletedProcess[str]", *words: str) -> None:
 )
 def test_a_wrong_setting_is_one_line(arguments: list[str], words: list[str]) -> None:
     refused(invoke("serve", "--port", "0", *arguments), *words)
+
+
+def test_two_servers_do_not_write_one_log(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    running = open_log(path)
+    running.write(b'{"type":"run_started"}\n')
+    refused(
+        invoke("serve", "--port", "0", "--trace-file", str(path)), "--trace-file", "another server"
+    )
+    assert path.read_text() == '{"type":"run_started"}\n'
+    running.close()
+    open_log(path).close()  # it has ended: the name is free
 
 
 def test_a_port_in_use_is_one_line(taken: str) -> None:
@@ -140,6 +155,7 @@ def test_settings_come_from_the_environment() -> None:
     [
         ("UNDERGLASS_POLICY", "random", ["--policy", "random", "(from UNDERGLASS_POLICY)"]),
         ("UNDERGLASS_API_KEY", "no header has é", ["--api-key", "(from UNDERGLASS_API_KEY)"]),
+        ("UNDERGLASS_API_KEY", "", ["UNDERGLASS_API_KEY is empty"]),
         ("UNDERGLASS_TOKENBUDGET", "64", ["UNDERGLASS_TOKENBUDGET", "UNDERGLASS_TOKEN_BUDGET"]),
         ("UNDERGLASS_TRACEFILE", "x", ["UNDERGLASS_TRACEFILE", "UNDERGLASS_TRACE_FILE"]),
     ],

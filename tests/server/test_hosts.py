@@ -16,6 +16,7 @@ OURS = [
     "localhost",
     "LOCALHOST:8000",
     "localhost.",
+    "localhost:",
     "underglass.localhost:80",
     "127.0.0.1",
     "127.9.9.9:1",
