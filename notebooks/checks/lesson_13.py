@@ -92,8 +92,16 @@ def _people(count: int, chance: random.Random) -> list[Speaker]:
 
 def attempt(report: Report, trace: Trace) -> None:
     """Hold a report against the log: whom it is about, why, and what the replay says of its change."""
+    events = len(trace.log)
     with watched(report):
         found = report(trace.log)
+    if len(trace.log) != events:
+        cases.cache_clear()  # the next attempt gets logs that nobody has touched
+        raise Broken(
+            f"You changed the log: it had {events:,} events, and has {len(trace.log):,} now.",
+            "what was given stays as it was",
+            "A log is what happened. Make a table or a list of your own.",
+        )
     if not isinstance(found, Mapping) or not set(KEYS) <= set(found):
         missing = [key for key in KEYS if not isinstance(found, Mapping) or key not in found]
         raise Broken(
@@ -199,13 +207,14 @@ def _check_gain(found: Mapping[str, Any], request: int, trace: Trace, other: Eve
     if gain != before - after:
         raise Broken(
             f"You state a gain of {found['gain']}. With {dict(found['change'])}, r{request} waits "
-            f"{after} steps instead of {before}.",
+            f"{counted(after, 'step')} instead of {before}.",
             "the gain is how many steps less it waits, as the replay has it",
             "Who reads your report will run it.",
         )
     if gain < 1:
         raise Broken(
-            f"With {dict(found['change'])}, r{request} waits {after} steps, and without it {before}.",
+            f"With {dict(found['change'])}, r{request} waits {counted(after, 'step')}, and without it "
+            f"{before}.",
             "the change shortens the wait",
             "What is short is not always what somebody waits for. Try another.",
         )

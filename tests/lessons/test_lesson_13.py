@@ -80,7 +80,7 @@ def returns_an_id(log):
         ),
         (
             with_(gain=lambda log, found: 30),
-            ["You state a gain of 30.", "r17 waits 1 steps instead of 47"],
+            ["You state a gain of 30.", "r17 waits 1 step instead of 47"],
         ),
         (
             with_(change=shortest_first, gain=its_gain, cost=no_cost),
@@ -102,6 +102,19 @@ def test_a_wrong_report_is_refused_with_words_that_help(wrong, said) -> None:
     assert "not yet" in message
     for words in said:
         assert words in message
+
+
+def test_a_report_that_changes_the_log_is_told_so_and_does_no_harm_to_the_next() -> None:
+    def notes_something(log):
+        log.append(log[0])
+        return solution(log)
+
+    def names_a_stranger(log):
+        return solution(log) | {"request": 17}
+
+    assert "You changed the log: it had " in str(verdict(notes_something))
+    message = " ".join(str(verdict(names_a_stranger)).split())
+    assert "This log has the requests 1 to 4; every log has others." in message
 
 
 # Right
