@@ -2,6 +2,7 @@
 
 import pytest
 
+from authoring.lab import NOTEBOOKS
 from checks import check, predict, until
 from checks.broken import Broken
 from checks.guard import NotWrittenError, call, is_stub, stubs
@@ -213,6 +214,13 @@ def test_whoever_hands_over_an_answer_or_an_object_is_told_what_is_wanted(given)
 def test_not_implemented_is_not_written_yet() -> None:
     with pytest.raises(NotWrittenError):
         call(not_yet, 1)
+
+
+def test_no_lesson_needs_the_solutions_so_that_a_teacher_may_keep_them() -> None:
+    files = [*NOTEBOOKS.glob("*.ipynb"), *(NOTEBOOKS / "checks").glob("*.py")]
+    assert len(files) > 2 * 14
+    assert [one.name for one in files if "import solutions" in one.read_text("utf-8")] == []
+    assert [one.name for one in files if "from solutions" in one.read_text("utf-8")] == []
 
 
 def test_checks_are_found_by_their_lesson() -> None:
