@@ -16,6 +16,8 @@ from visualizer.questions import questions
 CELLS = [
     'from visualizer import predict\ngame = predict("run.jsonl", questions=3, seed=2)\ngame',
     "print('kernel:', game, [one['right'] for one in game.answers])",
+    # A slow kernel answers late what widgets it has: their state is then set once more, as here.
+    "game.send_state()\nprint('sent')",
 ]
 
 # The state of every widget that the page has, unpacked, and all that page and notebook say and hold.
@@ -118,6 +120,13 @@ def test_answers_come_from_the_kernel_and_only_after_the_question(
             board.locator(f'.decisions [data-request="{question.about}"]').first.click()
             expect(board).to_have_attribute("data-selected", "")
             assert "would be found" not in root.inner_text()
+        if number == 0:
+            # Who looks back stays there, also when Jupyter sets the same state a second time.
+            board.press(",")
+            expect(board).to_have_attribute("data-step", str(question.step - 1))
+            run_cell(page, 2)
+            expect(page.locator(".jp-OutputArea-output").filter(has_text="sent")).to_be_visible()
+            expect(board).to_have_attribute("data-step", str(question.step - 1))
         # The second is answered wrongly.
         wrong = number == 1
         answer = question.answer
@@ -142,7 +151,7 @@ def test_answers_come_from_the_kernel_and_only_after_the_question(
     said = "kernel: Prediction(3 questions, 3 answered, 2 right) [True, False, True]"
     expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(said)
     # What was typed into the form was no command of the notebook.
-    expect(page.locator(".jp-Cell")).to_have_count(2)
+    expect(page.locator(".jp-Cell")).to_have_count(3)
 
 
 def test_without_a_kernel_the_reader_is_told(

@@ -30,12 +30,14 @@ export function watchInNotebook({ model: traits, el, signal }) {
   const ending = signal ?? new AbortController().signal;
   const me = Math.random().toString(36).slice(2);
   let timer = null;
+  let shown = null; // not yet in the model: the kernel's own state may be set there meanwhile
   const sync = ({ step, selected }) => {
-    traits.set("shown", { step, selected, following: live.following });
+    shown = { step, selected, following: live.following };
     timer ??= setTimeout(() => {
       timer = null;
+      traits.set("shown", shown);
       traits.save_changes();
-      board.root.dataset.synced = `${traits.get("shown").step} ${live.following}`;
+      board.root.dataset.synced = `${shown.step} ${shown.following}`;
     }, SYNC_EVERY);
   };
   const board = new Board(el, { signal: ending, onChange: (state) => sync(state) });

@@ -7,6 +7,7 @@
 
 import { Board } from "./board.js";
 import { h } from "./html.js";
+import { areEqualBytes } from "./log_bytes.js";
 import { buildSheet, spansOf } from "./sheet.js";
 import { View } from "./view.js";
 import { chip, wordNodes } from "./words_html.js";
@@ -56,12 +57,16 @@ class PredictionPage {
     return this.following;
   }
 
-  /** Shows as much of the log as there is, in place of what was shown. */
+  /**
+   * Shows as much of the log as there is, in place of what was shown. Jupyter's manager may set equal bytes once
+   * more: then the reader stays. And the next question may be about the very next step, of the same log.
+   */
   async open() {
     const log = this.get("log");
-    if (log === this.log) return;
-    this.log = log;
-    const { step, about, form, kind } = this.get("question");
+    const { number, step, about, form, kind } = this.get("question");
+    const isShown = number === this.number && areEqualBytes(log, this.log);
+    Object.assign(this, { log, number });
+    if (isShown) return;
     const { answer } = this.get("verdict");
     const selected = about ?? (form === "requests" ? answer?.[0] : undefined);
     // A board shows what a selected request would find in the cache: that is the answer.

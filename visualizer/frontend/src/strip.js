@@ -177,13 +177,13 @@ function drawQueue(pencil, { model, scale }, columns) {
 
 const longest = new WeakMap();
 
+/** While a step has not begun its queue grows: what is kept is of those before it. */
 function longestQueue(model) {
   const { waiting, length } = model.measures;
-  const known = longest.get(model);
-  if (known?.length === length) return known.highest;
-  const highest = most(waiting, { from: 0, to: length - 1 });
-  longest.set(model, { length, highest });
-  return highest;
+  const last = length - 1;
+  if (longest.get(model)?.last !== last)
+    longest.set(model, { last, highest: most(waiting, { from: 0, to: last - 1 }) });
+  return Math.max(longest.get(model).highest, waiting[last]);
 }
 
 function drawLimits(pencil, { model, scale, narrow, frame }) {

@@ -62,12 +62,13 @@ export function drawAxis(pencil, { scale, narrow, model }) {
   }
   const lead = `step ${scale.first}`;
   const end = scale.left + pencil.measure(lead) + 16;
-  if (scale.first >= model.firstStep) pencil.text(lead, scale.left, 15, { color });
-  for (const tick of axisTicks(scale, narrow ? 44 : 50)) {
-    const x = scale.middle(tick);
-    if (x < end || x > scale.right + 4) continue;
-    pencil.text(String(tick), x, 15, { color, align: "center" });
-  }
+  const isSeen = (tick) => scale.middle(tick) >= end && scale.middle(tick) <= scale.right + 4;
+  const ticks = axisTicks(scale, narrow ? 44 : 50).filter(isSeen);
+  // Where steps are so wide that the first has a number in its middle, "step" is enough.
+  const words = ticks[0] === scale.first ? "step" : lead;
+  if (scale.first >= model.firstStep) pencil.text(words, scale.left, 15, { color });
+  for (const tick of ticks)
+    pencil.text(String(tick), scale.middle(tick), 15, { color, align: "center" });
 }
 
 /** One lane with everybody who has it in view. Returns the words to write over it at the end. */

@@ -18,6 +18,8 @@ export class View {
   /** The folded log, once it is read. @type {import("./model/index.js").Model | null} */
   model = null;
   boards = new Set();
+  /** Have all boards that joined left again? */
+  isLeft = false;
   /** In a notebook: the bytes that the kernel gave. @type {DataView | undefined} */
   source;
   #ticking = false;
@@ -37,7 +39,10 @@ export class View {
   /** A panel joins until `signal` aborts. */
   join(board, signal) {
     this.boards.add(board);
-    signal.addEventListener("abort", () => this.boards.delete(board));
+    signal.addEventListener("abort", () => {
+      this.boards.delete(board);
+      this.isLeft = !this.boards.size;
+    });
   }
 
   /** Takes a log, at what was asked for, or where something happens. */
@@ -104,10 +109,13 @@ export class View {
   }
 }
 
-/** The view of this key in this page; a new one for a key that nobody looks at. */
+/**
+ * The view of this key in this page; a new one where all have left it. Whoever closes a notebook and opens it
+ * again finds the same widgets by the same keys, but the models behind the old view have lost their kernel.
+ */
 export function viewOf(key) {
   const views = (globalThis[SHARED] ??= new Map());
-  for (const [other, { boards }] of views) if (other !== key && !boards.size) views.delete(other);
+  for (const [other, { isLeft }] of views) if (isLeft) views.delete(other);
   if (!views.has(key)) views.set(key, new View());
   return views.get(key);
 }

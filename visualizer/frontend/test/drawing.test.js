@@ -8,7 +8,7 @@ import { packLanes } from "../src/lane_packing.js";
 import { THEMES } from "../src/palette.js";
 import { drawStrip } from "../src/strip.js";
 import { stepAxis, timeScale, wholeView } from "../src/time_axis.js";
-import { drawTimeline } from "../src/timeline.js";
+import { drawAxis, drawTimeline } from "../src/timeline.js";
 import { recordingPencil, storytellers } from "./recorder.js";
 
 const model = storytellers();
@@ -139,6 +139,34 @@ test("at the first step the cursor's flag leaves playback's buttons free", () =>
   drawStrip(pencil, scene);
   const flag = marks.find(({ kind, paint, height }) => kind === "fill" && paint === ink && height === 15);
   assert.ok(flag.x >= 112, `${flag.x}`); // `.bar` in board.css leaves them as much
+});
+
+test("a queue that grows before the first step stays in its row", () => {
+  const measures = { ...model.measures, chunks: () => [], length: 1, waiting: [3] };
+  const { firstStep, settings } = model;
+  const held = { measures, firstStep, lastStep: firstStep, settings };
+  const heights = [3, 30].map((waiting) => {
+    measures.waiting[0] = waiting;
+    const { pencil, marks } = recordingPencil();
+    const axis = stepAxis({ first: 1, last: 1 });
+    const wide = timeScale(wholeView(axis), LEFT, RIGHT, axis);
+    drawStrip(pencil, { model: held, frame: model.frame(1), scale: wide, step: 1, width: 760, window: null });
+    const queue = marks.filter(({ kind, paint }) => kind === "fill" && paint === THEMES.light.faint);
+    return queue.reduce((sum, { height }) => sum + height, 0);
+  });
+  assert.deepEqual(heights, [9, 18]);
+});
+
+test("the axis says the first step's number once", () => {
+  const said = (last) => {
+    const { pencil, marks } = recordingPencil();
+    const axis = stepAxis({ first: 1, last });
+    const wide = timeScale(wholeView(axis), LEFT, RIGHT, axis);
+    drawAxis(pencil, { scale: wide, model });
+    return texts(marks);
+  };
+  assert.deepEqual(said(3), ["step", "1", "2", "3"]);
+  assert.deepEqual(said(53).slice(0, 2), ["step 1", "5"]);
 });
 
 test("the strip says the moment's figures and stacks prefills over decodes", () => {
