@@ -16,9 +16,9 @@ A course on how a language model is served: what the machine remembers, who gets
 memory, and why. Each lesson asks one question, lets you predict, and shows what happened. No GPU, no
 account; every lesson stands alone, and they build on one another in this order.
 
-Run a cell with Shift+Enter. Click on a picture; then `.` and `,` step, and a click tells more of whatever you wonder
-about. Change what you like and run it again: a line with `assert` holds what the text says about
-its own number, so take it out first."""
+Run a cell with Shift+Enter. Click on a picture; then `.` and `,` step, and a click tells more of
+whatever you wonder about. Change what you like and run it again: a line with `assert` holds what
+the text says about its own number, so take it out first."""
 _TAIL = """\
 New words are explained where they first appear, and all of them in the
 [glossary](../docs/glossary.md). Exercises are checked by what your function does, never by how;
