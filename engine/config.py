@@ -52,6 +52,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         for field in ("chunked_prefill", "prefix_cache", "preemption"):
             if not isinstance(getattr(self, field), bool):
                 raise ConfigError(f"{field} must be True or False, got {getattr(self, field)!r}")
+        for field in ("policy", "eviction"):
+            if not isinstance(getattr(self, field), str):
+                got = repr(getattr(self, field))
+                raise ConfigError(
+                    f"{field} must be a name, got {got}: an object goes to Engine({field}=...)"
+                )
         if self.batching not in ("continuous", "static"):
             raise ConfigError(f'batching must be "continuous" or "static", got {self.batching!r}')
         if self.max_kv_tokens < self.block_size:
@@ -68,3 +74,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     def blocks_for(self, tokens: int) -> int:
         """KV blocks that hold `tokens` token slots."""
         return -(-tokens // self.block_size)
+
+
+def checked(config: EngineConfig | None) -> EngineConfig:
+    """`config`, the defaults for None. Raises ConfigError for anything else, such as a dict."""
+    config = EngineConfig() if config is None else config
+    if not isinstance(config, EngineConfig):
+        raise ConfigError(f"config must be an EngineConfig(...), got {config!r}")
+    return config

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.eviction import EvictionOrder, eviction_named
@@ -24,15 +24,16 @@ from engine.cache.holds import Holds
 from engine.cache.kv_cache import KVCache
 from engine.cache.radix_tree import RadixTree
 from engine.clock import Clock, WallClock
-from engine.config import EngineConfig
+from engine.config import EngineConfig, checked
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event, FinishReason, Forked, RequestFinished
 from engine.offline import Offline
 from engine.output import TokenOutput, Writers
 from engine.part_errors import RECOVERABLE, PolicyError, ask
+from engine.parts import check_parts, give_to_model, names_of
 from engine.recorder import Recorder
 from engine.runner import Row, Runner, Sampled
-from engine.scheduling.admission import check_request, most_blocks
+from engine.scheduling.admission import RequestError, check_request, ids_of, most_blocks
 from engine.scheduling.drafter import Drafter
 from engine.scheduling.policies import Policy, policy_named
 from engine.scheduling.request import Request
@@ -43,11 +44,6 @@ from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
 from engine.tools.tool_use import Tool, ToolUse
 from engine.why import why
-
-if TYPE_CHECKING:  # this module must import without torch
-    from engine.compute.decoder import Attend
-    from engine.compute.truncation import Distribution
-    from engine.compute.verification import Verifier
 
 
 @dataclass(slots=True)
@@ -65,7 +61,8 @@ class Engine(Offline):
     `policy`, `pool`, `tree`, `eviction`, `drafter` and `tool`, a class, are what a learner may write
     (`docs/extending.md` shows how); what is not given is the engine's own. So are `attention`,
     `verifier` and `weigh`, which are handed on to a model's runner. `clock` tells time; a simulation
-    brings a virtual one. The log's first event names the classes that run.
+    brings a virtual one. The log's first event names the classes that run. Raises ConfigError for a
+    part that cannot be one, and where memory does not suffice.
     """
 
     def __init__(
@@ -80,13 +77,20 @@ class Engine(Offline):
         eviction: EvictionOrder | None = None,
         drafter: Drafter | None = None,
         tool: type[Tool] | None = None,
-        attention: "Callable[..., Attend] | None" = None,
-        verifier: "Verifier | None" = None,
-        weigh: "Distribution | None" = None,
+        attention: Callable[..., Any] | None = None,
+        verifier: object | None = None,
+        weigh: Callable[..., Any] | None = None,
         clock: Clock | None = None,
         log: EventLog | None = None,
     ) -> None:
-        config = config or EngineConfig()
+        config = checked(config)
+        parts: dict[str, Any] = dict(
+            runner=runner, policy=policy, pool=pool, tree=tree, eviction=eviction, drafter=drafter,
+            tool=tool, attention=attention, verifier=verifier, weigh=weigh,
+        )  # fmt: skip
+        check_parts(parts, config)
+        runner.reserve(config.num_blocks, config.block_size)  # first: it knows if memory suffices
+        give_to_model(runner, parts)
         self.config = config
         self.runner = runner
         self.tokenizer: Tokenizer = tokenizer or ByteTokenizer()
@@ -101,7 +105,7 @@ class Engine(Offline):
         )
         vocab_size = self.tokenizer.vocab_size
         self.scheduler = Scheduler(
-            config, self.policy, self.cache, self._emit, drafter, vocab_size=vocab_size
+            config, self.policy, self.cache, self._emit, drafter=drafter, vocab_size=vocab_size
         )
         self.requests: dict[int, Request] = {}  # live ones, by id
         self.holds = Holds(self.cache, config, self.requests, self._emit)
@@ -112,26 +116,8 @@ class Engine(Offline):
         self._interrupt: KeyboardInterrupt | None = None  # what waits for the end of the step
         self._next_id = 1
         self._recorder = Recorder(self.clock, self._emit)
-        runner.reserve(config.num_blocks, config.block_size)
-        classes: dict[str, Any] = {
-            "runner": type(runner),
-            "policy": type(self.policy),
-            "pool": type(self.pool),
-            "tree": type(self.tree),
-            "eviction": type(self.tree.eviction),
-        }
-        if drafter is not None:
-            classes["drafter"] = type(drafter)
-        if tool is not None:
-            classes["tool"] = tool
-        for name, part in {"attention": attention, "verifier": verifier, "weigh": weigh}.items():
-            if part is not None:
-                if not hasattr(runner, name):
-                    raise ValueError(f"{type(runner).__name__} has no {name}: it is a model's part")
-                setattr(runner, name, part)
-                # A class and a function have names of their own.
-                classes[name] = part if hasattr(part, "__name__") else type(part)
-        self._recorder.run_started(config, runner, self.tokenizer, classes)
+        own = dict(policy=self.policy, pool=self.pool, tree=self.tree, eviction=self.tree.eviction)
+        self._recorder.run_started(config, runner, self.tokenizer, names_of(parts | own))
 
     @classmethod
     def load(
@@ -143,11 +129,11 @@ class Engine(Offline):
         """An engine with a model: a Hugging Face directory, a GGUF file or a hub name.
 
         "bundled" is the project's own. `parts` are passed on to `Engine`. Raises CheckpointError,
-        which says what is wrong, for a model that cannot be loaded.
+        which says what is wrong, for a model that cannot be loaded, and ConfigError as `Engine` does.
         """
         # By name, because this module must import without torch.
         loader = importlib.import_module("engine.compute.loader")
-        config = config or EngineConfig()
+        config = checked(config)
         runner, tokenizer = loader.load(model, config)
         return cls(runner, config, tokenizer=tokenizer, **parts)
 
@@ -169,9 +155,13 @@ class Engine(Offline):
         names the field, for a request that could never be served, and PolicyError where a policy
         fails over it; nothing has changed then.
         """
-        params = params or SamplingParams()
-        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        params = SamplingParams() if params is None else params
+        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else ids_of(prompt)
         self.validate(tokens, params, priority)
+        if not isinstance(label, str):
+            raise RequestError("label", f"must be text, got {label!r}")
+        if not isinstance(submitted_at, int | None):
+            raise RequestError("submitted_at", f"must be whole microseconds, got {submitted_at!r}")
         request = Request(
             id=self._next_id,
             tokens=tokens,
@@ -205,15 +195,15 @@ class Engine(Offline):
             max_context=self.runner.max_context,
         )
 
-    def abort(self, request_id: int) -> bool:
-        """End a request now, in whatever state it is; between steps only.
+    def abort(self, request: Request | int) -> bool:
+        """End a request, or the one with this id, now, in whatever state it is; between steps only.
 
         Harmless for one that has ended. Returns whether there was something to end.
         """
-        request = self.requests.get(request_id)
-        if request is None:
+        live = self.requests.get(request if isinstance(request, int) else request.id)
+        if live is None:
             return False
-        self._finish(request, "abort")
+        self._finish(live, "abort")
         return True
 
     def has_work(self) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from engine.config import EngineConfig
 from engine.output import best
 from engine.runner import Runner
-from engine.scheduling.admission import RequestError
+from engine.scheduling.admission import RequestError, ids_of
 from engine.scheduling.request import Request, TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import Tokenizer
@@ -60,7 +60,7 @@ class Offline(ABC):
         """See `Engine.step`."""
 
     @abstractmethod
-    def abort(self, request_id: int) -> bool:
+    def abort(self, request: Request | int) -> bool:
         """See `Engine.abort`."""
 
     @abstractmethod
@@ -78,7 +78,13 @@ class Offline(ABC):
 
         Samples come in their order; with `best_of` the n best, best first. `params` are one for all or
         one for each. `progress` shows a bar over finished samples.
+
+        Raises RequestError for what could never be served.
         """
+        if isinstance(prompts, str):
+            raise RequestError(
+                "prompts", "must be a list of prompts; for a single one write [prompt]"
+            )
         each = list(params) if isinstance(params, Sequence) else [params] * len(prompts)
         if len(each) != len(prompts):
             raise ValueError(f"params: {len(each)} for {len(prompts)} prompts; give one for each")
@@ -111,11 +117,11 @@ class Offline(ABC):
         """
         texts, lengths = list[list[int]](), list[int]()
         for prompt, continuation in pairs:
-            ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+            ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else ids_of(prompt)
             more = (
                 self.tokenizer.encode_ordinary(continuation)
                 if isinstance(continuation, str)
-                else list(continuation)
+                else ids_of(continuation)
             )
             if not ids or not more:
                 raise RequestError("prompt", "prompt and continuation both need a token at least")

@@ -61,5 +61,20 @@ def checked_key(error: type[PartError], part: object, key: object) -> tuple[floa
     return key
 
 
+def checked_ids(
+    error: type[PartError], part: object, method: str, ids: object, vocab_size: int
+) -> list[int]:
+    """`ids`, copied, if it is a list of token ids; raises `error` otherwise."""
+    name = named(part, method)
+    if not isinstance(ids, list):
+        raise error(f"{name} must return a list of token ids, got {ids!r}")
+    for token in ids:
+        whole = isinstance(token, int) and not isinstance(token, bool)
+        if not whole or not 0 <= token < vocab_size:
+            what = f"no token of the vocabulary (0 to {vocab_size - 1})"
+            raise error(f"{name} returned {token!r}, {what}")
+    return list(ids)
+
+
 def _compares(number: object) -> bool:
     return isinstance(number, int | float) and not math.isnan(number)

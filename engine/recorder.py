@@ -40,14 +40,14 @@ class Recorder:
         config: EngineConfig,
         runner: Runner,
         tokenizer: Tokenizer,
-        classes: Mapping[str, Any],
+        classes: Mapping[str, str],
     ) -> None:
-        """The log's first entry: settings, model, and the `classes` (or functions) that run."""
+        """The log's first entry: settings, model, and the names of the `classes` that run, by part."""
         self._emit(
             RunStarted(
                 schema=SCHEMA_VERSION,
                 settings=msgspec.to_builtins(config) | {"num_blocks": config.num_blocks},
-                classes={part: class_.__name__ for part, class_ in classes.items()},
+                classes=dict(classes),
                 model=runner.describe(),
                 tokenizer=tokenizer.describe(),
                 clock=self._clock.name,

@@ -34,7 +34,7 @@ class KVPages:
         )  # fmt: skip
         try:
             self.pages = torch.empty(shape, dtype=dtype)
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:  # TypeError: a number that torch cannot hold
             raise ConfigError(
                 f"max_kv_tokens: {num_blocks} KV blocks of {block_size} tokens do not fit into "
                 f"memory, lower it ({error})"

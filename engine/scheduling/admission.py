@@ -7,7 +7,9 @@ everybody else can be preempted or waited for.
 from collections.abc import Iterable, Sequence
 
 from engine.config import EngineConfig
-from engine.scheduling.sampling_params import SamplingParams
+from engine.scheduling.sampling_params import SamplingParams, is_whole
+
+MOST_PRIORITY = 2**31  # far more than anybody needs, and a number for whoever reads the log
 
 
 class RequestError(ValueError):
@@ -16,6 +18,14 @@ class RequestError(ValueError):
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
         self.field = field
+
+
+def ids_of(prompt: object) -> list[int]:
+    """A prompt of token ids as a list; raises RequestError for what is no sequence."""
+    if not isinstance(prompt, Sequence):
+        got = type(prompt).__name__
+        raise RequestError("prompt", f"must be text or a list of token ids, got {got}")
+    return list(prompt)
 
 
 def check_request(
@@ -28,6 +38,8 @@ def check_request(
     max_context: int | None,
 ) -> None:
     """Raise RequestError, which names the field and the fix, for a request that never fits."""
+    if not isinstance(params, SamplingParams):
+        raise RequestError("params", f"must be SamplingParams(...), got {params!r}")
     if not tokens:
         raise RequestError("prompt", "is empty; give it at least one token")
     for field, ids in (
@@ -36,8 +48,9 @@ def check_request(
         ("stop_token_ids", params.stop_token_ids),
     ):
         _check_ids(field, ids, vocab_size)
-    if not isinstance(priority, int):
-        raise RequestError("priority", f"must be a whole number, got {priority!r}")
+    if not is_whole(priority) or abs(priority) > MOST_PRIORITY:
+        what = f"a whole number from -{MOST_PRIORITY} to {MOST_PRIORITY}"
+        raise RequestError("priority", f"must be {what}, got {priority!r}")
     whole = worst_case(len(tokens), params.max_tokens, 1, config)
     if whole > config.num_blocks:
         raise RequestError(
@@ -96,7 +109,9 @@ def worst_case(prompt_length: int, max_tokens: int, samples: int, config: Engine
 
 def _check_ids(field: str, ids: Iterable[int], vocab_size: int) -> None:
     for token in ids:
-        if not isinstance(token, int) or not 0 <= token < vocab_size:
+        if not is_whole(token):
+            raise RequestError(field, f"token ids are whole numbers, got {token!r}")
+        if not 0 <= token < vocab_size:
             raise RequestError(
-                field, f"token id {token!r} is not in the vocabulary (0 to {vocab_size - 1})"
+                field, f"token id {token} is not in the vocabulary (0 to {vocab_size - 1})"
             )

@@ -9,7 +9,7 @@ Source: speculative decoding (arXiv:2211.17192); vLLM's drafters are in `vllm/v1
 from typing import Protocol
 
 from engine.cache.kv_cache import KVCache
-from engine.part_errors import DrafterError, ask, named
+from engine.part_errors import DrafterError, ask, checked_ids
 from engine.scheduling.request import Request
 
 
@@ -28,7 +28,7 @@ class Drafter(Protocol):
 class Speculation:
     """Takes as many of a drafter's guesses into a step as cost nobody anything."""
 
-    def __init__(self, drafter: Drafter | None, cache: KVCache, vocab_size: int | None) -> None:
+    def __init__(self, drafter: Drafter | None, cache: KVCache, vocab_size: int) -> None:
         self._drafter = drafter
         self._cache = cache
         self._vocab_size = vocab_size
@@ -43,23 +43,12 @@ class Speculation:
             return []
         output_left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
         most = min(budget, output_left - 1)
-        drafts = ask(DrafterError, self._drafter.propose, request)
-        drafts = self._checked(self._drafter, drafts)[: max(0, most)]
+        proposed = ask(DrafterError, self._drafter.propose, request)
+        drafts = checked_ids(DrafterError, self._drafter, "propose", proposed, self._vocab_size)
+        drafts = drafts[: max(0, most)]
         while drafts:
             more = self._cache.blocks_needed(request, count + len(drafts))
             if more <= len(self._cache.pool.free):
                 break
             drafts.pop()
         return drafts
-
-    def _checked(self, drafter: Drafter, drafts: object) -> list[int]:
-        """`drafts`, copied, if it is a list of token ids; raises DrafterError otherwise."""
-        name, size = named(drafter, "propose"), self._vocab_size
-        if not isinstance(drafts, list):
-            raise DrafterError(f"{name} must return a list of token ids, got {drafts!r}")
-        for token in drafts:
-            whole = isinstance(token, int) and not isinstance(token, bool)
-            if not whole or not 0 <= token < (size or token + 1):
-                most = f" (0 to {size - 1})" if size else ""
-                raise DrafterError(f"{name} proposed {token!r}, no token of the vocabulary{most}")
-        return list(drafts)

@@ -128,17 +128,17 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     def _check_counts(self) -> None:
         for field, least in (("max_tokens", 1), ("min_tokens", 0), ("top_k", 0), ("n", 1)):
-            if not _is_whole(value := getattr(self, field)) or value < least:
+            if not is_whole(value := getattr(self, field)) or value < least:
                 raise SamplingError(
                     field, f"must be a whole number of at least {least}, got {value!r}"
                 )
         for field, least in (("best_of", 1), ("logprobs", 0), ("prompt_logprobs", 0)):
             value = getattr(self, field)
-            if value is not None and (not _is_whole(value) or value < least):
+            if value is not None and (not is_whole(value) or value < least):
                 raise SamplingError(
                     field, f"must be a whole number of at least {least} or None, got {value!r}"
                 )
-        if self.seed is not None and not _is_whole(self.seed):
+        if self.seed is not None and not is_whole(self.seed):
             raise SamplingError("seed", f"must be a whole number or None, got {self.seed!r}")
 
     def _check_numbers(self) -> None:
@@ -158,7 +158,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.logit_bias, dict):
             raise SamplingError("logit_bias", f"must map token ids, got {self.logit_bias!r}")
         for token, bias in self.logit_bias.items():
-            if not _is_whole(token) or not _is_number(bias) or not -100 <= bias <= 100:
+            if not is_whole(token) or not _is_number(bias) or not -100 <= bias <= 100:
                 raise SamplingError(
                     "logit_bias",
                     f"must map token ids to numbers from -100 to 100, got {token!r}: {bias!r}",
@@ -169,7 +169,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             if not isinstance(text, str) or not text:
                 raise SamplingError("stop", f"must be strings that are not empty, got {text!r}")
         for token in self.stop_token_ids:
-            if not _is_whole(token):
+            if not is_whole(token):
                 raise SamplingError("stop_token_ids", f"must be token ids, got {token!r}")
 
 
@@ -179,7 +179,8 @@ def _tuple(field: str, values: Any) -> tuple[Any, ...]:
     return tuple(values)
 
 
-def _is_whole(value: object) -> bool:
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number, which True and False are not."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

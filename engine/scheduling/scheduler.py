@@ -62,9 +62,9 @@ class Scheduler:
         policy: Policy,
         cache: KVCache,
         emit: Callable[[Event], None],
-        drafter: Drafter | None = None,
         *,
-        vocab_size: int | None = None,
+        drafter: Drafter | None,
+        vocab_size: int,
     ) -> None:
         self.config = config
         self.policy = policy

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from engine.part_errors import ToolError, ask, named
+from engine.part_errors import ToolError, ask, checked_ids
 from engine.text.tokenizer import Tokenizer
 
 
@@ -51,14 +51,7 @@ class Tool(Protocol):
 def fed(tool: Tool, token: int, vocab_size: int) -> list[int]:
     """What `tool` forces after `token`; raises ToolError where that is not a list of token ids."""
     forced = ask(ToolError, tool.feed, token)
-    name = named(tool, "feed")
-    if not isinstance(forced, list):
-        raise ToolError(f"{name} must return a list of token ids, got {forced!r}")
-    for one in forced:
-        whole = isinstance(one, int) and not isinstance(one, bool)
-        if not whole or not 0 <= one < vocab_size:
-            raise ToolError(f"{name} forced {one!r}, no token of the vocabulary")
-    return forced
+    return checked_ids(ToolError, tool, "feed", forced, vocab_size)
 
 
 @dataclass(slots=True)

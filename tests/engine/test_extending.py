@@ -230,9 +230,9 @@ NOT_KEYS = {
 NOT_DRAFTS = {
     "none": (lambda: None, "must return a list of token ids, got None"),
     "a tuple": (lambda: (97,), "must return a list of token ids, got (97,)"),
-    "too large": (lambda: [97, 10_000], "proposed 10000, no token of the vocabulary (0 to "),
-    "negative": (lambda: [-1], "proposed -1, no token of the vocabulary"),
-    "no number": (lambda: ["a"], "proposed 'a', no token of the vocabulary"),
+    "too large": (lambda: [97, 10_000], "returned 10000, no token of the vocabulary (0 to "),
+    "negative": (lambda: [-1], "returned -1, no token of the vocabulary"),
+    "no number": (lambda: ["a"], "returned 'a', no token of the vocabulary"),
     "an exception": (fails, "raised ZeroDivisionError: of all things"),
 }
 RAISES = {"an exception": (fails, "raised ZeroDivisionError: of all things")}

@@ -330,9 +330,9 @@ def test_a_tool_of_ones_own_is_made_for_each_sample_runs_and_is_named() -> None:
     [
         (lambda: 1 / 0, "Wrong.feed raised ZeroDivisionError"),
         (lambda: None, "Wrong.feed must return a list of token ids, got None"),
-        (lambda: ["42"], "Wrong.feed forced '42', no token"),
-        (lambda: [-1], "Wrong.feed forced -1, no token"),
-        (lambda: [10**6], "Wrong.feed forced 1000000, no token"),
+        (lambda: ["42"], "Wrong.feed returned '42', no token"),
+        (lambda: [-1], "Wrong.feed returned -1, no token"),
+        (lambda: [10**6], "Wrong.feed returned 1000000, no token"),
     ],
 )
 def test_a_tools_mistake_is_named_and_stops_the_engine(answer, said: str) -> None:

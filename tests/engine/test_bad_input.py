@@ -1,0 +1,124 @@
+"""What cannot be right is refused where it was written: the message names the field and the fix."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.cache.block_pool import BlockPool
+from engine.cache.radix_tree import RadixTree
+from engine.config import ConfigError, EngineConfig
+from engine.engine import Engine
+from engine.scheduling.admission import RequestError
+from engine.scheduling.policies import Policy
+from engine.scheduling.sampling_params import SamplingError, SamplingParams
+from engine.simulation.cost_runner import CostRunner
+
+ANYTHING = (
+    None, True, -1, 0, 3, 0.5, float("nan"), float("inf"), "", "x", "5", b"x", [], [1], ["a"], [None],
+    (), {}, {"a": 1}, set(), object(), range(3), Path("x"), 10**30, len,
+)  # fmt: skip
+
+
+def engine(config: EngineConfig | None = None, **parts: object) -> Engine:
+    return Engine(CostRunner(base_ms=1, per_token_ms=1), config, **parts)
+
+
+@pytest.mark.parametrize("field", EngineConfig.__struct_fields__)
+def test_a_setting_is_taken_or_refused_by_name(field: str) -> None:
+    taken = 0
+    for value in ANYTHING:
+        if field == "max_kv_tokens" and value == 10**30:
+            continue  # a pretend machine has as much memory as it says
+        try:
+            engine(EngineConfig(**{field: value}))
+            taken += 1
+        except ConfigError as error:
+            assert field in str(error)
+    assert taken <= 3
+
+
+@pytest.mark.parametrize("field", SamplingParams.__struct_fields__)
+def test_a_sampling_parameter_is_taken_or_refused_by_name(field: str) -> None:
+    taken = 0
+    for value in ANYTHING:
+        try:
+            params = SamplingParams(**{field: value})
+            engine().submit([1, 2, 3], params)
+            taken += 1
+        except SamplingError as error:
+            assert field in (error.field, "max_tokens")
+        except RequestError as error:
+            assert error.field == field
+    assert 1 <= taken <= 6
+
+
+@pytest.mark.parametrize("field", ["prompt", "params", "label", "priority", "submitted_at"])
+def test_what_is_submitted_is_taken_or_refused_by_name_and_nothing_changes(field: str) -> None:
+    taken = 0
+    for value in ANYTHING:
+        serving = engine()
+        before = serving.snapshot()
+        try:
+            request = serving.submit(**{"prompt": [1, 2, 3], field: value})
+        except RequestError as error:
+            assert error.field == field
+            assert serving.snapshot() == before
+            continue
+        taken += 1
+        while serving.has_work():
+            serving.step()
+        assert request.finish_reason
+        assert len(serving.log.requests) == 1
+        assert serving.log.from_bytes(serving.log.to_bytes()).state().core() == serving.snapshot()
+    assert 1 <= taken <= 6
+
+
+def test_one_text_is_no_list_of_prompts() -> None:
+    with pytest.raises(RequestError, match=r"prompts: must be a list of prompts"):
+        engine().complete("Once", progress=False)
+
+
+def test_abort_takes_what_submit_returned() -> None:
+    serving = engine()
+    assert serving.abort(serving.submit("one"))
+    assert serving.abort(serving.submit("two").id)
+    assert not serving.has_work()
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"policy": "sjf"}, r"policy must be an object with a method key\(\), got 'sjf'"),
+        ({"policy": Policy}, "policy must be an object, got the class Policy"),
+        ({"eviction": "lfu"}, r"eviction must be an object with a method key\(\)"),
+        ({"drafter": object()}, r"drafter must be an object with a method propose\(\)"),
+        ({"tool": object()}, "tool must be a class"),
+        ({"pool": 5}, r"pool must be an object with a method allocate\(\), got 5"),
+        (
+            {"pool": BlockPool(5)},
+            r"pool must be made with config.num_blocks \(128\), got one with 5",
+        ),
+        (
+            {"tree": RadixTree(5)},
+            r"tree must be made with config.block_size \(16\), got one with 5",
+        ),
+        ({"config": {"token_budget": 4}}, r"config must be an EngineConfig\(...\)"),
+    ],
+)
+def test_what_cannot_be_a_part_is_refused(parts: dict[str, object], said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        engine(**parts)
+
+
+def test_a_name_is_no_runner() -> None:
+    with pytest.raises(ConfigError, match=r"runner must be an object with a method run\(\)"):
+        Engine("bundled")
+
+
+@pytest.mark.parametrize("part", ["pool", "tree"])
+def test_a_part_that_has_served_is_refused(part: str) -> None:
+    first = engine()
+    first.submit([1] * 40)
+    first.step()
+    with pytest.raises(ConfigError, match=f"{part} has served another engine"):
+        engine(**{part: getattr(first, part)})
