@@ -9,7 +9,7 @@ from engine.events import EventLog
 from tests.browser.conftest import NewPage
 from tests.browser.test_board_accessibility import expect_no_violation
 from tests.browser.test_jupyterlab import open_notebook, run_cell, set_theme, write_notebook
-from tests.visualizer.storytellers import storytellers
+from tests.visualizer.storytellers import crowd, storytellers
 from visualizer import compare
 from visualizer.comparison import Comparison
 
@@ -165,6 +165,25 @@ def test_nothing_is_wider_than_the_page_and_axe_finds_nothing(
     expect(root).to_have_attribute("data-theme", theme)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     expect_no_violation(page)
+
+
+def test_long_names_of_runs_and_requests_keep_everything_in_its_place(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    one, two = (crowd(6, labels=labels) for labels in (["Ada"], ["Ada of the second floor"]))
+    page = new_page(width=360)
+    names = ("64 tokens", "64 tokens, and a name that is long")
+    root = opened(page, compare(one, two, names=names), tmp_path)
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    # A step lies at the same place in both, though one of them has longer names beside its lanes.
+    first, second = root.locator("canvas.strip").all()
+    first.click(position={"x": 250, "y": 40})
+    expect(root).not_to_have_attribute("data-step", "1")
+    step = root.get_attribute("data-step") or ""
+    timelines(root)[0].press("Home")
+    expect(root).to_have_attribute("data-step-b", "1")
+    second.click(position={"x": 250, "y": 40})
+    expect(root).to_have_attribute("data-step-b", step)
 
 
 def test_equal_runs_say_so(

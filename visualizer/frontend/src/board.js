@@ -17,7 +17,7 @@ import { MapPanel } from "./map_panel.js";
 import { SearchBox } from "./search_box.js";
 import { fitSentence } from "./sentence_panel.js";
 import { aboutNodes, Shell } from "./shell.js";
-import { Tables } from "./tables.js";
+import { writeTables } from "./tables.js";
 import { TimePanel } from "./time_panel.js";
 import { Tip } from "./tip.js";
 import { TokensPanel } from "./tokens.js";
@@ -41,6 +41,7 @@ const FAR_WALL = [
 ];
 const NARROW = 720;
 const READABLE = 5; // steps a second
+const CALM = 120; // ms without a move
 const SPARE = 130; // px beside the timeline that are worth filling; half of it below
 
 export class Board extends Shell {
@@ -109,7 +110,6 @@ export class Board extends Shell {
     this.help = buildHelp(() => this.toggleHelp());
     this.search = new SearchBox(this);
     this.link = new LinkBox(this);
-    this.tables = new Tables(this);
     this.focus = new Focus(root);
     const order = READING_ORDER.filter((name) => this.parts[name]);
     this.grid = h("div", { class: "grid" }, ...order.map((name) => this.parts[name].element));
@@ -125,7 +125,10 @@ export class Board extends Shell {
       () => this.root.clientWidth !== this.laidOutFor && this.layout(),
     );
     observer.observe(root);
-    signal.addEventListener("abort", () => observer.disconnect());
+    signal.addEventListener("abort", () => {
+      observer.disconnect();
+      clearTimeout(this.calm);
+    });
   }
 
   /** The timeline, while it is shown. */
@@ -162,7 +165,7 @@ export class Board extends Shell {
     this.showsTables = this.root.toggleAttribute("data-tables");
     for (const table of this.root.querySelectorAll(".alternative"))
       table.tabIndex = this.showsTables ? 0 : -1;
-    this.tables.write();
+    if (this.showsTables) writeTables(this.shown);
   }
 
   /** One panel for a far wall, or all of them again. */
@@ -276,7 +279,15 @@ export class Board extends Shell {
     const isFast = store.playing && store.speed > READABLE;
     this.turn = isFast ? ((this.turn ?? 0) + 0.5) % writers.length : 0;
     for (const [i, write] of writers.entries()) if (!isFast || i === this.turn) write();
-    this.tables.write();
+    if (this.showsTables) writeTables(this.shown);
+    clearTimeout(this.calm);
+    this.calm = setTimeout(() => this.writeRest(), CALM);
+  }
+
+  /** What was not to be seen while the reader moved, for those who scroll, search or hear the board. */
+  writeRest() {
+    for (const panel of this.shown) panel.writeRest?.();
+    if (!this.showsTables) writeTables(this.shown);
   }
 
   /**

@@ -8,8 +8,7 @@ export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
   const { context, canvas, ratio } = pencil;
   const { e: left, f: top } = context.getTransform();
   const { width, height } = canvas;
-  const image = context.createImageData(width, height);
-  const pixels = new Uint32Array(image.data.buffer);
+  const { image, pixels, tiles } = writtenOn(pencil, grid);
   const gap = Math.round(grid.gapX * ratio);
   const across = edges(grid.columns, left + ratio * grid.x(0), ratio * (grid.cellWidth + grid.gapX));
   const down = edges(grid.rows, top + ratio * grid.y(0), ratio * (grid.body + grid.gapY));
@@ -17,6 +16,8 @@ export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
     const column = block.id % grid.columns;
     const row = (block.id - column) / grid.columns;
     const tile = pencil.pixels(paintOf(block), alphaOf(block));
+    if (tiles[block.id] === tile) continue;
+    tiles[block.id] = tile;
     const { side } = tile;
     const right = Math.min(across[column + 1] - gap, width);
     const bottom = Math.min(down[row + 1] - gap, height);
@@ -27,6 +28,17 @@ export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
     }
   }
   context.putImageData(image, 0, 0);
+}
+
+/** The pixels as they were written last, and with which tile each block was: most blocks stay as they are. */
+function writtenOn(pencil, grid) {
+  const { context, canvas } = pencil;
+  const { width, height } = canvas;
+  const known = pencil.cells;
+  if (known?.grid === grid && known.image.width === width && known.image.height === height) return known;
+  const image = context.createImageData(width, height);
+  pencil.cells = { grid, image, pixels: new Uint32Array(image.data.buffer), tiles: [] };
+  return pencil.cells;
 }
 
 /** Where each of `count` begins, `pitch` apart, and where the next after the last would, in whole pixels. */

@@ -104,8 +104,9 @@ class ComparisonPage {
     const { unmatched, names } = this.facts;
     return unmatched.flatMap((ids, side) => {
       if (!ids.length) return [];
-      const shown = ids.slice(0, ids.length > 5 ? 4 : 5).map((id) => chip(id, this.context(side)));
-      const more = ids.length - shown.length ? ` and ${ids.length - shown.length} more` : "";
+      const few = ids.slice(0, ids.length > 5 ? 4 : 5);
+      const shown = few.flatMap((id, i) => [i ? " " : "", chip(id, this.context(side))]);
+      const more = ids.length > few.length ? ` and ${ids.length - few.length} more` : "";
       return [h("span", { "data-side": side }, `only in ${names[side]}: `, ...shown, more)];
     });
   }

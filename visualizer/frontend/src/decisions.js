@@ -1,21 +1,30 @@
 /**
  * The scheduler panel: the decisions of a step in order, with tokens, budget left and reasons, and which
  * function of the engine made the one that is looked at.
+ *
+ * A batch of two hundred has as many rows, most of them alike and out of sight. Writing them all takes
+ * longer than all pictures together, so the frame writes what it shows, and the others follow when the
+ * reader stands still; their place is kept, and nothing moves when they come.
  */
 
 import { h, plural } from "./html.js";
+import { Pencil } from "./pencil.js";
 import { renew } from "./renew.js";
 import { labAddress, sourceOf } from "./sources.js";
 import { chip, wordNodes } from "./words_html.js";
 
 /** So many requests are named in one line; with two thousand waiting a page would hold nothing else. */
 const MOST_NAMED = 24;
+const NAME = { size: 12.5, bold: true };
+const SEEN = 17; // the list shows so many rows at once, if they have a line each
+const TOGETHER = 6; // plain rows in one body of the table
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
 export class DecisionsPanel {
   constructor(board) {
     this.board = board;
     this.list = h("div", {});
+    this.ruler = new Pencil(h("canvas"));
     this.source = h("p", { class: "note source" });
     this.element = h(
       "section",
@@ -41,10 +50,23 @@ export class DecisionsPanel {
   write() {
     const { board } = this;
     this.lines = linesOf(board.frame);
-    renew(this.list, decisionNodes(this.lines, board.context()));
-    // In the next frame, when the page has been laid out: asked for now, it would be laid out twice.
-    requestAnimationFrame(() => showMoment(this.element));
-    this.writeSource(this.lines.findIndex(({ hot }) => hot));
+    this.context = board.context();
+    const moment = this.lines.findIndex(({ hot }) => hot);
+    // Below the first rows the moment is scrolled into the middle; at the end there is no more to scroll.
+    const top = moment < SEEN ? 0 : Math.min(moment - SEEN / 2, this.lines.length - SEEN) - 1;
+    this.writeRows(top, Math.max(SEEN, moment + SEEN / 2 + 1));
+    // When all words are written: asked for now, the page would be laid out twice.
+    queueMicrotask(() => showMoment(this.element));
+    this.writeSource(moment);
+  }
+
+  /** What `write` left out because it is out of sight. */
+  writeRest() {
+    if (this.lines) this.writeRows(0, this.lines.length);
+  }
+
+  writeRows(from, to) {
+    renew(this.list, decisionNodes(this.lines, this.context, { from, to, ruler: this.ruler }));
   }
 
   /** The function that made a decision: a link where JupyterLab can open it, else its path to copy. */
@@ -83,18 +105,44 @@ function showMoment(panel) {
   if (list.scrollTop !== top) list.scrollTop = top;
 }
 
-function decisionNodes(lines, context) {
+/** Of the plain rows those between two lines, in a list that has its measures without the others. */
+function decisionNodes(lines, context, { from, to, ruler }) {
   const { model, frame } = context;
   const { max_batch_size: places } = model.settings;
   const counts = `running ${frame.running.length} of ${places}, waiting ${frame.waiting.length}`;
-  const rows = lines.map((line, index) => row(line, index, context));
-  const table = h("table", {}, h("tbody", {}, ...rows));
-  if (!rows.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
+  const bodies = bodiesOf(lines).map(({ first, last, plain }) => {
+    const body = h("tbody", { class: plain ? "plain" : null });
+    if (plain) body.style.setProperty("--rows", last - first + 1);
+    if (!plain || (first <= to && last >= from))
+      for (let i = first; i <= last; i += 1) body.append(row(lines[i], i, context));
+    return body;
+  });
+  const table = h("table", {}, ...bodies);
+  const named = lines.filter(({ request, requests }) => request != null && !requests);
+  const widths = named.map(({ request }) => ruler.measure(model.tag(request).text, NAME));
+  table.style.setProperty("--name", Math.max(0, ...widths));
+  if (!lines.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
   return [
     h("h2", {}, "Decisions, in order", h("span", { class: "count" }, counts)),
     h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
   ];
 }
+
+/** Neighbours that are plain, a few together; and those that are not. */
+function bodiesOf(lines) {
+  const bodies = [];
+  for (const [i, line] of lines.entries()) {
+    const plain = isPlain(line);
+    const body = bodies.at(-1);
+    const isFull = plain && i - body?.first >= TOGETHER;
+    if (body?.plain === plain && !isFull) body.last = i;
+    else bodies.push({ first: i, last: i, plain });
+  }
+  return bodies;
+}
+
+/** Says nothing but "decode", as most of a large batch do: a row of one line. */
+const isPlain = ({ kind, spans }) => kind === "decode" && spans.length === 1 && spans[0].text === "decode";
 
 /** Three arrivals and more are one line: who they are, not how long each prompt is. */
 function grouped(outcomes) {
@@ -114,7 +162,7 @@ function row(decision, index, context) {
   };
   const words = wordNodes(decision.spans, context);
   if (decision.requests || decision.request == null) {
-    const who = named(decision.requests ?? [], context);
+    const who = namesOf(decision.requests ?? [], context);
     return h("tr", attributes, h("td", { class: "wide", colspan: 3 }, ...who, " ", ...words));
   }
   const who = h("td", { class: "who" }, chip(decision.request, context));
@@ -131,7 +179,7 @@ function row(decision, index, context) {
 }
 
 /** The first of them and the selected one by name, the others by their number. */
-function named(requests, context) {
+function namesOf(requests, context) {
   const { selected } = context;
   const first = requests.slice(0, MOST_NAMED);
   if (requests.includes(selected) && !first.includes(selected)) first.push(selected);

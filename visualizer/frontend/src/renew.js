@@ -23,13 +23,17 @@ export function renew(parent, fresh) {
 /** Makes one node equal to another of its kind; false if they are not of a kind. */
 function become(old, node) {
   if (old.nodeName !== node.nodeName) return false;
+  if (old.isEqualNode(node)) return true;
   if (old.nodeType === Node.TEXT_NODE) {
-    if (old.data !== node.data) old.data = node.data;
+    old.data = node.data;
     return true;
   }
-  for (const { name } of [...old.attributes]) if (!node.hasAttribute(name)) old.removeAttribute(name);
-  for (const { name, value } of node.attributes)
+  for (const name of old.getAttributeNames())
+    if (!node.hasAttribute(name)) old.removeAttribute(name);
+  for (const name of node.getAttributeNames()) {
+    const value = node.getAttribute(name);
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  }
   renew(old, [...node.childNodes]);
   return true;
 }

@@ -1,7 +1,7 @@
 /**
  * What the canvases show, as tables: for those who hear the board, and for everybody with "T".
  *
- * They are written a moment after the last move, because nobody can read a table at 60 steps a second, and
+ * They are written when the reader stands still, because nobody can read a table at 60 steps a second, and
  * hold at most MOST rows each, because a log of a million events has thousands of everything.
  */
 
@@ -9,25 +9,9 @@ import { h, visible } from "./html.js";
 import { milliseconds } from "./tell.js";
 
 const MOST = 40;
-const CALM = 120; // ms without a move
 
-export class Tables {
-  constructor(board) {
-    this.board = board;
-    board.signal.addEventListener("abort", () => clearTimeout(this.timer));
-  }
-
-  /** Asks for new tables; those that can be seen are written at once. */
-  write() {
-    clearTimeout(this.timer);
-    if (this.board.showsTables) this.writeNow();
-    else this.timer = setTimeout(() => this.writeNow(), CALM);
-  }
-
-  writeNow() {
-    const { board } = this;
-    for (const panel of board.shown) panel.alternative?.replaceChildren(...panel.tables());
-  }
+export function writeTables(panels) {
+  for (const panel of panels) panel.alternative?.replaceChildren(...panel.tables());
 }
 
 function table(caption, heads, rows, total = rows.length) {

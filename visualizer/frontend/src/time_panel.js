@@ -59,6 +59,7 @@ export class TimePanel {
     this.model = model;
     this.log = { first: model.firstStep, last: model.lastStep };
     this.spans = model.requests.map((life) => spanOf(life, model));
+    this.forks = model.requests.filter(({ forked }) => forked);
     this.pack();
     this.measureTime();
     for (const pencil of this.pencils) pencil.forget();
@@ -114,10 +115,8 @@ export class TimePanel {
     const { unit, narrow } = this.board;
     this.width = this.element.clientWidth / unit;
     const [pencil] = this.pencils;
-    const longestName = Math.max(
-      ...this.model.requests.slice(0, 400).map(({ name }) => pencil.measure(name, { bold: true })),
-      17,
-    );
+    const named = this.together.flatMap(({ model }) => model?.requests.slice(0, 400) ?? []);
+    const longestName = Math.max(...named.map(({ name }) => pencil.measure(name, { bold: true })), 17);
     const stateAt = 13 + Math.min(longestName, narrow ? 44 : 96) + (narrow ? 4 : 8);
     const gutter = stateAt + (narrow ? 62 : 68);
     this.columns = { stateAt, end: gutter - 2 };
@@ -289,6 +288,7 @@ export class TimePanel {
       still: [...known, this.view.from, this.view.to].join(" "),
       scale,
       packing: this.packing,
+      forks: this.forks,
       laneHeight: this.laneHeight,
       scroll: this.scrolled / unit,
       viewHeight: this.viewHeight,

@@ -17,8 +17,9 @@ const FINISH = 3; // behind the last step, for the mark of who finished in it
 
 /**
  * Draws the lanes that can be seen. `scene` has model, frame, scale, step, selected, narrow, width,
- * packing, laneHeight, scroll (pixels above the first visible row), viewHeight, columns (x
- * of the gutter's columns) and `still`, a text that changes when the lives have to be drawn again.
+ * packing, forks (the lives that began as one), laneHeight, scroll (pixels above the first visible row),
+ * viewHeight, columns (x of the gutter's columns) and `still`, a text that changes when the lives have to be
+ * drawn again.
  */
 export function drawTimeline(pencil, scene) {
   const { scale, scroll, viewHeight, packing, laneHeight: pitch } = scene;
@@ -118,9 +119,8 @@ function drawGutter(pencil, { frame, columns }, life, base) {
   pencil.text(state, columns.stateAt, base, style);
 }
 
-function forksToDraw({ model, scale }) {
-  const seen = ({ step }) => step >= scale.first && step <= scale.last;
-  return model.requests.filter(({ forked }) => forked && seen(forked));
+function forksToDraw({ forks, scale }) {
+  return forks.filter(({ forked: { step } }) => step >= scale.first && step <= scale.last);
 }
 
 /** From the sibling's lane, in the step of the fork, to the first step of its own. */
@@ -142,16 +142,11 @@ function drawElbow(pencil, scene, { id, hueIndex, forked }) {
 }
 
 /** Who lost blocks to whom at the cursor: lanes, from victim to taker. */
-function handovers({ model, step, packing }) {
-  if (!model.measures.preempted[step - model.firstStep]) return [];
+function handovers({ model, frame, step, packing }) {
   const laneOf = (request) => laneAt(packing, model.request(request)?.index, step);
-  const victims = model.requests.filter(({ preemptions }) => preemptions.length);
-  return victims.flatMap(({ id, preemptions }) =>
-    preemptions
-      .filter((preemption) => preemption.step === step)
-      .map(({ by }) => ({ from: laneOf(id), to: laneOf(by) }))
-      .filter(({ from, to }) => to != null && to !== from),
-  );
+  return frame.story.preemptions
+    .map(({ request, by }) => ({ from: laneOf(request), to: laneOf(by) }))
+    .filter(({ from, to }) => to != null && to !== from);
 }
 
 /** An arrow from the victim's lane to the lane that took its block. */
