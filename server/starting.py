@@ -6,6 +6,7 @@ file that cannot be written.
 
 import os
 import socket
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
@@ -70,6 +71,7 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
     Raises StartError, and ConfigError for a setting that the engine does not take.
     """
     start.check()
+    _open_closed_streams()
     policy_named(config.policy)
     eviction_named(config.eviction)
     listener = _listen(settings.host, start.port)
@@ -115,6 +117,17 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
         ready=lambda: print(banner(settings, url_of(listener), start.model_dir), flush=True),
         until_stdin_closes=start.until_stdin_closes,
     )
+
+
+def _open_closed_streams() -> None:
+    """Whoever starts a server may have closed its output: then what it says goes nowhere.
+
+    Left closed, the numbers of these streams would go to the next files and sockets, and what is
+    meant for a terminal into them.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))
 
 
 def _listen(host: str, port: int) -> socket.socket:

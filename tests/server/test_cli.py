@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -17,7 +18,7 @@ from server.cli import app
 from server.log_files import open_log
 from server.process import ServerError, serve_in_background
 from server.settings import ServerSettings
-from tests.server.harness import sse_data
+from tests.server.harness import get, sse_data
 
 COMMAND = [sys.executable, "-m", "server.cli"]
 
@@ -240,6 +241,26 @@ def test_the_banner_has_a_curl_that_works(tmp_path: Path) -> None:
             process.terminate()
     assert process.returncode == 0
     assert len(EventLog.load(trace)) > 10
+
+
+def test_a_server_whose_output_is_closed_serves() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    command = 'exec "$0" -m server.cli serve --port "$1" --until-stdin-closes >&- 2>&-'
+    started = ["sh", "-c", command, sys.executable, port]
+    with subprocess.Popen(started, stdin=subprocess.PIPE) as process:
+        until_answered(f"http://127.0.0.1:{port}", process)
+        assert get(f"http://127.0.0.1:{port}", "/nowhere")["error"]["code"] == "not_found"
+    assert process.returncode == 0  # its stdin was closed with the block
+
+
+def until_answered(url: str, process: "subprocess.Popen[bytes]") -> None:
+    while process.poll() is None:
+        try:
+            get(url, "/ready")
+        except httpx.ConnectError:
+            continue
+        return
 
 
 def test_the_banner_names_the_directory_of_further_models() -> None:
