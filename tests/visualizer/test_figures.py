@@ -108,6 +108,12 @@ def test_throughput_counts_every_token_once(busy: EventLog, static: EventLog) ->
     assert "a makes" in " ".join(heading(figure))
 
 
+def test_a_token_in_the_last_millisecond_is_no_peak_of_throughput() -> None:
+    line = figures.throughput("thirty").data[0]  # 801 ms, in windows of 100
+    assert np.diff(line.x)[-1] == pytest.approx(101)
+    assert max(line.y) < 800
+
+
 @pytest.mark.parametrize("x", ["step", "time"])
 def test_memory_and_tokens_stack_up_to_the_frames_columns(log: EventLog, x: str) -> None:
     steps = log.steps
@@ -185,6 +191,8 @@ def test_latency_against_load_has_a_dot_for_each_run() -> None:
         figures.latency_vs_load(runs, measure="speed")
     with pytest.raises(TypeError, match="requests per second"):
         figures.latency_vs_load({"fcfs": runs[10]})
+    with pytest.raises(TypeError, match="requests per second"):
+        figures.latency_vs_load(runs[10])
 
 
 def test_a_step_stands_under_the_roof_that_holds_it_back() -> None:

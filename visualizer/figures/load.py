@@ -27,7 +27,8 @@ def latency_vs_load(
     look = look_of(theme)
     if measure not in MEASURES:
         raise ValueError(f'measure must be "ttft", "itl" or "e2e", got {measure!r}')
-    named_runs = {"": runs} if all(isinstance(load, int | float) for load in runs) else runs
+    is_one = not isinstance(runs, Mapping) or all(isinstance(load, int | float) for load in runs)
+    named_runs = {"": runs} if is_one else runs
     sweeps = {str(name): _sweep(sweep, measure) for name, sweep in named_runs.items()}
     sweeps = {name: frame for name, frame in sweeps.items() if len(frame)}
     if not sweeps:

@@ -51,8 +51,10 @@ def throughput(logs: Logs, *, theme: str | None = None) -> go.Figure:
     drawn = figure(look, _title(means), lines)
     seconds = longest > 10_000
     for place, (name, steps) in enumerate(ran.items()):
-        starts = np.arange(first, max(_end(steps), first + window / 2), window)
-        ends = np.minimum(starts + window, max(_end(steps), starts[-1] + window / 1000))
+        # What is left of a window at the end is counted with the one before it: a token in the last
+        # millisecond would be a peak of a thousand a second.
+        starts = np.arange(first, max(_end(steps) - window / 2, first + window / 2), window)
+        ends = np.append(starts[1:], max(_end(steps), starts[-1] + window / 1000))
         done = steps.start_ms + steps.duration_ms
         counts, _ = np.histogram(done, bins=[*starts, ends[-1]], weights=gained[name])
         rates = 1000 * counts / (ends - starts)
