@@ -9,7 +9,7 @@ sooner; with more requests those who were there before stay as they were. Two ru
 import math
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from engine.simulation.workload import Workload
@@ -67,9 +67,6 @@ class Traffic:
                 priority=int(3 * urgency),
             )
             at_ms += -math.log(1 - gap) * 1000 / self.rate
-
-
-TRAFFIC_FIELDS = tuple(field.name for field in fields(Traffic))
 
 
 def _name(place: int) -> str:

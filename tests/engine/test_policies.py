@@ -154,6 +154,31 @@ def test_no_invariant_breaks_where_requests_are_put_off(
     assert steps > 10
 
 
+# admit: a policy chooses who may join
+
+
+class Nobody(Fcfs):
+    """Lets nobody join."""
+
+    def admit(self, waiting, room):
+        return ()
+
+
+def test_where_the_policy_lets_nobody_join_they_are_served_one_after_the_other() -> None:
+    engine = engine_with(Nobody())
+    for _ in range(3):
+        say(engine, TEXT, output=4)
+    run(engine)
+    assert admitted_in(engine.log) == {1: 1, 2: 5, 3: 9}
+    blocked = [event.blocked for event in engine.log.of(v.StepScheduled) if event.blocked]
+    assert {one.reason for one in blocked} == {"policy"}
+
+
+def test_no_invariant_breaks_where_the_policy_lets_nobody_join(first_seed: int) -> None:
+    for seed in range(first_seed, first_seed + 60):
+        check(random_workload(seed), policy=Nobody())
+
+
 # fair: the label that has had the least goes first
 
 
