@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
+from engine import Cost, EngineConfig, Workload, simulate
 from engine.events import EventLog
+from engine.simulation.workload import bursts, uniform
 from tests.browser.board import BoardOnPage
 from tests.browser.conftest import NewPage
 from tests.browser.exported import opened, the_log
@@ -47,6 +49,17 @@ window.shown = (root) => {
   const all = words.flatMap((name) => [...root.querySelectorAll(name)]);
   const text = all.filter((each) => each.offsetParent).map((each) => [...each.childNodes].map(told));
   return { pictures, text };
+};
+// After a key: where the decisions are scrolled, how long their list is, its rows, and those in sight.
+window.listed = async (root, key) => {
+  if (key) root.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
+  await drawn();
+  const list = root.querySelector(".decisions .scroll");
+  const { top, bottom } = list.getBoundingClientRect();
+  const rows = [...list.querySelectorAll("tr")].map((row) => [row, row.getBoundingClientRect()]);
+  const seen = rows.filter(([, box]) => box.bottom > top && box.top < bottom);
+  const words = seen.map(([row, box]) => [row.innerText, box.top - top, box.height]);
+  return { rows: rows.length, place: [list.scrollTop, list.scrollHeight], words };
 };
 window.anew = async () => {
   const text = (id) => document.getElementById(id).textContent;
@@ -191,6 +204,25 @@ def test_words_that_took_turns_while_playing_are_all_true_once_it_stops(
     board.expect_step(last)
     expect(board.root).to_have_attribute("data-playing", "false")
     expect_as_made_anew(board)
+
+
+def test_of_a_long_list_the_frame_has_what_is_in_sight_and_nothing_moves_when_the_rest_comes(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    crowd_at_once = Workload.generate(
+        70, arrivals=bursts(70, 1), prompt=uniform(4, 9), output=uniform(30, 40), seed=1
+    )
+    config = EngineConfig(token_budget=512, max_batch_size=60, max_kv_tokens=8192, block_size=8)
+    log = simulate(crowd_at_once, config, cost=Cost(1, 0.01, 0.02, 0.00002, 1e-6))
+    board = page_of(new_page, tmp_path, log)
+    came_later = set()
+    for key in ("Home", ".", ".", "End", "<", "<", "Home"):
+        first = board.root.evaluate("listed", key)
+        expect(board.root.locator(".decisions tbody:empty")).to_have_count(0)
+        then = board.root.evaluate("listed")
+        assert (first["place"], first["words"]) == (then["place"], then["words"])
+        came_later.add(then["rows"] - first["rows"])
+    assert max(came_later) > 30
 
 
 def redrawn(page: Page) -> list[dict[str, str]]:

@@ -8,29 +8,41 @@ const LEFT = 6; // px by which the map's drawing is moved to the right
 
 /** Draws `count` blocks as cells on a canvas of pixels; paints are numbers, at an opacity of 1. */
 function drawn(count, width, ratio, paintOf, side = 1) {
+  return drawnAfter([], count, width, ratio, paintOf, side);
+}
+
+/** The same on a canvas on which other paints were drawn `before`, and how often a tile was read. */
+function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
   const grid = blockGrid(count, width, 6);
   const canvas = {
     width: Math.round((width + 2 * LEFT) * ratio),
     height: Math.round((grid.height + 6) * ratio),
   };
   let pixels;
+  let read = 0;
+  const tiles = new Map();
   const context = {
     getTransform: () => ({ e: LEFT * ratio, f: 0 }),
-    createImageData: (w, h) => ({ data: new Uint8ClampedArray(4 * w * h) }),
+    createImageData: (w, h) => ({ width: w, height: h, data: new Uint8ClampedArray(4 * w * h) }),
     putImageData: ({ data }) => (pixels = new Uint32Array(data.buffer)),
   };
   const pencil = {
     canvas,
     context,
     ratio,
-    pixels: (paint) => ({
-      side,
-      pixels: Uint32Array.from({ length: side * side }, (_, at) => paint + at),
-    }),
+    pixels: (paint) => {
+      const pixels = Uint32Array.from({ length: side * side }, (_, at) => paint + at);
+      const tile = { side, get pixels() { return (read += 1), pixels; } };
+      if (!tiles.has(paint)) tiles.set(paint, tile);
+      return tiles.get(paint);
+    },
   };
   const blocks = Array.from({ length: count }, (_, id) => ({ id }));
-  drawCells(pencil, { frame: { blocks }, grid }, paintOf, () => 1);
-  return { grid, pixels, ...canvas };
+  for (const paint of [...before, paintOf]) {
+    read = 0;
+    drawCells(pencil, { frame: { blocks }, grid }, paint, () => 1);
+  }
+  return { grid, pixels, read, ...canvas };
 }
 
 test("a pixel shows the block that the map says is there, or none; each block has some", () => {
@@ -69,6 +81,16 @@ test("between cells the ground stays free where the grid has a gap", () => {
   const line = Array.from(pixels.subarray(y * width, (y + 1) * width));
   const gaps = line.join("").split(/0+/).filter(Boolean);
   assert.equal(gaps.length, grid.columns);
+});
+
+test("of a second picture only what has changed is written, and it is what a new one would be", () => {
+  const before = ({ id }) => (id % 3 ? 5 : 9);
+  const after = ({ id }) => (id % 3 && id !== 100 ? 5 : 9);
+  const anew = drawn(4096, 449, 1.5, after, 7);
+  const again = drawnAfter([before], 4096, 449, 1.5, after, 7);
+  assert.deepEqual(again.pixels, anew.pixels);
+  assert.ok(again.read > 0 && again.read < anew.read / 1000);
+  assert.equal(drawnAfter([after], 4096, 449, 1.5, after, 7).read, 0);
 });
 
 test("a pattern goes on from cell to cell, as it would on a canvas", () => {

@@ -35,6 +35,7 @@ function timelineAt(step, selected = null) {
     narrow: false,
     width: 760,
     packing: packLanes(spans),
+    forks: model.requests.filter(({ forked }) => forked),
     laneHeight: PITCH,
     scroll: 0,
     viewHeight: 12 * PITCH,
