@@ -6,7 +6,7 @@ batch of prompts each of which just fits. No token is longer than the longest of
 says how many a text has at least.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from engine.scheduling.admission import RequestError
@@ -41,6 +41,19 @@ def check_length(characters: Iterable[int], bridge: Bridge) -> None:
             f"{longest_text} characters are more than the limit of {limit} tokens, {longest} bytes "
             "long at most, can hold: shorten the prompt",
         )
+
+
+def characters_in(messages: Iterable[Mapping[str, object]]) -> int:
+    """Characters in a conversation, however deep: a chat template may render any of them."""
+    return sum(_characters(value) for message in messages for value in message.values())
+
+
+def _characters(value: object) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(_characters(key) + _characters(one) for key, one in value.items())
+    return sum(map(_characters, value)) if isinstance(value, list) else 0
 
 
 @lru_cache(maxsize=16)

@@ -18,6 +18,7 @@ from server.errors import bad_request
 from server.models import Models
 from server.openai.chat import encode_conversation
 from server.openai.requests import ChatMessage, conversation
+from server.prompt_length import characters_in
 
 MAX_CHARACTERS = 1 << 18  # more than a second's work
 
@@ -70,8 +71,7 @@ def routes(models: Models) -> APIRouter:
             raise bad_request("prompt", "prompt or messages: send one of the two")
         chat = None if messages is None else conversation(messages)
         field = "prompt" if messages is None else "messages"
-        texts = [prompt or "", *(message["content"] for message in chat or [])]
-        if sum(map(len, texts)) > MAX_CHARACTERS:
+        if len(prompt or "") + characters_in(chat or []) > MAX_CHARACTERS:
             raise bad_request(field, f"{field}: {MAX_CHARACTERS} characters are the limit")
         bridge = await models.serving(body.model)
         tokenizer = bridge.tokenizer

@@ -15,7 +15,7 @@ from server.openai.bodies import BodyRoute
 from server.openai.chat import ChatForm, chat_prompts
 from server.openai.completions import CompletionForm, encode_prompts
 from server.openai.requests import ChatRequest, CompletionRequest, conversation
-from server.prompt_length import check_length, room
+from server.prompt_length import characters_in, check_length, room
 from server.streaming import StreamedAnswer, WholeAnswer
 from server.teaching import TeachingStream
 
@@ -77,8 +77,7 @@ def routes(models: Models) -> APIRouter:
         bridge = await models.serving(body.model)
 
         def prepare() -> list[Prompt]:
-            texts = (text for message in messages for text in message.values())
-            check_length([sum(len(text) for text in texts if isinstance(text, str))], bridge)
+            check_length([characters_in(messages)], bridge)
             fit_into = room(bridge) if body.output_limit is None else None
             return chat_prompts(messages, params, bridge.tokenizer, room=fit_into)
 

@@ -49,3 +49,20 @@ def test_there_and_back(url: str, text: str) -> None:
 def test_bad_input_is_named(url: str, path: str, body: dict, param: str) -> None:
     answer = post(url, path, body)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"reasoning_content": "x" * 1_100_000},
+        {"tool_calls": [{"function": {"arguments": "x" * 1_100_000}}]},
+        {"tool_calls": [{"x" * 1_100_000: 1}]},
+    ],
+    ids=["flat", "nested", "key"],
+)
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/chat/completions"])
+def test_text_anywhere_in_a_message_counts(url: str, path: str, more: dict) -> None:
+    """A chat template may render all of it, and tokenizing it would hold up everybody."""
+    answer = post(url, path, {"messages": [{"role": "assistant", "content": "x"} | more]})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")
+    assert "characters" in answer.json()["error"]["message"]
