@@ -5,6 +5,7 @@ says 503 meanwhile. The second one ends the process at once.
 """
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -79,6 +80,7 @@ def run_server(
     until_stdin_closes  stop, too, when whoever started the server closes its stdin or dies
     """
     keep_what_is_loaded()
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     _forget_the_silent(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
     first = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
     models = Models(first, directory)
@@ -144,6 +146,11 @@ async def _serve(
     server.should_exit = True
     await serving
     return ended
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """uvicorn takes a WebSocket that was refused, with an answer, for a mistake of the app."""
+    return "without completing handshake" not in record.getMessage()
 
 
 def _forget_the_silent(listener: socket.socket, seconds: float) -> None:

@@ -159,6 +159,17 @@ def test_a_websocket_to_anywhere_else_is_told_that_nothing_is_there(url: str, pa
     assert json.loads(answer.body)["error"]["code"] == "not_found"
 
 
+def test_a_websocket_that_was_refused_is_no_error_in_the_log(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    server = serve()
+    for path, origin in (("/nowhere", server.url), ("/", "https://evil.example")):
+        with pytest.raises(InvalidStatus):
+            Wire(server.url, path, additional_headers={"Origin": origin})
+    server.stop()
+    assert "ERROR" not in server.output()
+
+
 def test_null_fields_are_absent_ones(url: str) -> None:
     with Wire(url) as wire:
         wire.generate(1, [120], max_tokens=2, top_p=None, logit_bias=None, temperature=None)
