@@ -357,7 +357,7 @@ class Engine(Offline):
 
     def why(self, request: Request | int, step: int | None = None) -> str:
         """Why a request was treated as it was in a step, in words; see `engine.why.why`."""
-        return why(self.log, request if isinstance(request, int) else request.id, step)
+        return why(self.log, request.id if isinstance(request, Request) else request, step)
 
     def snapshot(self) -> dict[str, Any]:
         """The state, read off the live objects; equal to `State.core()` folded from the log."""

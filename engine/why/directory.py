@@ -85,7 +85,7 @@ class Directory:
             raise WhyError("step: the log has no scheduled step yet; run one")
         if request not in self.lives:
             known = f"{min(self.lives)} to {max(self.lives)}" if self.lives else "none"
-            raise WhyError(f"request: {request} is not in this log; its requests are {known}")
+            raise WhyError(f"request: {request!r} is not in this log; its requests are {known}")
         life, last = self.lives[request], max(self.steps)
         if step is None and life.begin is not None:
             seen = [number for number, at in self.steps.items() if life.begin < at < life.end]

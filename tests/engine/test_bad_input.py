@@ -12,6 +12,7 @@ from engine.scheduling.admission import RequestError
 from engine.scheduling.policies import Policy
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
 from engine.simulation.cost_runner import CostRunner
+from engine.why import WhyError
 
 ANYTHING = (
     None, True, -1, 0, 3, 0.5, float("nan"), float("inf"), "", "x", "5", b"x", [], [1], ["a"], [None],
@@ -83,6 +84,16 @@ def test_abort_takes_what_submit_returned() -> None:
     assert serving.abort(serving.submit("one"))
     assert serving.abort(serving.submit("two").id)
     assert not serving.has_work()
+
+
+def test_a_label_is_no_request() -> None:
+    serving = engine()
+    serving.submit("one", label="Ada")
+    serving.step()
+    with pytest.raises(
+        WhyError, match="request: 'Ada' is not in this log; its requests are 1 to 1"
+    ):
+        serving.why("Ada")
 
 
 @pytest.mark.parametrize(
