@@ -70,6 +70,11 @@ class Stream:
             self._scored = continuation_ids(call.scored, tokenizer)
             if not self._scored:
                 raise RequestError("scored", "is empty; give it at least one token")
+            last = tokenizer.vocab_size - 1
+            for id_ in self._scored:
+                if not 0 <= id_ <= last:
+                    message = f"token id {id_} is not in the vocabulary (0 to {last})"
+                    raise RequestError("scored", message)
             return Prompt(ids + self._scored, SamplingParams(max_tokens=1, prompt_logprobs=0))
         assert isinstance(call, GenerateCall)
         left = room(self._bridge) - len(ids)

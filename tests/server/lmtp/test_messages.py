@@ -202,6 +202,7 @@ def test_null_fields_are_absent_ones(url: str) -> None:
         ("GENERATE", {"prompt": "x" * 1_100_000}, "prompt"),
         ("SCORE", {"prompt": [120]}, "scored"),
         ("SCORE", {"prompt": [120], "scored": []}, "scored"),
+        ("SCORE", {"prompt": [120], "scored": [100_000]}, "scored"),
     ],
 )
 def test_what_is_wrong_ends_the_stream_and_names_the_field(
