@@ -22,6 +22,8 @@ from server.lmtp.wire import frame, items_of, split
 
 Prompt = str | Sequence[int]
 
+_SCHEMES = {"": "ws", "http": "ws", "https": "wss"}
+
 
 class StreamError(RuntimeError):
     """A stream ended with an error, or the connection did. The message is the server's.
@@ -151,14 +153,14 @@ class Client:
 async def connect(
     url: str, *, api_key: str | None = None, label: str = ""
 ) -> AsyncIterator[Client]:
-    """A client of a server: ws:// or http://, with or without a path, without a query.
+    """A client of a server: ws://, http:// or neither, with or without a path, without a query.
 
     Raises OSError when nothing answers there, `websockets.exceptions.InvalidStatus` when it refuses.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     query = f"?{urlencode({'client': label})}" if label else ""  # a header has no umlauts
     connection = connect_websocket(
-        "ws" + url.removeprefix("ws").removeprefix("http") + query,
+        _websocket_url(url) + query,
         additional_headers=headers,
         max_size=None,
         compression=None,
@@ -166,6 +168,11 @@ async def connect(
     )
     async with connection as websocket, over(_WebSocketLink(websocket)) as client:
         yield client
+
+
+def _websocket_url(url: str) -> str:
+    scheme, _, rest = url.rpartition("://")
+    return f"{_SCHEMES.get(scheme, scheme)}://{rest}"
 
 
 @asynccontextmanager

@@ -57,6 +57,14 @@ def test_from_a_pipe_each_line_is_answered_in_order(url: str) -> None:
     assert [one.label for one in trace(url).of(RequestArrived)][-3:] == ["Ada"] * 3
 
 
+def test_the_address_needs_no_scheme_and_a_foreign_one_is_named(url: str) -> None:
+    assert pipe(url.removeprefix("http://"), "max_tokens=2 one\n").stdout == "ab\n"
+    refused = pipe(url.replace("http://", "ftp://"), "max_tokens=2 one\n")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith(f"underglass: no LMTP at {url.replace('http://', 'ftp://')}: ")
+    assert "wsftp" not in refused.stderr
+
+
 def test_buffers_are_kept_gone_on_after_and_released(url: str) -> None:
     lines = (
         "max_tokens=2 keep=tale one\nmax_tokens=1 from=tale two\nrelease=tale\nfrom=tale three\n"
