@@ -56,7 +56,8 @@ def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
         ),
     ] = False,
     threads: Annotated[
-        int, option("THREADS", "CPU threads; more rarely help a small model.", "Model", min=1)
+        int,
+        option("THREADS", "CPU threads; more rarely help a small model.", "Model", min=1, max=256),
     ] = 1,
     host: Annotated[
         str, option("HOST", "Address to listen on; 0.0.0.0 lets other machines in.")

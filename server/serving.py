@@ -32,6 +32,10 @@ from server.window import Outbox
 # What the kernel buffers for one client. Left alone it grows to some 4 MB on loopback: that much
 # would be on its way to a reader who has stopped reading before the server noticed.
 SEND_BUFFER_BYTES = 128 << 10
+# How long a connection stays open between two requests. A client that keeps it as long as the server
+# does sends a request, now and then, into a connection that is just being closed. httpx and OpenAI's
+# SDK keep it for 5 s, as uvicorn would; aiohttp for 15.
+KEEP_ALIVE_SECONDS = 75
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -95,6 +99,7 @@ def run_server(
         ws_per_message_deflate=False,  # on the same machine it only costs time
         # A notebook answers no ping while a cell computes.
         ws_ping_timeout=settings.stall_seconds,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=5,
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:

@@ -3,10 +3,12 @@
 import json
 from collections.abc import Callable
 
+import httpx
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.process import BackgroundServer
+from server.serving import KEEP_ALIVE_SECONDS
 from tests.server.harness import Caller, Feed, http_request
 
 BODY = {"prompt": "x", "stream": False, "max_tokens": 3}
@@ -81,6 +83,12 @@ def test_a_websocket_waits_for_no_answer(serve: Callable[..., BackgroundServer])
         )
         assert feed.until_kind(RequestFinished).reason == "abort"
         assert caller.read_all() == ""
+
+
+def test_the_server_keeps_a_connection_for_longer_than_clients_do() -> None:
+    kept_by_clients = httpx.Limits().keepalive_expiry
+    assert kept_by_clients is not None
+    assert kept_by_clients < KEEP_ALIVE_SECONDS
 
 
 def test_this_is_no_proxy(url: str) -> None:
