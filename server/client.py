@@ -25,7 +25,10 @@ from engine.events.log import EventLog
 
 
 class RequestFailedError(RuntimeError):
-    """The server refused a request or ended it with an error. The message is the server's."""
+    """The server refused a request or ended it with an error. The message is the server's.
+
+    Or its answer was asked for a second time, in a notebook cell that was run again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,9 @@ class Stream:
         self._response = response
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
-        """Its events. Leaving early closes the connection, and the engine ends the request."""
+        """Its events, once. Leaving early closes the connection, and the engine ends the request."""
+        if self._response.is_stream_consumed:
+            raise RequestFailedError("this answer has been read: send the request again")
         try:
             async for line in self._response.aiter_lines():
                 if not line.startswith("data: "):

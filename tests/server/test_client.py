@@ -62,6 +62,18 @@ def test_one_stream(url: str) -> None:
     assert (last.full_text, last.label) == ("abc", "Ada")
 
 
+def test_whoever_reads_an_answer_again_is_told_so_and_does_not_wait(url: str) -> None:
+    async def twice() -> None:
+        client = Client(url)
+        streams = await client.queue([{"prompt": "Hello", "max_tokens": 3, "label": "Ada"}])
+        assert len([event async for event in client.read(streams)]) == 4
+        with pytest.raises(RequestFailedError, match="has been read: send the request again"):
+            async for _ in client.read(streams):
+                pass
+
+    asyncio.run(twice())
+
+
 def test_a_name_may_be_of_any_alphabet(url: str) -> None:
     async def send() -> int:
         stream = await Client(url).submit("Once", max_tokens=1, label="Zoë 東京")
