@@ -1,0 +1,55 @@
+"""Where the limits are: what just fits is served to its end; one more is refused, by name."""
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.scheduling.admission import RequestError
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import CostRunner
+
+SMALL = {"block_size": 4, "max_kv_tokens": 24}  # six blocks
+
+
+def submit(
+    settings: dict[str, object], prompt: int, max_context: int | None = None, **params: int
+) -> Engine:
+    runner = CostRunner(base_ms=1, per_token_ms=1)
+    runner.max_context = max_context
+    engine = Engine(runner, EngineConfig(**settings), clock=runner.clock)
+    engine.submit(list(range(1, prompt + 1)), SamplingParams(ignore_eos=True, **params))
+    return engine
+
+
+@pytest.mark.parametrize(
+    ("settings", "fits", "too_much", "field"),
+    [
+        # The last sampled token is never computed: it needs a place in the context, but no slot.
+        (SMALL, {"prompt": 8, "max_tokens": 17}, {"max_tokens": 18}, "max_tokens"),
+        (SMALL, {"prompt": 24, "max_tokens": 1}, {"prompt": 25}, "prompt"),
+        ({}, {"prompt": 6, "max_tokens": 4, "max_context": 10}, {"max_tokens": 5}, "max_tokens"),
+        ({}, {"prompt": 9, "max_tokens": 1, "max_context": 10}, {"prompt": 10}, "prompt"),
+        ({"max_batch_size": 3}, {"prompt": 4, "n": 3}, {"n": 4}, "n"),
+        ({"max_batch_size": 3}, {"prompt": 4, "best_of": 3}, {"best_of": 4}, "best_of"),
+        ({"chunked_prefill": False, "token_budget": 8}, {"prompt": 8}, {"prompt": 9}, "prompt"),
+        # Two full blocks of the prompt are shared, and each sample has one of its own.
+        (
+            SMALL | {"preemption": False},
+            {"prompt": 8, "max_tokens": 5, "n": 4},
+            {"n": 5},
+            "n",
+        ),
+    ],
+)
+def test_a_limit_is_where_it_is_said_to_be(
+    settings: dict[str, object], fits: dict[str, int], too_much: dict[str, int], field: str
+) -> None:
+    engine = submit(settings, **fits)
+    while engine.has_work():
+        engine.step()
+    requests = engine.log.requests
+    assert set(requests.finish_reason) == {"length"}
+    assert len(requests) == fits.get("n", fits.get("best_of", 1))
+    with pytest.raises(RequestError) as refused:
+        submit(settings, **(fits | too_much))
+    assert refused.value.field == field
