@@ -99,6 +99,9 @@ def run_server(
         ws_per_message_deflate=False,  # on the same machine it only costs time
         # A notebook answers no ping while a cell computes.
         ws_ping_timeout=settings.stall_seconds,
+        # A proxy on this machine says for whom it asks. Nobody else is believed, whatever
+        # FORWARDED_ALLOW_IPS says: "I come from 127.0.0.1" would be leave to hold the engine.
+        forwarded_allow_ips=["127.0.0.1", "::1"],
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=5,
     )

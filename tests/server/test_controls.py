@@ -1,6 +1,10 @@
 """Hold, step, let go; health; who may do it."""
 
+import sys
 from collections.abc import Callable
+
+import httpx
+import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.process import BackgroundServer
@@ -110,3 +114,17 @@ def test_the_page_and_the_docs_answer(url: str) -> None:
     paths = document["paths"]
     assert "422" not in str(document)  # FastAPI's own form, which no route here answers with
     assert {"/v1/completions", "/v1/chat/completions", "/events", "/engine/step"} <= set(paths)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is no address")
+def test_whoever_is_no_proxy_of_this_machine_cannot_say_where_it_comes_from(
+    serve: Callable[..., BackgroundServer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Images of containers often set this variable, and the server's libraries would heed it."""
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    url = serve(paused=True).url
+    headers = {"X-Forwarded-For": "203.0.113.7"}
+    for source, status in (("127.0.0.2", 200), ("127.0.0.1", 403)):
+        transport = httpx.HTTPTransport(local_address=source)
+        with httpx.Client(base_url=url, transport=transport, headers=headers) as client:
+            assert client.post("/engine/step").status_code == status
