@@ -9,8 +9,8 @@ What is measured, in the page that `to_html` writes:
 
 - first picture: from the beginning of the page's loading to the first drawn step; and until all is
   read
-- seek: to random steps, all work on the frame, layout and painting included; of that the model alone,
-  which folds from the nearest copy of the state
+- seek: to random steps, all work on the frame: folding, drawing and writing, layout and painting; of
+  that the model alone, which folds from the nearest copy of the state
 - play: time between frames at 60 steps a second from the longest queue on; and zoom, a change a frame
 - of load, seek, play and zoom also the mean CPU time of the page's thread, which others' work on the
   machine changes little
@@ -50,7 +50,8 @@ new MutationObserver(() => {
 }).observe(document, { subtree: true, childList: true, attributes: true });
 """
 
-# In each: `next` resolves in the next frame, before anything is drawn; `after` when all of it is done.
+# In each: `next` resolves in the next frame, before whatever is asked for later is drawn; `after` when
+# all of the frame is done.
 _TOOLS = """
 const { board } = window, { model } = board;
 const next = () => new Promise((done) => requestAnimationFrame(done));
@@ -70,9 +71,9 @@ _SEEK = (
     const begin = performance.now();
     model.frame(step);
     folding.push(performance.now() - begin);
+    const frame = next().then(() => performance.now());
     board.goTo(step);
-    await next();
-    const drawing = performance.now();
+    const drawing = await frame;
     whole.push((await after()) - drawing + folding.at(-1));
   }
   return { whole, folding };

@@ -27,12 +27,18 @@ export class TokensPanel {
   write() {
     const { board } = this;
     const context = board.context();
-    renew(this.element, tokenNodes(context));
-    if (this.written !== context.selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
-    this.written = context.selected;
-    const life = board.model.request(context.selected);
-    if (!life) return;
-    this.element.style.setProperty("--hue", lookOf(board.theme, life.hueIndex).hue);
+    const { model, frame, theme, selected, block } = context;
+    const life = model.request(selected);
+    const panel = life && frame.tokensOf(selected);
+    const blocks = life && frame.table(selected).blocks;
+    // Who has finished, or has not come yet, reads the same at every step.
+    const told = JSON.stringify([selected, block, theme, blocks, panel]);
+    if (told === this.told) return;
+    this.told = told;
+    renew(this.element, tokenNodes(context, panel, blocks));
+    if (this.written !== selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
+    this.written = selected;
+    if (life) this.element.style.setProperty("--hue", lookOf(theme, life.hueIndex).hue);
   }
 
   /** A token of the output leads to the step that brought it, one of the prompt to its block. */
@@ -43,12 +49,12 @@ export class TokensPanel {
   }
 }
 
-function tokenNodes(context) {
-  const { model, frame, selected, block } = context;
-  if (selected == null || !model.request(selected)) {
+/** `panel` is what there is to read of the selected request, `blocks` its block table; undefined for nobody. */
+function tokenNodes(context, panel, blocks) {
+  const { model, selected, block } = context;
+  if (!panel) {
     return [h("h2", {}, "Tokens"), h("p", { class: "note muted" }, "Select a request to read it.")];
   }
-  const panel = frame.tokensOf(selected);
   const { prompt, output, next } = panel;
   const text = h("div", {
     class: "text scroll",
@@ -61,7 +67,6 @@ function tokenNodes(context) {
   const omit = (count) =>
     count > 0 && words.append(h("span", { class: "token muted" }, `… ${count} before `));
   // Which block a token's KV lies in, and whether it is the one that is looked at.
-  const { blocks } = frame.table(selected);
   const place = (element, index) => {
     const own = blocks[Math.floor(index / model.settings.block_size)];
     if (own != null) element.dataset.block = own;
