@@ -31,6 +31,7 @@ def _commands() -> None:
 
 app.command(
     cls=SectionedCommand,
+    short_help="Serve a model over HTTP.",
     epilog="Every option is an environment variable, too: --max-kv-tokens is "
     "UNDERGLASS_MAX_KV_TOKENS. One that can be repeated takes several, with spaces between.",
 )(serve)
@@ -38,6 +39,7 @@ app.command(
 
 @app.command(
     cls=SectionedCommand,
+    short_help="Talk to a running server over LMTP.",
     epilog="--url and --api-key are the environment variables UNDERGLASS_URL and "
     "UNDERGLASS_API_KEY, too.",
 )
@@ -69,7 +71,7 @@ def lmtp(
     raise typer.Exit(asyncio.run(talk(url, api_key=api_key, label=label)))
 
 
-@app.command()
+@app.command(short_help="Train the bundled model from nothing.")
 def train(
     out: Annotated[Path, typer.Option(help="Where the Hugging Face directory is written.")] = Path(
         "build/model"
