@@ -205,9 +205,9 @@ def test_help_fits_into_eighty_columns_and_every_option_has_its_variable() -> No
 
 
 def test_the_list_of_commands_breaks_off_nowhere() -> None:
-    done = run("--help", COLUMNS="80")
-    assert "Serve a model over HTTP." in done.stdout
-    assert "..." not in done.stdout
+    commands = run("--help", COLUMNS="80").stdout.partition("Commands:")[2]
+    assert "Serve a model over HTTP." in commands
+    assert "..." not in commands
 
 
 def test_help_names_every_setting_and_does_not_need_torch() -> None:
