@@ -12,8 +12,7 @@ Source: the shape is that of vLLM's `EngineCore.step` (`vllm/v1/engine/core.py`)
 """
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +39,7 @@ from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.scheduler import Plan, Scheduler
 from engine.snapshot import snapshot
+from engine.step_guard import StepGuard
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
 from engine.tools.tool_use import Tool, ToolUse
@@ -112,8 +112,7 @@ class Engine(Offline):
         self.writers = Writers(self.tokenizer, tool or ToolUse)
         self.step_count = 0
         self.paused = False
-        self._stopped = ""  # why no step can be made any more
-        self._interrupt: KeyboardInterrupt | None = None  # what waits for the end of the step
+        self._guard = StepGuard()
         self._next_id = 1
         self._recorder = Recorder(self.clock, self._emit)
         own = dict(policy=self.policy, pool=self.pool, tree=self.tree, eviction=self.tree.eviction)
@@ -220,12 +219,11 @@ class Engine(Offline):
         KeyboardInterrupt during the forward pass lets the step end first. After anything else that is
         raised here the engine is stopped, and each further step says why.
         """
-        if self._stopped:
-            raise RuntimeError(f"{self._stopped}; this engine cannot go on, make a new one")
+        self._guard.check()
         if not self.has_work():
             return StepOutput(self.step_count)
-        with self._stopping_on_failure():
-            self.step_count += 1
+        self.step_count += 1
+        with self._guard.step(self.step_count):
             self._recorder.step_started(self.step_count)
             plan = self._schedule()
             try:
@@ -253,24 +251,9 @@ class Engine(Offline):
         try:
             return self.runner.run(plan.rows, plan.block_copies)
         except KeyboardInterrupt as pressed:  # a learner stopped the cell
-            self._interrupt = pressed
+            self._guard.interrupt = pressed
             # Computing it again overwrites whatever half a forward pass has written.
             return self.runner.run(plan.rows, plan.block_copies)
-
-    @contextmanager
-    def _stopping_on_failure(self) -> Iterator[None]:
-        """What is left half done by a step cannot be gone on with, unless a part is to blame for it."""
-        try:
-            yield
-        except RECOVERABLE:
-            raise
-        except BaseException as error:
-            self._stopped = f"step {self.step_count} failed: {type(error).__name__}: {error}"
-            raise
-        finally:
-            interrupt, self._interrupt = self._interrupt, None
-        if interrupt is not None:
-            raise interrupt
 
     def pause(self) -> None:
         """Hold a served engine: requests queue up, no step runs but those asked for."""
