@@ -102,13 +102,13 @@ class StreamedAnswer(Answer):
         form = self._form
         # The headers go out now: a client that sees them knows that it is in the queue.
         await connection.start(200, [*EVENT_STREAM_HEADERS, request_header(generation)])
-        await connection.body(form.opening(generation))
+        data = form.opening(generation)
         try:
             while not generation.finished:
+                await connection.body(data)
                 gains = await generation.gains(self._patience)
-                data = b"".join(form.chunk(gain) for gain in gains)
-                await connection.body(data if gains else KEEP_ALIVE)
-            last = form.closing()
+                data = b"".join(form.chunk(gain) for gain in gains) if gains else KEEP_ALIVE
+            last = data + form.closing()  # in one write: many streams may end in the same step
         except ApiError as error:
             last = sse({"error": error.error})
         await connection.body(last + form.done, more=False)
