@@ -67,6 +67,7 @@ class HttpProtocol(HttpToolsProtocol):
         except HttpParserUpgrade as upgrade:
             self._upgrade(data[upgrade.args[0] :])
         except HttpParserError:
+            self.logger.warning("Something that is no HTTP was received, perhaps https.")
             self._refuse(b"400 Bad Request", _INVALID)
         if self._head_bytes is not None:
             self._head_bytes += len(data)

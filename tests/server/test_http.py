@@ -94,3 +94,14 @@ def test_the_server_keeps_a_connection_for_longer_than_clients_do() -> None:
 def test_this_is_no_proxy(url: str) -> None:
     caller = Caller.raw(url, "CONNECT example.org:443 HTTP/1.1", "Host: example.org:443")
     assert caller.read_all().startswith("HTTP/1.1 400 ")
+
+
+def test_who_runs_the_server_reads_that_somebody_speaks_https(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    server = serve()
+    caller = Caller.open(server.url)
+    caller.socket.sendall(bytes.fromhex("16030100f1010000ed0303"))  # how TLS begins
+    assert caller.read_all().startswith("HTTP/1.1 400 ")
+    server.stop()
+    assert "https" in server.output()
