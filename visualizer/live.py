@@ -20,6 +20,7 @@ from typing import Any
 
 import anywidget
 import httpx
+import ipywidgets
 import msgspec
 import traitlets
 
@@ -34,6 +35,16 @@ _decode = msgspec.json.Decoder(AnyEvent).decode
 _encode = msgspec.json.Encoder().encode
 
 
+class Feed(ipywidgets.Widget):  # type: ignore[misc]
+    """What kernel and page tell each other: messages, and what is shown, which the browser writes.
+
+    It is a widget of Jupyter's own kind: one of anywidget's hears nothing more from the kernel if the
+    page was too busy to begin within two seconds.
+    """
+
+    shown = traitlets.Dict().tag(sync=True)
+
+
 class Live(anywidget.AnyWidget):
     """A board over a server's event feed.
 
@@ -43,10 +54,10 @@ class Live(anywidget.AnyWidget):
 
     _esm = MODULE
     live = traitlets.Bool(True).tag(sync=True)
-    shown = traitlets.Dict().tag(sync=True)  # what the browser shows; it alone writes this
+    feed = traitlets.Instance(Feed).tag(sync=True, **ipywidgets.widget_serialization)
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
-        super().__init__()
+        super().__init__(feed=Feed())
         self.url = url.rstrip("/")
         self.connected = False
         self._key = api_key
@@ -56,34 +67,34 @@ class Live(anywidget.AnyWidget):
         self._status: dict[str, Any] = {}
         self._views: set[str] = set()
         self._stop: _Stop | None = None
-        self.on_msg(self._heard)
+        self.feed.on_msg(self._heard)
 
     @property
     def step(self) -> int:
         """The step that is shown; 0 while nothing is. Set it to look back."""
-        return int(self.shown.get("step", 0))
+        return int(self.feed.shown.get("step", 0))
 
     @step.setter
     def step(self, step: int) -> None:
-        self.send({"type": "go", "step": step})
+        self.feed.send({"type": "go", "step": step})
 
     @property
     def selected(self) -> int | None:
         """The id of the selected request. Set it to select one."""
-        return self.shown.get("selected")
+        return self.feed.shown.get("selected")
 
     @selected.setter
     def selected(self, request: int | None) -> None:
-        self.send({"type": "go", "selected": request})
+        self.feed.send({"type": "go", "selected": request})
 
     @property
     def following(self) -> bool:
         """Whether the newest step is shown. Set it to follow, or to stay."""
-        return bool(self.shown.get("following", True))
+        return bool(self.feed.shown.get("following", True))
 
     @following.setter
     def following(self, on: bool) -> None:
-        self.send({"type": "go", "following": on})
+        self.feed.send({"type": "go", "following": on})
 
     def state(self) -> dict[str, Any]:
         """The engine's state as of the newest event, as plain values; see `State.core`."""
@@ -96,6 +107,7 @@ class Live(anywidget.AnyWidget):
         """Leave the server, and take the board away."""
         self._views.clear()
         self._leave()
+        self.feed.close()
         super().close()
 
     def __repr__(self) -> str:
@@ -119,7 +131,7 @@ class Live(anywidget.AnyWidget):
             if self._state is not None and self.connected:
                 text = _encode(self._state.keyframe()).decode() + "\n"
                 self._say_events(self._state.seq, 1, text, joins=True, to=view)
-                self.send({"type": "status", "status": self._status, "to": view})
+                self.feed.send({"type": "status", "status": self._status, "to": view})
 
     # The connection, on a thread of its own
 
@@ -200,12 +212,12 @@ class Live(anywidget.AnyWidget):
                     lines.append(sent.data)
             tell()
             if any(sent.name == "status" for sent in batch):
-                self.send({"type": "status", "status": self._status})
+                self.feed.send({"type": "status", "status": self._status})
 
     def _say_events(
         self, first: int, count: int, text: str, *, joins: bool, dropped: int = 0, to: str = ""
     ) -> None:
-        self.send(
+        self.feed.send(
             {
                 "type": "events",
                 "run": self._run,
@@ -220,7 +232,7 @@ class Live(anywidget.AnyWidget):
 
     def _say_to_all(self, message: dict[str, Any]) -> None:
         with self._lock:
-            self.send(message)
+            self.feed.send(message)
 
 
 class _Stop:

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import anywidget
+import ipywidgets
 import traitlets
 
 from engine.events import EventLog, State
@@ -27,15 +28,13 @@ from visualizer.questions import questions
 MOST_EVENTS = 20_000  # that the page is given; older ones are folded into a keyframe
 
 
-class Prediction(anywidget.AnyWidget):
-    """Questions about a log, one after another.
+class Game(ipywidgets.Widget):  # type: ignore[misc]
+    """What kernel and page tell each other: questions, answers, and as much of the log as may be seen.
 
-    score    right answers so far
-    answers  what was asked and answered: question, answer, given, right
+    It is a widget without a picture, of Jupyter's own kind: one of anywidget's hears nothing more from
+    the kernel if the page was too busy to begin within two seconds.
     """
 
-    _esm = MODULE
-    kind = traitlets.Unicode("predict").tag(sync=True)
     log = traitlets.Bytes().tag(sync=True)
     question = traitlets.Dict().tag(sync=True)
     verdict = traitlets.Dict().tag(sync=True)
@@ -44,40 +43,31 @@ class Prediction(anywidget.AnyWidget):
     given = traitlets.Dict().tag(sync=True)
     turn = traitlets.Int(0).tag(sync=True)
 
-    def __init__(
-        self, log: LogLike, count: int = 5, seed: int = 0, kinds: Sequence[str] = KINDS
-    ) -> None:
+    def __init__(self, log: LogLike, count: int, seed: int, kinds: Sequence[str]) -> None:
         self._events = read_log(log)
         self._names = names_of(self._events)
-        self._questions = questions(self._events, count, seed, kinds)
+        self.questions = questions(self._events, count, seed, kinds)
         self.answers: list[dict[str, Any]] = []
         super().__init__(**self._asked(0))
 
     def answer(self, value: int | bool | Sequence[int]) -> str:
-        """Answer the question from Python: requests' ids, a number, or True or False.
-
-        Returns what the log says. Raises ValueError if nothing is being asked.
-        """
-        if len(self.answers) > self.turn or self.turn >= len(self._questions):
+        """See `Prediction.answer`."""
+        if len(self.answers) > self.turn or self.turn >= len(self.questions):
             raise ValueError("nothing is being asked now: go on, or begin again")
         chosen = [int(value)] if isinstance(value, int) else [int(one) for one in value]
         self.given = {"number": self.turn, "value": chosen}
         return str(self.answers[-1]["why"])
-
-    def next(self) -> None:
-        """Go on to the next question."""
-        self.turn += 1
 
     @traitlets.observe("given")
     def _check(self, change: Any) -> None:
         """Somebody answered: say whether it is right, and show the step."""
         number, value = change.new.get("number"), change.new.get("value")
         # Each question is answered once, whatever a page sends.
-        if number != self.turn or number != len(self.answers) or number >= len(self._questions):
+        if number != self.turn or number != len(self.answers) or number >= len(self.questions):
             return
         if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
             return
-        question = self._questions[number]
+        question = self.questions[number]
         right = tuple(sorted(set(value))) == question.answer
         why = question.explanation(self._events)
         self.answers.append(
@@ -112,11 +102,11 @@ class Prediction(anywidget.AnyWidget):
 
     def _asked(self, number: int) -> dict[str, Any]:
         """What the page may know when a question is asked; behind the last one, the whole log."""
-        whole = len(self._questions)
+        whole = len(self.questions)
         told: dict[str, Any] = {"number": number, "of": whole}
         if number >= whole:
             return {"log": self._until(len(self._events)), "question": told, "verdict": {}}
-        question = self._questions[number]
+        question = self.questions[number]
         told |= {
             "kind": question.kind,
             "step": question.step,
@@ -167,10 +157,44 @@ class Prediction(anywidget.AnyWidget):
             return bool(value and value[0])
         return value[0] if value else None
 
+
+class Prediction(anywidget.AnyWidget):
+    """Questions about a log, one after another."""
+
+    _esm = MODULE
+    kind = traitlets.Unicode("predict").tag(sync=True)
+    game = traitlets.Instance(Game).tag(sync=True, **ipywidgets.widget_serialization)
+
+    def __init__(
+        self, log: LogLike, count: int = 5, seed: int = 0, kinds: Sequence[str] = KINDS
+    ) -> None:
+        super().__init__(game=Game(log, count, seed, kinds))
+
+    @property
+    def score(self) -> int:
+        """Right answers so far."""
+        return int(self.game.score)
+
+    @property
+    def answers(self) -> list[dict[str, Any]]:
+        """What was asked and answered: question, answer, given, right, why."""
+        return list(self.game.answers)
+
+    def answer(self, value: int | bool | Sequence[int]) -> str:
+        """Answer the question from Python: requests' ids, a number, or True or False.
+
+        Returns what the log says. Raises ValueError if nothing is being asked.
+        """
+        return str(self.game.answer(value))
+
+    def next(self) -> None:
+        """Go on to the next question."""
+        self.game.turn += 1
+
     def __repr__(self) -> str:
-        if not self._questions:
+        if not self.game.questions:
             return "Prediction(nothing to ask: no decision of this log can be foreseen)"
-        asked = count(len(self._questions), "question")
+        asked = count(len(self.game.questions), "question")
         return f"Prediction({asked}, {len(self.answers)} answered, {self.score} right)"
 
 

@@ -17,7 +17,7 @@ CELLS = [
     'from visualizer import predict\ngame = predict("run.jsonl", questions=3, seed=2)\ngame',
     "print('kernel:', game, [one['right'] for one in game.answers])",
     # A slow kernel answers late what widgets it has: their state is then set once more, as here.
-    "game.send_state()\nprint('sent')",
+    "game.game.send_state()\nprint('sent')",
 ]
 
 # The state of every widget that the page has, unpacked, and all that page and notebook say and hold.

@@ -27,8 +27,8 @@ class View:
         self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
         self.state = State()
         self.seen: list[dict[str, Any]] = []
-        self.sent = board.send
-        board.send = self._send
+        self.sent = board.feed.send
+        board.feed.send = self._send
         self.say("hello")
 
     def _send(self, message: dict[str, Any], *rest: Any) -> None:
@@ -161,5 +161,5 @@ def test_python_moves_the_picture_by_message(board: Any) -> None:
         {"type": "go", "selected": None},
         {"type": "go", "following": False},
     ]
-    board.shown = {"step": 9, "selected": 2, "following": True}
+    board.feed.shown = {"step": 9, "selected": 2, "following": True}
     assert (board.step, board.selected, board.following) == (9, 2, True)

@@ -4,6 +4,7 @@ import { Board } from "./board.js";
 import { Live } from "./live.js";
 import { listen } from "./live_feed.js";
 import { h } from "./html.js";
+import { modelOf } from "./notebook.js";
 
 const SYNC_EVERY = 200; // ms
 const PATIENCE = 5000; // ms for a kernel that may be busy, or gone
@@ -26,8 +27,10 @@ export function watch(
  * anywidget's `render` for `visualizer.watch`. The kernel holds the connection, because a browser may not be
  * able, or allowed, to reach the server; messages sent before a view exists are lost, so it says hello first.
  */
-export function watchInNotebook({ model: traits, el, signal }) {
+export async function watchInNotebook({ model, el, signal, host }) {
   const ending = signal ?? new AbortController().signal;
+  const traits = await modelOf(model, host, model.get("feed"));
+  if (ending.aborted) return;
   const me = Math.random().toString(36).slice(2);
   let timer = null;
   let shown = null; // not yet in the model: the kernel's own state may be set there meanwhile

@@ -8,6 +8,7 @@
 import { Board } from "./board.js";
 import { h } from "./html.js";
 import { areEqualBytes } from "./log_bytes.js";
+import { modelOf } from "./notebook.js";
 import { buildSheet, spansOf } from "./sheet.js";
 import { View } from "./view.js";
 import { chip, wordNodes } from "./words_html.js";
@@ -17,7 +18,8 @@ const PATIENCE = 4000; // ms for a kernel that may be busy, or gone
 /** anywidget's `render` of a prediction. `load(board, log, opening)` draws a log. */
 export const predictionInNotebook =
   (load) =>
-  async ({ model: traits, el, signal = new AbortController().signal }) => {
+  async ({ model, el, signal = new AbortController().signal, host }) => {
+    const traits = await modelOf(model, host, model.get("game"));
     const page = new PredictionPage(el, { traits, load, signal });
     await page.follow();
   };
