@@ -1,8 +1,9 @@
 """Clients that read slowly, or not at all, beside those that read: what the others feel of them.
 
-The slow ones ask for so much that it fits into no socket's buffer. Their requests take places in the
-batch like anybody's, so the fast ones are measured three times: alone, beside companions that ask for
-the same and read it, and beside those that do not.
+What the slow ones leave lying waits in the kernel: some 420 bytes a token, 148 KB after all 400, which
+the server's side of a connection still takes (measured). So the server may not know them from readers,
+and their requests take places in the batch like anybody's. Therefore the fast ones are measured three
+times: alone, beside companions that ask for the same and read it, and beside those that do not.
 
     slow_over_alone     also what 100 more requests in the batch cost, whoever reads them
     slow_over_readers   what reading slowly costs the others
