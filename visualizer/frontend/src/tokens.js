@@ -112,7 +112,8 @@ function draftLine(checked) {
   const nodes = drafts.map(({ text, token, fate }) => {
     const written = text == null ? ` token ${token}` : shown(text);
     const word = fate === "refused" ? h("del", {}, ` ${written.trimStart()} `) : `${fate === "kept" ? "✓" : ""}${written}`;
-    return h("span", { class: `draft ${fate}`, title: FATES[fate] }, word);
+    const unsaid = text == null ? "; nobody said it, so the log has its number alone" : "";
+    return h("span", { class: `draft ${fate}`, title: FATES[fate] + unsaid }, word);
   });
   const title = kept < drafts.length ? "the model's own, in its place" : "the model's own, one more";
   const sign = kept < drafts.length ? "→" : "+";
