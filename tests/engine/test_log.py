@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import EngineConfig
+from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog, LogError
+from engine.scheduling.policies import Policy
 from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload
 
 
@@ -131,3 +134,27 @@ def test_frames_agree_with_the_run(tmp_path: Path) -> None:
     tokens = log.tokens
     assert tokens[tokens.request == first.id].id.tolist() == first.output_ids
     assert "".join(tokens[tokens.request == first.id].text) == first.output_text
+
+
+def test_a_window_of_another_schema_is_refused() -> None:
+    engine = Engine(CostRunner(1, 0), EngineConfig())
+    frame = engine.log.state().keyframe()
+    frame.state["schema"] = v.SCHEMA_VERSION + 1
+    log = EventLog()
+    log.append(frame)
+    with pytest.raises(LogError, match=f"schema version {v.SCHEMA_VERSION + 1}"):
+        EventLog.from_bytes(log.to_bytes())
+
+
+def test_the_time_of_scheduling_is_measured_apart_from_the_forward_pass() -> None:
+    runner = CostRunner(base_ms=1, per_token_ms=0)
+
+    class Slow(Policy):
+        def admit(self, waiting, room):
+            runner.clock.advance(300)
+
+    engine = Engine(runner, EngineConfig(), policy=Slow(), clock=runner.clock)
+    engine.submit([1], SamplingParams(max_tokens=1))
+    engine.step()
+    [finished] = engine.log.of(v.StepFinished)
+    assert [finished.t[key] for key in ("start", "scheduled", "end")] == [0, 300, 1300]
