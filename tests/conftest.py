@@ -1,11 +1,16 @@
 """Options for all tests: `--soak` runs the same properties on many more cases."""
 
 import os
+import signal
 
 import pytest
 
 # Two workers share two cores: with more threads each, torch's spin and wait for one another.
 os.environ["OMP_NUM_THREADS"] = "1"
+
+# Started in a script's background, Ctrl-C would be ignored here and by every server that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

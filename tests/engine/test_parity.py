@@ -39,6 +39,16 @@ def make_prompts(count: int, vocab_size: int) -> list[str | list[int]]:
     return prompts
 
 
+class Silent:
+    """A tool that forces nothing: a forced answer is not the model's own choice."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def feed(self, token: int) -> list[int]:
+        return []
+
+
 @pytest.fixture(scope="module")
 def reference():
     from transformers import AutoModelForCausalLM
@@ -58,8 +68,7 @@ def differs(reference, tokens: list[int], prompt_length: int) -> tuple[int, int]
 def test_200_prompts_chunked_cached_and_preempted_equal_transformers(reference) -> None:
     """Each token is the reference's best after the tokens before it: greedy decoding, step by step."""
     config = EngineConfig(token_budget=24, max_batch_size=8, max_kv_tokens=26 * 8, block_size=8)
-    tested = Engine.load("bundled", config)
-    tested._tool_tokens = None  # a forced answer is not the model's own choice
+    tested = Engine.load("bundled", config, tool=Silent)
     prompts = make_prompts(200, tested.tokenizer.vocab_size)
     params = SamplingParams(max_tokens=OUTPUT, ignore_eos=True)
     requests = [tested.submit(prompt, params) for prompt in prompts]

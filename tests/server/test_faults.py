@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -238,10 +237,10 @@ def test_sigterm_lets_running_requests_finish(serve: Serve, tmp_path: Path, paus
     url = server.url
     with Feed(url) as feed:
         feed.keyframe()
-        callers = [
-            Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 30}, X_Client="gate")
-            for _ in range(2)
-        ]
+        body = {"prompt": "x", "max_tokens": 30}
+        callers = [Caller(url, "/v1/completions", body, X_Client="gate")]
+        feed.until_kind(RequestArrived)
+        callers.append(Caller(url, "/v1/completions", body))
         # While the step hangs, the second may be in the queue or still on its way there.
         places = ("waiting", "prefilling", "active", "pending_submit")
         until(url, "/health", lambda answer: sum(answer.json()[place] for place in places) == 2)
@@ -251,11 +250,9 @@ def test_sigterm_lets_running_requests_finish(serve: Serve, tmp_path: Path, paus
         refused = post(url, "/v1/completions", {"prompt": "x"})
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "shutdown")
         assert refused.headers["retry-after"] == "1"
-        writer = subprocess.Popen(["sh", "-c", f"while :; do echo open > {gate}; done"])
+        gate.write_text("open")
         texts = [sse_data(caller.read_all())[-1] for caller in callers]
         assert server.process.wait(30) == 0
-        writer.kill()
-        writer.wait()
     assert [text["full_text"] for text in texts] == ["abcdefghijklmnopqrstuvwxyzabcd"] * 2
 
 
