@@ -35,6 +35,12 @@ class BoardOnPage:
         for key in keys:
             self.page.keyboard.press(key)
 
+    def settle(self) -> None:
+        """Wait until what was moved so far is drawn: a board takes it over once a frame."""
+        self.page.evaluate(
+            "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
+        )
+
     def text(self, selector: str) -> str:
         return " ".join(self.root.locator(selector).first.inner_text().split())
 

@@ -177,6 +177,8 @@ def test_long_names_of_runs_and_requests_keep_everything_in_its_place(
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     # A step lies at the same place in both, though one of them has longer names beside its lanes.
     first, second = root.locator("canvas.strip").all()
+    timelines(root)[0].press("Home")
+    expect(root).to_have_attribute("data-step-b", "1")
     first.click(position={"x": 250, "y": 40})
     expect(root).not_to_have_attribute("data-step", "1")
     step = root.get_attribute("data-step") or ""

@@ -92,6 +92,7 @@ def test_dragging_over_the_strip_scrubs(board: BoardOnPage) -> None:
     mouse.move(box["x"] + 340, y, steps=5)
     expect(board.root).not_to_have_attribute("data-step", str(first))
     mouse.up()
+    board.settle()
     last = int(board.data("step"))
     assert last > first
     mouse.move(box["x"] + 200, y)

@@ -158,9 +158,7 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
         "document.querySelector('.underglass').dispatchEvent("
         "new KeyboardEvent('keydown', { key: '.', bubbles: true }))"
     )
-    page.evaluate(
-        "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
-    )
+    timeline.settle()
     assert (timeline.data("step"), blocks.data("step")) == ("31", "31")
     timeline.press("x", "ArrowDown", "[", ".", "]")
     blocks.expect_step(32)
