@@ -70,7 +70,8 @@ function drawHead(pencil, grid, block, mine) {
     });
   }
   const middle = x + grid.cellWidth / 2;
-  if (moved(block)) pencil.tip(middle, y + 7, "down", theme.ink);
+  const besideNumber = x + 7 * String(block.id).length + 5;
+  if (moved(block)) pencil.tip(Math.max(middle, besideNumber), y + 7, "down", theme.ink);
   else if (block.mark === "hit" && grid.cellWidth >= 44) {
     pencil.text("hit", middle + 2, y + 9, { size: 10.5, bold: true, align: "center" });
   }
