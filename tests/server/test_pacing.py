@@ -94,13 +94,22 @@ def test_first_tokens_ends_and_replies_do_not_wait_for_a_rest_to_end(
     monkeypatch.setattr(pacing, "LONGEST_REST", 3600)
 
     async def test() -> None:
-        async with running() as bridge, bridge.generate(order("a", max_tokens=2000)) as long:
-            while not bridge._pace.resting:
-                await long.gains(60)
-            async with bridge.generate(order("b")) as short:
-                assert await read(short) == {0: "abcdefgh"}
-            step = await bridge.pause()
-            assert await bridge.step(3) in range(step, step + 4)  # the long one may have ended
+        async with running() as bridge:
+            await (
+                bridge.pause()
+            )  # so that the rest begins with the first step, however fast they are
+            async with bridge.generate(order("a", max_tokens=2000)) as long:
+                reader = asyncio.create_task(long.gains(60))
+                await asyncio.sleep(0)
+                await bridge.step(1)
+                assert await reader
+                assert bridge._pace.resting
+                await bridge.resume()
+                async with bridge.generate(order("b")) as short:
+                    assert await read(short) == {0: "abcdefgh"}
+                step = await bridge.pause()
+                async with bridge.generate(order("c")):  # by now the long one may have ended
+                    assert await bridge.step(3) == step + 3
 
     asyncio.run(asyncio.wait_for(test(), 60))
 
