@@ -7,6 +7,9 @@
 
 The engine is deterministic, so two runs of one workload align by request and step: requests by prompt,
 label and order of arrival, steps by number.
+
+`what_if` replays a measured log on a cost model, and the model has an error. So both runs are timed by
+that model, and its error on the measured times is stated beside the comparison.
 """
 
 import base64
@@ -26,6 +29,7 @@ from visualizer.html import MODULE, page_of
 from visualizer.inputs import input_changes
 from visualizer.logs import LogLike, read_log
 from visualizer.moments import count, names_of, plain
+from visualizer.same_machine import fitted, model_error, retime
 from visualizer.view import AXES, SAVED_BYTES, View
 
 if TYPE_CHECKING:
@@ -45,6 +49,9 @@ class Comparison(anywidget.AnyWidget):
     first_difference  the first decision that differs, in words with both reasons; None: none does
     step              the step in which it is made, or None
     verdict           the same as one sentence, also where nothing differs
+    model_error       where one run is the `what_if` of the other: how far its cost model is from the
+                      measured times, {"ttft_ms": , "itl_ms": }, the mean over all requests; else None
+    note              the same as a sentence, and whose times are shown; else None
     """
 
     _esm = MODULE
@@ -64,8 +71,10 @@ class Comparison(anywidget.AnyWidget):
         if axis not in AXES:
             raise ValueError(f"axis must be one of {', '.join(AXES)}, got {axis!r}")
         self.axis = axis
-        self._logs = logs = read_log(a), read_log(b)
         self.names = names
+        self.model_error: dict[str, float] | None = None
+        self.note: str | None = None
+        self._logs = logs = self._on_one_machine(read_log(a), read_log(b))
         self._called = names_of(logs[0]), names_of(logs[1])
         self._pairs = pair(*logs)
         self.settings = _settings(*logs)
@@ -78,6 +87,28 @@ class Comparison(anywidget.AnyWidget):
         step = self.step
         a_view, b_view = _views(*logs, step)
         super().__init__(a=a_view, b=b_view, facts=self._facts())
+
+    def _on_one_machine(self, a: EventLog, b: EventLog) -> tuple[EventLog, EventLog]:
+        """Time a log and its `what_if` by the same model, and note the model's error."""
+        if fitted(b, a):
+            log, replay, name = a, b, self.names[0]
+        elif fitted(a, b):
+            log, replay, name = b, a, self.names[1]
+        else:
+            return a, b
+        timed = retime(log, replay)
+        self.model_error = model_error(log, timed)
+        labels = {"ttft_ms": "TTFT", "itl_ms": "ITL"}
+        errors = [f"{ms:.3g} ms in {labels[key]}" for key, ms in self.model_error.items()]
+        error = f"The model's own error on {name}: {' and '.join(errors) or 'unknown'}, on average."
+        if fitted(replay, log)["pinned"] == "time":
+            self.note = (
+                f"{name} has measured times, and the other run those of a cost model: differences in "
+                f'time include its error. {error} Compare with what_if(log, pinned="time") instead.'
+            )
+            return a, b
+        self.note = f"Both runs have the times of the cost model that was fitted to {name}. {error}"
+        return (timed, b) if log is a else (a, timed)
 
     @property
     def step(self) -> int | None:
@@ -115,7 +146,7 @@ class Comparison(anywidget.AnyWidget):
         a, b = self._logs
         if a.deterministic() == b.deterministic():
             return "No difference: the two runs are the same, event by event."
-        return "No decision differs: everybody is served in the same steps."
+        return "No decision differs: every request is served in the same steps."
 
     @cached_property
     def _frames(self) -> "list[pd.DataFrame]":
@@ -184,6 +215,7 @@ class Comparison(anywidget.AnyWidget):
                 [name, _shown(one), _shown(two)] for name, (one, two) in self.settings.items()
             ],
             "inputs": self.inputs,
+            "note": self.note,
             "verdict": self.verdict,
             "difference": told
             and {

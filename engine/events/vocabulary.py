@@ -91,7 +91,9 @@ class RunStarted(Event):
     """Always first. `classes` names what is replaceable: policy, pool, tree, eviction, runner.
 
     And, where they are not the engine's own, drafter, tool, attention, verifier and weigh. `settings`
-    are the EngineConfig's fields plus `num_blocks`.
+    are the EngineConfig's fields plus `num_blocks`. `fitted` says of the log that was replayed when it
+    began (`unix_us`), whether its arrivals were pinned to "step" or "time" (`pinned`), and what the
+    fitted cost gives for each of its `step_finished` (`step_us`).
     """
 
     schema: int
@@ -100,7 +102,7 @@ class RunStarted(Event):
     model: dict[str, Any]
     tokenizer: dict[str, Any]
     clock: str
-    t: dict[str, Any] = {}  # unix_us
+    t: dict[str, Any] = {}  # unix_us; fitted, where `what_if` fitted the cost of a step to a log
 
 
 class RequestArrived(Event):

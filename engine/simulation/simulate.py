@@ -129,6 +129,9 @@ class _ReplayWriter(Writer):
         super().__init__(request, tokenizer, tool=None)
         self._texts = texts
         self._answer = answer
+        if texts is not None:
+            # The log's texts are whole: a prompt of another tokenizer must not leave bytes to flush.
+            self._detokenizer = tokenizer.detokenizer([])
 
     def _piece(self, token: int, position: int) -> str:
         if self._texts is None:

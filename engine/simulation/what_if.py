@@ -2,10 +2,12 @@
 
     other = what_if(log, token_budget=32)
 
-Everybody asks the same in the same step and says what they said then; only the scheduler's and the
-cache's decisions may differ. With nothing changed they do not: the log is reproduced. A request that
-was aborted is aborted again; what it says beyond its logged tokens, where it now gets further, is
-filler, shown as a dot.
+Each request arrives before the same step and gives the same answer; only the decisions of the scheduler
+and of the cache may differ. With nothing changed they do not: the log is reproduced. An aborted request
+is aborted again; where it now gets further than its logged tokens, the rest is filler, shown as a dot.
+
+The times are those of a cost model, whose error must not be taken for an effect. `compare(log, other)`
+times both runs by the same model and states its error.
 """
 
 from typing import Any
@@ -13,10 +15,10 @@ from typing import Any
 from engine.cache.eviction import EVICTIONS
 from engine.config import ConfigError, EngineConfig
 from engine.events.log import EventLog
-from engine.events.vocabulary import RunStarted
+from engine.events.vocabulary import RunStarted, StepFinished, StepScheduled
 from engine.scheduling.admission import RequestError
 from engine.scheduling.policies import POLICIES
-from engine.simulation.cost_runner import Cost
+from engine.simulation.cost_runner import US_PER_MS, Cost, Work
 from engine.simulation.fit import fit
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
@@ -33,8 +35,10 @@ def what_if(
     changes  fields of EngineConfig, or parts of the engine: `pool=`, `tree=`, `drafter=`, and as
              `policy=` and `eviction=` a name or an object. What a learner wrote for the logged run has
              to be passed in again, because a log has its name only.
-    pinned   "step": everybody arrives before the same step; "time": at the same time
-    cost     what a step costs; None: what fits the logged run best
+    pinned   "step": requests arrive before the same step; "time": at the same time, and then even with
+             nothing changed a step may start before or after an arrival that it had to wait for
+    cost     what a step costs; None: what fits the logged run best. With a cost of your own, compare
+             with `what_if(log, cost=cost)`, or the machine is part of the difference.
 
     Raises ConfigError, which says what is wrong, for a setting that does not exist or has no such
     value, for a missing part, and when a request of the log would be refused; ValueError for a log
@@ -48,12 +52,34 @@ def what_if(
     }
     config = _changed(started.settings, changes)
     _check_parts(started, config, parts, changes)
+    model = cost or fit(log).cost
     try:
-        return simulate(workload, config, cost=cost or fit(log).cost, **parts)
+        replay = simulate(workload, config, cost=model, **parts)
     except RequestError as error:
         raise ConfigError(
             f"with these settings a request of the log is refused: {error}"
         ) from error
+    if cost is None:
+        header = replay[0]
+        assert isinstance(header, RunStarted)
+        header.t["fitted"] = {
+            "unix_us": started.t.get("unix_us"),
+            "pinned": pinned,
+            "step_us": _step_us(log, model),
+        }
+    return replay
+
+
+def _step_us(log: EventLog, model: Cost) -> list[int]:
+    """What the model takes for each `step_finished` of the log, which was measured there."""
+    times, work = list[int](), None
+    for event in log:
+        if isinstance(event, StepScheduled):
+            work = Work.of(event.rows)
+        elif isinstance(event, StepFinished):
+            times.append(round(model.of(work) * US_PER_MS) if work else 0)
+            work = None
+    return times
 
 
 def _changed(settings: dict[str, Any], changes: dict[str, Any]) -> EngineConfig:

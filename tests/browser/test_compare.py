@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
+from engine import what_if
 from engine.events import EventLog
 from tests.browser.conftest import NewPage
 from tests.browser.test_board_accessibility import expect_no_violation
@@ -67,6 +68,17 @@ def test_it_opens_at_the_first_difference_with_both_reasons(
     expect(decisions).to_have_count(2)
     expect(decisions.nth(1)).to_contain_text("evicting blocks")
     expect(decisions.nth(0)).not_to_contain_text("evicting")
+
+
+def test_a_replay_states_the_models_error(
+    new_page: NewPage, comparison: Comparison, tmp_path: Path
+) -> None:
+    root = opened(new_page(height=1200), comparison, tmp_path)
+    expect(root.locator(".note")).to_have_count(0)
+    log = storytellers()
+    replayed = compare(log, what_if(log, token_budget=32))
+    root = opened(new_page(height=1200), replayed, tmp_path)
+    assert words_of(root.locator(".note")) == replayed.note
 
 
 def test_one_cursor_moves_both_and_a_jump_leads_back(

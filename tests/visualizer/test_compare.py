@@ -1,6 +1,7 @@
 """compare: one planted change in an otherwise equal run is found, where it first decides something."""
 
 import copy
+import random
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +13,15 @@ import pytest
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.scheduling.policies import POLICIES
+from engine.simulation.cost_runner import Cost
 from engine.simulation.what_if import what_if
 from tests.engine.workloads import Workload, make_engine, play, random_workload
 from tests.visualizer.storytellers import storytellers
 from visualizer import compare
 from visualizer.differences import first_difference, pair
 from visualizer.moments import names_of
+
+COST = Cost(10, 0.25)
 
 
 def run(workload: Workload, **parts: Any) -> EventLog:
@@ -227,6 +231,78 @@ def test_the_log_of_what_if_is_compared_with_its_origin(log: EventLog) -> None:
     comparison = compare(log, what_if(log, token_budget=32))
     assert comparison.settings["token_budget"] == (64, 32)
     assert comparison.step == 1
+
+
+def measured(log: EventLog) -> EventLog:
+    """The log as a machine whose steps vary would have written it; arrivals lie inside steps."""
+    rng = random.Random(13)
+    late, now, other = 0, 0, EventLog()
+    for event in copy.deepcopy(list(log)):
+        if isinstance(event, v.RunStarted):
+            event.t["unix_us"] = 1_000_000
+        elif isinstance(event, v.RequestArrived):
+            event.t["at"] = max(0, now - rng.randint(0, 4000))
+        elif isinstance(event, v.StepFinished):
+            event.t["start"] += late
+            late += rng.randint(0, 30_000)
+            event.t["end"] += late
+            now = event.t["end"]
+        other.append(event)
+    return other
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_replay_with_nothing_changed_has_no_difference_in_any_time(
+    log: EventLog, swapped: bool
+) -> None:
+    logs = [measured(log), what_if(measured(log))]
+    comparison = compare(*reversed(logs)) if swapped else compare(*logs)
+    assert comparison.verdict.startswith("No difference")
+    assert comparison.settings == {}
+    assert comparison.totals.change.tolist() == [0] * len(comparison.totals)
+    changes = comparison.requests.filter(like="_change")
+    assert changes.dropna().eq(0).all(axis=None)
+
+
+def test_the_models_error_is_stated_and_kept_out_of_the_effect(log: EventLog) -> None:
+    origin = measured(log)
+    same, other = what_if(origin), what_if(origin, token_budget=32)
+    comparison = compare(origin, EventLog.from_bytes(other.to_bytes()))
+    assert comparison.settings == {"token_budget": (64, 32)}
+    effect = other.requests.ttft_ms - same.requests.ttft_ms
+    assert comparison.requests.ttft_ms_change.tolist() == pytest.approx(effect.tolist())
+    error = (same.requests.ttft_ms - origin.requests.ttft_ms).abs().mean()
+    assert error > 1
+    assert comparison.model_error["ttft_ms"] == pytest.approx(error)
+    assert f"{error:.3g} ms in TTFT" in comparison.facts["note"]
+    assert f"{error:.3g} ms in TTFT" in comparison.to_html()
+
+
+def test_the_log_itself_keeps_its_times(log: EventLog) -> None:
+    origin = measured(log)
+    before = origin.to_bytes()
+    compare(origin, what_if(origin))
+    assert origin.to_bytes() == before
+
+
+def test_only_a_replay_of_this_very_log_is_timed_with_it(log: EventLog) -> None:
+    origin, other = measured(log), measured(log)
+    other[0].t["unix_us"] = 2_000_000
+    for a, b in [(other, what_if(origin)), (origin, other), (origin, what_if(origin, cost=COST))]:
+        comparison = compare(a, b)
+        assert comparison.model_error is None
+        assert comparison.facts["note"] is None
+        mean = a.requests.ttft_ms.mean(), b.requests.ttft_ms.mean()
+        assert tuple(comparison.totals.loc["mean TTFT, ms", ["a", "b"]]) == pytest.approx(mean)
+
+
+def test_a_replay_pinned_to_time_keeps_measured_times_and_says_so(log: EventLog) -> None:
+    origin = measured(log)
+    comparison = compare(origin, what_if(origin, pinned="time"))
+    mean = origin.requests.ttft_ms.mean()
+    assert comparison.totals.loc["mean TTFT, ms", "a"] == pytest.approx(mean)
+    assert comparison.model_error["ttft_ms"] > 1
+    assert 'what_if(log, pinned="time")' in comparison.note
 
 
 def test_changes_in_latency_are_those_of_the_logs(log: EventLog) -> None:

@@ -76,6 +76,38 @@ def test_without_a_cost_the_logged_one_is_found_again() -> None:
     )
 
 
+def test_the_header_has_what_the_fitted_cost_takes_for_each_step_of_the_log() -> None:
+    """What a comparison needs to time both runs alike; with nothing changed it is the replay's time."""
+    kinds = set[str]()
+    for seed in range(60):
+        workload = random_workload(seed)
+        workload.failures = set()
+        engine = make_engine(workload)
+        play(engine, workload)
+        if workload.draft_length or not engine.log.of(v.StepFinished):
+            continue
+        again = what_if(engine.log)
+        header = again[0].t["fitted"]
+        took = [event.t["end"] - event.t["start"] for event in again.of(v.StepFinished)]
+        assert header["step_us"] == took, f"seed {seed}"
+        assert header["unix_us"] == engine.log[0].t["unix_us"]
+        kinds |= {type(event).__name__ for event in again}
+    assert {"Preempted", "Forked"} <= kinds
+    assert "fitted" not in what_if(engine.log, cost=COST)[0].t
+
+
+def test_an_answer_of_another_tokenizer_ends_as_it_did() -> None:
+    """Its prompt's ids are no bytes of UTF-8: nothing of them may be appended to the answer."""
+    log, _ = first_look()
+    started = log[0]
+    started.tokenizer = started.tokenizer | {"name": "another"}
+    for event in log.of(v.RequestArrived):
+        event.prompt[-1] = 0xC3  # the first byte of two
+        event.prompt[-2] = event.request
+    again = what_if(log, cost=COST)
+    assert again.tokens.text.tolist() == log.tokens.text.tolist()
+
+
 class OldestGivesWay(Fcfs):
     def victim(self, running, needed_by):
         return running[0]

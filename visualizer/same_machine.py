@@ -1,0 +1,68 @@
+"""Time a measured run by the cost model of its replay, so that only the change differs.
+
+`what_if` replays a log on a cost model that is fitted to it. The model has an error. If the replay were
+compared with the measured times, that error would look like an effect. The replay's header says what
+the model takes for each step of the original, and the original is compared with these times.
+"""
+
+import math
+from typing import Any
+
+import msgspec
+
+from engine.events import EventLog
+from engine.events import vocabulary as v
+
+# What a replay repeats or changes. All other classes belong to the machine that ran the model.
+_REPLAYED = ("policy", "pool", "tree", "eviction", "drafter")
+
+
+def fitted(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
+    """Return the header's `fitted`, if `replay` is a replay of `log` with a cost fitted to it."""
+    started, original = replay[0], log[0]
+    if not isinstance(started, v.RunStarted) or not isinstance(original, v.RunStarted):
+        return None
+    found: dict[str, Any] | None = started.t.get("fitted")
+    return found if found and found["unix_us"] == original.t.get("unix_us") else None
+
+
+def retime(log: EventLog, replay: EventLog) -> EventLog:
+    """Return `log` as the machine of its replay would have run it: the same decisions, its times.
+
+    As in the replay, requests arrive at the end of the step before, and an idle engine takes no time.
+    """
+    machine = replay[0]
+    assert isinstance(machine, v.RunStarted)
+    steps, now, timed = iter(machine.t["fitted"]["step_us"]), 0, EventLog()
+    for event in log:
+        match event:
+            case v.RunStarted(classes=ran):
+                classes = {
+                    name: cls for name, cls in machine.classes.items() if name not in _REPLAYED
+                }
+                classes |= {name: cls for name, cls in ran.items() if name in _REPLAYED}
+                timed.append(
+                    msgspec.structs.replace(
+                        event, classes=classes, model=machine.model, clock=machine.clock
+                    )
+                )
+            case v.RequestArrived():
+                timed.append(msgspec.structs.replace(event, t=event.t | {"at": now}))
+            case v.StepFinished():
+                end = now + next(steps)
+                times = {"start": now, "scheduled": now, "end": end}
+                timed.append(msgspec.structs.replace(event, t=event.t | times))
+                now = end
+            case _:
+                timed.append(event)
+    return timed
+
+
+def model_error(measured: EventLog, timed: EventLog) -> dict[str, float]:
+    """Return the model's mean error per request, in ms, for `ttft_ms` and `itl_ms`.
+
+    `timed` is `measured` with the model's times. A measure that no request has is left out.
+    """
+    a, b = measured.requests, timed.requests
+    errors = {name: float((b[name] - a[name]).abs().mean()) for name in ("ttft_ms", "itl_ms")}
+    return {name: error for name, error in errors.items() if not math.isnan(error)}
