@@ -66,15 +66,20 @@ def cases() -> list[Scores]:
     longer = [tuple(round(chance.gauss(0, 2), 2) for _ in range(9)) for _ in range(40)]
     return [
         *sorted((Scores(logits, *one) for logits in plain for one in asked), key=_size),
-        *(Scores(logits, *one) for logits in tied for one in asked if one[0] > 0),
+        *(Scores(logits, *one) for logits in tied for one in asked),
         *(Scores(logits, *chance.choice(asked)) for logits in longer),
     ]
 
 
 def _size(case: Scores) -> tuple[float, ...]:
-    """Few tokens, few of the three asked for, and the temperature first."""
+    """Few tokens and few of the three settings first; among these, the temperature first.
+
+    A setting counts as much as a third token. So a wrong top-p shows with two tokens before it shows
+    with three shares whose sum is rounded to more than 1.
+    """
     asked = (case.temperature != 1, 0 < case.top_k < len(case.logits), case.top_p < 1)
-    return (sum(asked), asked[1] + asked[2], len(case.logits), -case.top_p, case.top_k)
+    tokens = len(case.logits)
+    return (sum(asked) + max(0, tokens - 2), tokens, asked[1] + asked[2], -case.top_p, case.top_k)
 
 
 def attempt(distribution: Weigh, case: Scores) -> None:
@@ -132,13 +137,19 @@ def _numbers(answer: Any, case: Scores) -> list[float]:
 
 
 def _check_greedy(shares: list[float], case: Scores) -> None:
-    best = max(range(len(shares)), key=shares.__getitem__)
-    if case.logits[best] < max(case.logits) or abs(shares[best] - 1) > EXACT or sum(shares) > 1.5:
-        raise Broken(
-            f"With temperature 0 you returned {_told(shares)}.",
-            "at temperature 0 the likeliest token is certain",
-            "Try 0.5, 0.1, 0.01 on paper. What does the second-best end up with?",
+    best = [i for i, one in enumerate(case.logits) if one == max(case.logits)]
+    if abs(sum(shares) - 1) <= EXACT and abs(sum(shares[i] for i in best) - 1) <= EXACT:
+        return
+    look = "Try 0.5, 0.1, 0.01 on paper. What does the second-best end up with?"
+    if len(best) > 1 and all(shares[i] > 0 for i in best):
+        look = (
+            "Several tokens are the likeliest here, and one is drawn. What do your numbers sum to?"
         )
+    raise Broken(
+        f"With temperature 0 you returned {_told(shares)}.",
+        "at temperature 0 the likeliest token is certain",
+        look,
+    )
 
 
 def _softmax(logits: Sequence[float], temperature: float) -> list[float]:
@@ -196,18 +207,30 @@ def _reaching(shares: list[float], top_p: float) -> int:
     return len(shares)
 
 
+_CUT_TOO_EARLY = "At temperature 1 the cut would be right. Which comes first, temperature or cut?"
+
+
+def _as_at_temperature_one(kept: int, case: Scores) -> bool:
+    """Whether so many tokens would be right if the temperature were 1."""
+    ordered = sorted(_softmax(case.logits, 1.0), reverse=True)[: case.top_k or None]
+    return case.temperature != 1 and kept == _reaching(_shared(ordered), case.top_p)
+
+
 def _too_few(kept: int, left: list[float], case: Scores) -> None:
     if case.top_p == 1 or not kept:
         raise Broken(
             f"You keep {counted(kept, 'token')} of {len(left)}.",
-            "nobody is cut without need",
-            f"top_k = {case.top_k} and top_p = {case.top_p:g}: what do 0 and 1 mean there?",
+            "a token is cut only if top-k or top-p asks for it",
+            f"What does top_k = {case.top_k} cut here, and what does top_p = 1? Shares are rounded: "
+            "their sum may end just above 1, or just below.",
         )
     raise Broken(
         f"You keep {counted(kept, 'token')}, with {sum(left[:kept]):.3f} of the probability. "
         f"Asked is {case.top_p:g}.",
         "top-p keeps the smallest set that reaches p",
-        "Follow the sum, token by token. Is the one that crosses the line in or out?",
+        _CUT_TOO_EARLY
+        if _as_at_temperature_one(kept, case)
+        else "Follow the sum, token by token. Is the one that crosses the line in or out?",
     )
 
 
@@ -218,6 +241,8 @@ def _too_many(
     look = "Is it the smallest set?"
     if case.top_k and kept == min(case.top_k, _reaching(ordered, case.top_p)):
         look = "Top-k cuts first. What does top-p look at then, and what is all of it?"
+    elif _as_at_temperature_one(kept, case):
+        look = _CUT_TOO_EARLY
     raise Broken(
         f"You keep {counted(kept, 'token')}. {enough} {sum(left[:needed]):.3f} of what top-k leaves, "
         f"and asked is {case.top_p:g}.",

@@ -74,11 +74,11 @@ def test_a_replay_states_the_models_error(
     new_page: NewPage, comparison: Comparison, tmp_path: Path
 ) -> None:
     root = opened(new_page(height=1200), comparison, tmp_path)
-    expect(root.locator(".note")).to_have_count(0)
+    expect(root.locator(".model-error")).to_have_count(0)
     log = storytellers()
     replayed = compare(log, what_if(log, token_budget=32))
     root = opened(new_page(height=1200), replayed, tmp_path)
-    assert words_of(root.locator(".note")) == replayed.note
+    assert words_of(root.locator(".model-error")) == replayed.note
 
 
 def test_one_cursor_moves_both_and_a_jump_leads_back(

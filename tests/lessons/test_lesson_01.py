@@ -50,6 +50,43 @@ def drops_the_crossing_token(logits, temperature, top_k, top_p):
     return cut(logits, temperature, top_k, top_p, until=until)
 
 
+def stops_before_crossing(logits, temperature, top_k, top_p):
+    """The classic error. It also loses a token where three rounded shares sum to more than 1."""
+    if temperature == 0:
+        return solution(logits, 0, 0, 1)
+    shares = softmax(logits, temperature)
+    order = sorted(range(len(logits)), key=lambda i: -shares[i])[: top_k or None]
+    whole, summed, kept = sum(shares[i] for i in order), 0.0, []
+    for i in order:
+        if kept and summed + shares[i] / whole > top_p:
+            break
+        kept.append(i)
+        summed += shares[i] / whole
+    whole = sum(shares[i] for i in kept)
+    return [shares[i] / whole if i in kept else 0.0 for i in range(len(logits))]
+
+
+def loses_a_token_to_rounding(logits, temperature, top_k, top_p):
+    wrong = stops_before_crossing(logits, temperature, top_k, top_p)
+    return wrong if top_p == 1 else solution(logits, temperature, top_k, top_p)
+
+
+def cuts_before_the_temperature(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return solution(logits, 0, 0, 1)
+    kept = [share > 0 for share in solution(logits, 1.0, top_k, top_p)]
+    shares = [
+        share * is_kept for share, is_kept in zip(softmax(logits, temperature), kept, strict=True)
+    ]
+    return [one / sum(shares) for one in shares]
+
+
+def zero_gives_1_to_all_that_tie(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return [float(one == max(logits)) for one in logits]
+    return solution(logits, temperature, top_k, top_p)
+
+
 def keeps_nobody_where_the_first_crosses(logits, temperature, top_k, top_p):
     shares = solution(logits, temperature, top_k, top_p)
     return [0.0] * len(logits) if 1 in shares and temperature > 0 and top_p < 1 else shares
@@ -129,6 +166,16 @@ def zero_is_uniform(logits, temperature, top_k, top_p):
             ["You keep 1 token, with 0.731 of the probability. Asked is 0.9.", "in or out?"],
         ),
         (
+            stops_before_crossing,
+            ["You keep 1 token, with 0.731 of the probability. Asked is 0.9.", "in or out?"],
+        ),
+        (loses_a_token_to_rounding, ["You keep 2 tokens of 3.", "Shares are rounded"]),
+        (
+            cuts_before_the_temperature,
+            ["temperature = 2", "the smallest set that reaches p", "temperature or cut?"],
+        ),
+        (zero_gives_1_to_all_that_tie, ["[1.000, 1.000]", "What do your numbers sum to?"]),
+        (
             keeps_nobody_where_the_first_crosses,
             ["You keep no token at all.", "somebody is always left", "in or out?"],
         ),
@@ -140,7 +187,7 @@ def zero_is_uniform(logits, temperature, top_k, top_p):
             ["Top-k cuts first.", "of what top-k leaves", "the smallest set that reaches p"],
         ),
         (ignores_top_k, ["You keep 2 tokens, with top_k = 1.", "top-k keeps the k likeliest"]),
-        (zero_k_keeps_none, ["nobody is cut without need", "what do 0 and 1 mean there?"]),
+        (zero_k_keeps_none, ["a token is cut only if", "What does top_k = 0 cut here"]),
         (ignores_temperature, ["With temperature 1 it would be the same."]),
         (multiplies_by_temperature, ["bolder, or more careful?"]),
         (sorted_answer, ["Compare two of the tokens"]),
@@ -182,7 +229,34 @@ def later_of_equals_first(logits, temperature, top_k, top_p):
     return cut(logits[::-1], temperature, top_k, top_p)[::-1]
 
 
-@pytest.mark.parametrize("right", [solution, mask_then_softmax, later_of_equals_first])
+def zero_is_nearly_zero(logits, temperature, top_k, top_p):
+    """Tokens that tie share at temperature 0, as in the limit."""
+    return solution(
+        logits, temperature or 1e-4, top_k if temperature else 0, top_p if temperature else 1
+    )
+
+
+def stops_after_crossing_only(logits, temperature, top_k, top_p):
+    """Hugging Face's rule: a token goes if those before it reach top_p."""
+    if temperature == 0:
+        return solution(logits, 0, 0, 1)
+    shares = np.array(solution(logits, temperature, top_k, 1.0))
+    order = np.argsort(-shares)
+    gone = order[shares[order].cumsum() - shares[order] >= top_p]
+    shares[gone] = 0
+    return shares / shares.sum()
+
+
+RIGHT = [
+    solution,
+    mask_then_softmax,
+    later_of_equals_first,
+    zero_is_nearly_zero,
+    stops_after_crossing_only,
+]
+
+
+@pytest.mark.parametrize("right", RIGHT)
 def test_every_right_distribution_is_accepted(right, capsys) -> None:
     weigh = check.lesson_01(right)
     assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out

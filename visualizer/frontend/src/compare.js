@@ -59,7 +59,7 @@ class ComparisonPage {
     root.append(
       this.verdict,
       this.changes(),
-      ...(facts.note ? [h("p", { class: "changes-line note muted" }, facts.note)] : []),
+      ...(facts.note ? [h("p", { class: "changes-line model-error muted" }, facts.note)] : []),
       ...this.timelines.flatMap((timeline, side) => [this.title(side), timeline]),
       h("div", { class: "pair" }, ...this.decisions),
       this.tables,
