@@ -13,8 +13,11 @@ from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge
 
-# Turns of the event loop in which a reader who was woken has long had its text.
+# Turns of the event loop in which a reader that was woken has long had its text.
 TURNS = 20
+# For a get() that does not wait to be woken, but sleeps and looks again. A reader that sleeps through
+# this is one that would sleep on.
+POLL_SECONDS = 2.0
 # For a put() that blocks the whole thread; whatever is right takes a thousandth of it.
 PATIENCE_SECONDS = 20.0
 
@@ -205,6 +208,8 @@ class _Play:
             await asyncio.sleep(0)
         if self._reading is None:
             return
+        if due:
+            await asyncio.wait({self._reading}, timeout=POLL_SECONDS)
         if self._reading.done():
             answer, self._reading = self._reading.result(), None
             self._take(answer)

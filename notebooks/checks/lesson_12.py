@@ -20,6 +20,8 @@ MARKS = _marks
 START, END = "<|python_start|>", "<|python_end|>"
 # A word reaches a state letter by letter: a letter is a token here.
 WORDS = (START, END, "7", "-5", "1/0", "2**9", "12*3", "six")
+# The count is 2: 3 if half an é and half an è become equal replacement characters, 1 if they are dropped.
+ACCENTS = "'éèé'.count('é')"
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ def cases() -> list[Reading]:
         for length in range(1, 5)
         for words in product((START, END, "7", "-5", "2**9"), repeat=length)
     ]
+    short.append(Reading(tuple((0, word) for word in (START, ACCENTS, END))))
     calls = (f"{START} 17+25 {END}", f"{START} 2**9 {END} so", f"3 {END} {START} 12*3 {END} {END}")
     chance = random.Random(12)
     for _ in range(120):
@@ -135,6 +138,12 @@ def _judge_answer(
             "what cannot be evaluated forces nothing",
             f"evaluate({expression!r}) is None, and that is what came after the latest {START}: no "
             "answer, and no words about it either.",
+        )
+    if not expression.isascii():
+        raise Broken(
+            did,
+            "the text of a call is what its tokens say together",
+            f"The call was {expression!r}. An é is two tokens: what does decode() make of one alone?",
         )
     if not answer:
         raise Broken(

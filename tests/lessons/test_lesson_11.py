@@ -265,7 +265,30 @@ class LetsAllGoWhenItIsFull(Solution):
         return fits
 
 
-RIGHT = [Solution, PlainOutbox, DequeWithACount, LetsAllGoWhenItIsFull]
+class Polls(Solution):
+    """Sleeps a little and looks again; nothing wakes it."""
+
+    async def get(self):
+        while not self._text and self._reason is None:
+            await asyncio.sleep(0.001)
+        return await super().get()
+
+
+class SleepsOn(Solution):
+    """Polls, but for a text alone: it misses the end."""
+
+    async def get(self):
+        while not self._text:
+            await asyncio.sleep(0.001)
+        return await super().get()
+
+
+def test_a_reader_that_polls_but_misses_the_end_is_told_so(monkeypatch) -> None:
+    monkeypatch.setattr(lesson_11, "POLL_SECONDS", 0.5)
+    assert "The reader slept although the end had come." in str(verdict(SleepsOn))
+
+
+RIGHT = [Solution, Polls, PlainOutbox, DequeWithACount, LetsAllGoWhenItIsFull]
 
 
 @pytest.mark.parametrize("right", RIGHT)

@@ -127,6 +127,29 @@ class TakesTheMarksAlong(Solution):
         return super().feed(token)
 
 
+class DecodesTokenByToken(Solution):
+    """Breaks an é, which is two tokens, into two replacement characters."""
+
+    def __init__(self, marks, tokenizer, evaluate):
+        super().__init__(marks, tokenizer, evaluate)
+        self.text = None
+
+    def feed(self, token):
+        if token == self.marks.call_start:
+            self.text = ""
+        elif token == self.marks.call_end and self.text is not None:
+            result, self.text = self.evaluate(self.text), None
+            return [] if result is None else SharesItsBuffer.framed(self, result)
+        elif self.text is not None:
+            self.text += self.tokenizer.decode([token])
+        return []
+
+
+class DropsWhatIsNotAscii(DecodesTokenByToken):
+    def feed(self, token):
+        return [] if 127 < token < 256 else super().feed(token)
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -174,6 +197,16 @@ class TakesTheMarksAlong(Solution):
         (GivesNone, ["feed() gave None.", "a list of token ids"]),
         (AnswersEachLetter, ["After 7, you forced", "and nowhere else"]),
         (NeverAnswers, ["you forced nothing", "a complete call is answered", "The call was '7'"]),
+        (
+            DecodesTokenByToken,
+            [
+                "One sample writes <|python_start|> 'éèé'.count('é') <|python_end|>",
+                "you forced <|output_start|>3<|output_end|>",
+                "what its tokens say together",
+                "two tokens",
+            ],
+        ),
+        (DropsWhatIsNotAscii, ["'éèé'.count('é')", "what its tokens say together"]),
         (TakesTheMarksAlong, ["a complete call is answered"]),
     ],
 )

@@ -49,6 +49,26 @@ def its_gain(log, found):
     )
 
 
+def report_with_the_reason_of(step_of):
+    """A true report, but for its cause: the reason of one step of the wait."""
+
+    def report(log):
+        found = solution(log)
+        reasons = Trace("", log).reasons(found["request"])
+        cause = reasons[step_of(reasons)]
+        evidence = [step for step, reason in reasons.items() if reason == cause]
+        return found | {"cause": cause, "evidence": evidence}
+
+    return report
+
+
+@pytest.mark.parametrize("step_of", [min, max], ids=["first", "last"])
+def test_the_reason_of_the_first_or_last_waiting_step_is_not_the_cause(step_of) -> None:
+    message = " ".join(str(verdict(report_with_the_reason_of(step_of))).split())
+    assert "You say token_budget, which held in 2 of the 15 steps" in message
+    assert "A small crowd" in message
+
+
 def returns_an_id(log):
     return int((log.requests.admitted_step - log.requests.arrived_step).idxmax())
 
@@ -166,7 +186,7 @@ def the_last_of_those_who_tie(log):
 @pytest.mark.parametrize("right", [solution, by_hand, the_last_of_those_who_tie])
 def test_every_true_report_is_accepted_and_its_change_runs(right, capsys) -> None:
     report = check.lesson_13(right)
-    assert f"{right.__name__}() keeps its promises in all 4 cases" in capsys.readouterr().out
+    assert f"{right.__name__}() keeps its promises in all 5 cases" in capsys.readouterr().out
     found = report(AFTERNOON.log)
     assert found["request"] in (17, 18)
     other = what_if(AFTERNOON.log, cost=MACHINE, **found["change"])
