@@ -20,7 +20,7 @@ MARKS = _marks
 START, END = "<|python_start|>", "<|python_end|>"
 # A word reaches a state letter by letter: a letter is a token here.
 WORDS = (START, END, "7", "-5", "1/0", "2**9", "12*3", "six")
-# The count is 2: 3 if half an é and half an è become equal replacement characters, 1 if they are dropped.
+# The count is 2; 3 if half letters become equal replacement characters, 1 if they are dropped.
 ACCENTS = "'éèé'.count('é')"
 
 
