@@ -90,9 +90,9 @@ class Comparison(anywidget.AnyWidget):
 
     def _on_one_machine(self, a: EventLog, b: EventLog) -> tuple[EventLog, EventLog]:
         """Time a log and its `what_if` by the same model, and note the model's error."""
-        if fitted(b, a):
+        if found := fitted(b, a):
             log, replay, name = a, b, self.names[0]
-        elif fitted(a, b):
+        elif found := fitted(a, b):
             log, replay, name = b, a, self.names[1]
         else:
             return a, b
@@ -101,7 +101,7 @@ class Comparison(anywidget.AnyWidget):
         labels = {"ttft_ms": "TTFT", "itl_ms": "ITL"}
         errors = [f"{ms:.3g} ms in {labels[key]}" for key, ms in self.model_error.items()]
         error = f"The model's own error on {name}: {' and '.join(errors) or 'unknown'}, on average."
-        if fitted(replay, log)["pinned"] == "time":
+        if found["pinned"] == "time":
             self.note = (
                 f"{name} has measured times, and the other run those of a cost model: differences in "
                 f'time include its error. {error} Compare with what_if(log, pinned="time") instead.'

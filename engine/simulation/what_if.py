@@ -72,7 +72,8 @@ def what_if(
 
 def _step_us(log: EventLog, model: Cost) -> list[int]:
     """What the model takes for each `step_finished` of the log, which was measured there."""
-    times, work = list[int](), None
+    times = list[int]()
+    work: Work | None = None
     for event in log:
         if isinstance(event, StepScheduled):
             work = Work.of(event.rows)
