@@ -123,11 +123,6 @@ class Bridge:
         return ended
 
     @property
-    def idle(self) -> bool:
-        """Whether no request is in, in whatever state."""
-        return not self._live
-
-    @property
     def pending_submit(self) -> int:
         """Requests that were let in and are not in the engine's queue yet."""
         return len(self._pending)

@@ -105,12 +105,14 @@ class Session:
 
     async def _run(self, call: PromptCall | ModelInfoCall, before: Buffer | None) -> None:
         try:
-            bridge = await self._bridge(call)
-            if isinstance(call, ModelInfoCall):
-                await self._answer(call, model_info=_model_info(bridge))
-            else:
-                stream = Stream(call, bridge, self._outlet, self._buffers, before)
-                await stream.run(self._label)
+            if not self._models.is_loaded(call.model):
+                await self._answer(call, status="loading", model=call.model)
+            async with self._models.lease(call.model) as bridge:
+                if isinstance(call, ModelInfoCall):
+                    await self._answer(call, model_info=_model_info(bridge))
+                else:
+                    stream = Stream(call, bridge, self._outlet, self._buffers, before)
+                    await stream.run(self._label)
         except ApiError as error:
             await self._fail(call, error)
         except Exception as error:  # a mistake of ours: the client must not wait for ever
@@ -130,11 +132,6 @@ class Session:
             task.cancel()
             await asyncio.wait({task})
         await self._answer(call, status="cancelled")
-
-    async def _bridge(self, call: Call) -> Bridge:
-        if not self._models.is_loaded(call.model):
-            await self._answer(call, status="loading", model=call.model)
-        return await self._models.serving(call.model)
 
     async def _answer(self, call: Call, **content: object) -> None:
         await self._outlet.put("MSG", [item({"stream_id": call.stream_id} | content)])
