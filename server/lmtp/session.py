@@ -7,7 +7,9 @@ other.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 from server.bridge import Bridge
 from server.errors import ApiError, bad_request, internal_error
@@ -30,6 +32,8 @@ from server.models import Models
 
 MOST_STREAMS = 1024
 
+logger = logging.getLogger(__name__)
+
 
 class Session:
     """The server's end of one connection.
@@ -48,7 +52,10 @@ class Session:
         self._streams: dict[StreamId, asyncio.Task[None]] = {}
 
     async def serve(self, frames: AsyncIterator[str]) -> None:
-        """Answer frames until there are no more, or the client does not read its answers."""
+        """Answer frames until there are no more, or the client does not read its answers.
+
+        Raises what `frames` and `send` raise.
+        """
         reading = asyncio.create_task(self._read(frames))
         writing = asyncio.create_task(self._outlet.run())
         try:
@@ -58,9 +65,12 @@ class Session:
             tasks = {reading, writing, *self._streams.values()}
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(tasks)
         if not reading.cancelled():
-            reading.result()  # a bug is not to be swallowed
+            reading.result()
+        if not writing.cancelled():
+            with suppress(TimeoutError):  # the client does not read
+                writing.result()
 
     async def _read(self, frames: AsyncIterator[str]) -> None:
         async for text in frames:
@@ -116,8 +126,8 @@ class Session:
         except ApiError as error:
             await self._fail(call, error)
         except Exception as error:  # a mistake of ours: the client must not wait for ever
+            logger.exception("stream %r failed", call.stream_id)
             await self._fail(call, internal_error(error))
-            raise
         finally:
             self._streams.pop(call.stream_id, None)
 
