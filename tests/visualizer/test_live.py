@@ -11,9 +11,12 @@ import msgspec
 import pytest
 
 import visualizer.live
+from engine.config import EngineConfig
+from engine.engine import Engine
 from engine.events import State
 from engine.events.vocabulary import AnyEvent
 from server.process import BackgroundServer
+from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 from tests.server.harness import post, start, trace
 from visualizer import watch
 from visualizer.server_events import Sent
@@ -172,6 +175,8 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Here the first connection gets an event that no keyframe came before."""
+    engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER)
+    keyframe = msgspec.json.encode(engine.log.state().keyframe()).decode()
     connections = 0
 
     async def feed(_url: str, _key: str | None, last: str | None) -> AsyncIterator[list[Sent]]:
@@ -180,12 +185,11 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
         assert last is None
         if connections == 1:
             yield [Sent(id="r:5", data='{"type":"step_started","step":1}')]
-        keyframe = msgspec.json.encode(State().keyframe()).decode()
         yield [Sent(id="r:0", data=keyframe)]
         await asyncio.Event().wait()
 
     monkeypatch.setattr(visualizer.live, "batches", feed)
-    monkeypatch.setattr(visualizer.live, "WAITS", (0.0,))
+    monkeypatch.setattr(visualizer.live, "WAITS", (0.01,))
     board = watch("http://server")
     view = View(board)
     view.until_type("lost")
