@@ -9,6 +9,7 @@ because it is one thread, requests reach the queue in the order in which they we
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +32,8 @@ from server.request_log import account
 from server.settings import ServerSettings
 from server.watchdog import Watchdog
 from server.window import Outbox, Window
+
+logger = logging.getLogger(__name__)
 
 
 class Bridge:
@@ -121,11 +124,6 @@ class Bridge:
         ended = await asyncio.to_thread(self._thread.stop, patience=2.0)
         self._tokenizing.shutdown(wait=False, cancel_futures=True)
         return ended
-
-    @property
-    def idle(self) -> bool:
-        """Whether no request is in, in whatever state."""
-        return not self._live
 
     @property
     def pending_submit(self) -> int:
@@ -294,6 +292,7 @@ class Bridge:
 
     def _fail(self, error: Exception) -> None:
         """The loop itself is broken: say so to everybody who waits, and to whoever asks later."""
+        logger.error("the engine has failed", exc_info=error)
         self.failure = f"{type(error).__name__}: {error}"
         self._end_all(unavailable(f"the engine has failed: {self.failure}", "engine_failed"))
 

@@ -151,14 +151,14 @@ class Client:
 
     async def read(self, streams: Sequence[Stream]) -> AsyncIterator[StreamEvent]:
         """The events of all streams as they are received. Raises RequestFailedError if one fails."""
-        received: asyncio.Queue[StreamEvent | BaseException | None] = asyncio.Queue()
+        received: asyncio.Queue[StreamEvent | Exception | None] = asyncio.Queue()
 
         async def pump(stream: Stream) -> None:
             try:
                 async for event in stream:
                     received.put_nowait(event)
                 received.put_nowait(None)
-            except (httpx.HTTPError, RequestFailedError) as error:
+            except Exception as error:  # whatever it is, `read` must not wait for ever
                 received.put_nowait(error)
 
         tasks = [asyncio.create_task(pump(stream)) for stream in streams]
@@ -166,7 +166,7 @@ class Client:
             open_streams = len(tasks)
             while open_streams:
                 event = await received.get()
-                if isinstance(event, BaseException):
+                if isinstance(event, Exception):
                     raise event
                 if event is None:
                     open_streams -= 1

@@ -100,7 +100,9 @@ class Feed(Response):
         finally:
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(tasks)
+        if not sending.cancelled():
+            sending.result()  # it failed: the request log says so, and the viewer connects again
         if stopping.done() and not stopping.cancelled():
             await connection.body(b"", more=False)
 

@@ -4,9 +4,10 @@
     Models(bridge, directory)   `--model auto`: it, and those of a directory, each loaded when asked for
 
 Every loaded model has an engine, a bridge and an engine thread of its own; they share the processor and
-nothing else. When one more is asked for than may be loaded at once, the idle one that has not been
-asked for the longest makes room (Ollama does the same, `server/sched.go`). A request that names no
-model goes to the first, which is always loaded and does not count.
+nothing else. A request leases its model from the lookup to the request's end. When there is no room
+for one more model, the least recently requested one without a lease is evicted (Ollama does the same,
+`server/sched.go`). A request that names no model goes to the first, which is always loaded and does
+not count.
 
 A name is looked up among the directory's entries and never becomes a path: no name leaves the
 directory, and nothing is fetched.
@@ -18,8 +19,8 @@ half a second; only a process of its own for each model would be rid of that.
 
 import asyncio
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -72,11 +73,11 @@ class _Entry:
     """A model that is loaded, or about to be.
 
     ready     its bridge, once it can take requests; or why it cannot
-    waiting   requests that will be handed the bridge as soon as it is ready
+    leases    requests that wait for the bridge or use it
     """
 
     ready: asyncio.Future[Bridge]
-    waiting: int = 0
+    leases: int = 0
     engine: Engine | None = None
     loading: asyncio.Task[None] | None = None
 
@@ -87,13 +88,22 @@ class _Entry:
 
     @property
     def idle(self) -> bool:
-        """Whether it may be unloaded now."""
-        return self.bridge is not None and self.bridge.idle and not self.waiting
+        """Whether it may be evicted now."""
+        return self.bridge is not None and not self.leases
 
     @property
     def failed(self) -> bool:
-        """Whether its engine has ended, and nobody waits for it any more."""
+        """Whether its engine has ended and no request uses it any more."""
         return self.idle and self.bridge is not None and bool(self.bridge.failure)
+
+    @contextmanager
+    def lease(self) -> Iterator[None]:
+        """Keep it from being evicted while the block runs."""
+        self.leases += 1
+        try:
+            yield
+        finally:
+            self.leases -= 1
 
     async def unload(self) -> None:
         """End the engine thread and give the memory back."""
@@ -131,41 +141,39 @@ class Models:
         loaded = [entry.bridge for entry in self._entries.values()]
         return [self.first, *(bridge for bridge in loaded if bridge is not None)]
 
-    async def serving(self, name: str | None) -> Bridge:
-        """The bridge for a request that names this model; loads the model if need be.
+    @asynccontextmanager
+    async def lease(self, name: str | None) -> AsyncIterator[Bridge]:
+        """Lend the bridge of a model to a request; load the model if need be.
 
-        Queue the request before the next `await`: an idle model may be unloaded while others run.
-        Raises ApiError if there is no such model (404), it cannot be loaded, too many wait for it, or
-        all that may be loaded are busy.
+        The model is not evicted before the block ends. Raises ApiError if there is no such model
+        (404), it cannot be loaded, too many requests wait for it, or every loaded model has a lease.
         """
         if self._is_first(name):
-            return self.first
+            yield self.first
+            return
         assert name is not None
         entry = self._entries.pop(name, None)
         if entry is None or entry.failed:
             entry = self._begin(name, entry)
-        self._entries[name] = entry  # at the end: it was asked for last
-        if entry.bridge is not None:
-            return entry.bridge
+        self._entries[name] = entry  # at the end: it is now the most recently requested
         limit = self.settings.max_waiting
-        if entry.waiting >= limit:
+        if entry.bridge is None and entry.leases >= limit:
             raise too_many(
-                f"{entry.waiting} requests wait for {name} to be loaded, the limit is {limit}: "
+                f"{entry.leases} requests wait for {name} to be loaded, the limit is {limit}: "
                 "try again in a second",
                 "queue_full",
                 1,
             )
-        entry.waiting += 1
-        try:
-            return await asyncio.shield(entry.ready)  # who leaves does not end it for the others
-        finally:
-            entry.waiting -= 1
+        with entry.lease():
+            # Shielded: a request that is cancelled does not end the load for the others.
+            yield await asyncio.shield(entry.ready)
 
     def viewed(self, name: str | None) -> Bridge:
-        """The bridge of a model that somebody watches or holds. Loads nothing.
+        """Return the bridge of a loaded model, for a viewer; load nothing.
 
-        Otherwise a page that was left open would load its model again and again. Raises ApiError for a
-        model that does not exist (404) or is not loaded now (503).
+        Otherwise a page that was left open would load its model again and again. The model may be
+        evicted at the next `await`. Raises ApiError for a model that does not exist (404) or is not
+        loaded now (503).
         """
         if self._is_first(name):
             return self.first
@@ -178,8 +186,19 @@ class Models:
             f"{name} is not loaded: a request that names it loads it", "model_not_loaded"
         )
 
+    @contextmanager
+    def commanded(self, name: str | None) -> Iterator[Bridge]:
+        """Lend the bridge of a loaded model to a teacher's command; load nothing.
+
+        The model is not evicted before the block ends. Raises ApiError as `viewed` does.
+        """
+        bridge = self.viewed(name)
+        entry = self._entries.get(name or "")
+        with nullcontext() if entry is None else entry.lease():
+            yield bridge
+
     def is_loaded(self, name: str | None) -> bool:
-        """Whether `serving` would answer at once."""
+        """Whether `lease` would return at once."""
         entry = self._entries.get(name or "")
         return self._is_first(name) or (entry is not None and entry.bridge is not None)
 
@@ -227,7 +246,7 @@ class Models:
         return entry
 
     def _make_room(self) -> _Entry | None:
-        """The model that has to go before one more may come, taken off the list."""
+        """Return the model to evict before one more can be loaded, taken off the list."""
         assert self.directory is not None
         if len(self._entries) < self.directory.limit:
             return None

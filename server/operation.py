@@ -81,13 +81,15 @@ def routes(models: Models) -> APIRouter:
     async def pause(request: Request, model: ViewedModel = None) -> Held:
         """Hold the engine: requests still queue up, no step runs."""
         _only_here(request, settings)
-        return Held(step=await models.viewed(model).pause(), paused=True)
+        with models.commanded(model) as bridge:
+            return Held(step=await bridge.pause(), paused=True)
 
     @router.post("/engine/resume", tags=["Teacher's controls"])
     async def resume(request: Request, model: ViewedModel = None) -> Held:
         """Let the engine go on."""
         _only_here(request, settings)
-        return Held(step=await models.viewed(model).resume(), paused=False)
+        with models.commanded(model) as bridge:
+            return Held(step=await bridge.resume(), paused=False)
 
     @router.post("/engine/step", tags=["Teacher's controls"])
     async def step(
@@ -96,7 +98,8 @@ def routes(models: Models) -> APIRouter:
         """Run some steps of a held engine; answers with the last one's number when it has run."""
         _only_here(request, settings)
         steps = body.steps if body else 1
-        return Held(step=await models.viewed(model).step(steps), paused=True)
+        with models.commanded(model) as bridge:
+            return Held(step=await bridge.step(steps), paused=True)
 
     return router
 

@@ -21,6 +21,7 @@ from starlette.types import Receive, Scope, Send
 from server.bridge import Bridge
 from server.errors import ApiError
 from server.generation import Gain, Generation, Order
+from server.models import Models
 from server.request_log import SEND_BODY
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -43,8 +44,8 @@ class Form(Protocol):
 
     done: bytes  # ends every stream, after an error too
 
-    def opening(self, generation: Generation) -> bytes:
-        """Called once, first: the request is in the engine's queue."""
+    def begin(self, generation: Generation) -> None:
+        """Note the request, which is now in the engine's queue. Called once, first."""
         ...
 
     def chunk(self, gain: Gain) -> bytes:
@@ -56,21 +57,33 @@ class Form(Protocol):
         ...
 
 
-class Answer(Response, ABC):
-    """The response to a request for tokens: queue it, answer, give everything back in any case."""
+class WholeForm(Protocol):
+    """How a whole response is written."""
 
-    def __init__(self, bridge: Bridge, order: Order) -> None:
+    def render(self, generation: Generation, choices: list[Gain]) -> object:
+        """The response as plain values; one Gain per choice, in order."""
+        ...
+
+
+class Answer(Response, ABC):
+    """The response to a request for tokens: queue it, answer, give everything back in any case.
+
+    The model is leased until the answer has ended, in whatever way; `order` is made once it is loaded.
+    """
+
+    def __init__(self, models: Models, model: str | None, order: Callable[[Bridge], Order]) -> None:
         super().__init__()
-        self._bridge = bridge
+        self._models = models
+        self._model = model
         self._order = order
-        self._patience = bridge.settings.keep_alive
+        self._patience = models.settings.keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer; returns when the client has everything or has left.
 
         Both are awaited from the beginning: a client may leave while its prompt is tokenized.
         """
-        connection = Connection(scope, receive, send, self._bridge.settings.stall_seconds)
+        connection = Connection(scope, receive, send, self._models.settings.stall_seconds)
         leaving = asyncio.create_task(connection.lost())
         answering = asyncio.create_task(self._serve(connection))
         try:
@@ -83,26 +96,41 @@ class Answer(Response, ABC):
             await answering
 
     async def _serve(self, connection: "Connection") -> None:
-        async with self._bridge.generate(self._order) as generation:
-            await self._answer(generation, connection)
+        # The lease ends with the last write: a client may request another model as soon as it has that.
+        async with (
+            self._models.lease(self._model) as bridge,
+            bridge.generate(self._order(bridge)) as generation,
+        ):
+            await self._answer(bridge, generation, connection)
 
     @abstractmethod
-    async def _answer(self, generation: Generation, connection: "Connection") -> None:
+    async def _answer(
+        self, bridge: Bridge, generation: Generation, connection: "Connection"
+    ) -> None:
         """Send the whole response. May raise ApiError as long as nothing was sent."""
 
 
 class StreamedAnswer(Answer):
     """Tokens as they come, written by a Form."""
 
-    def __init__(self, bridge: Bridge, order: Order, form: Form) -> None:
-        super().__init__(bridge, order)
+    def __init__(
+        self,
+        models: Models,
+        model: str | None,
+        order: Callable[[Bridge], Order],
+        form: Callable[[Bridge], Form],
+    ) -> None:
+        super().__init__(models, model, order)
         self._form = form
 
-    async def _answer(self, generation: Generation, connection: "Connection") -> None:
-        form = self._form
+    async def _answer(
+        self, bridge: Bridge, generation: Generation, connection: "Connection"
+    ) -> None:
+        form = self._form(bridge)
         # The headers go out now: a client that sees them knows that it is in the queue.
         await connection.start(200, [*EVENT_STREAM_HEADERS, request_header(generation)])
-        data = form.opening(generation)
+        form.begin(generation)
+        data = b""
         try:
             while not generation.finished:
                 await connection.body(data)
@@ -115,22 +143,29 @@ class StreamedAnswer(Answer):
 
 
 class WholeAnswer(Answer):
-    """One JSON object when everything is there; `render` gets one Gain per choice, in order."""
+    """One JSON object when everything is there."""
 
     def __init__(
-        self, bridge: Bridge, order: Order, render: Callable[[Generation, list[Gain]], object]
+        self,
+        models: Models,
+        model: str | None,
+        order: Callable[[Bridge], Order],
+        form: Callable[[Bridge], WholeForm],
     ) -> None:
-        super().__init__(bridge, order)
-        self._render = render
+        super().__init__(models, model, order)
+        self._form = form
 
-    async def _answer(self, generation: Generation, connection: "Connection") -> None:
+    async def _answer(
+        self, bridge: Bridge, generation: Generation, connection: "Connection"
+    ) -> None:
         choices: dict[int, Gain] = {}
         while not generation.finished:
             for gain in await generation.gains(self._patience):
                 first = choices.setdefault(gain.choice, gain)
                 if first is not gain:
                     first.extend(gain)
-        body = _encode(self._render(generation, [gain for _, gain in sorted(choices.items())]))
+        gains = [gain for _, gain in sorted(choices.items())]
+        body = _encode(self._form(bridge).render(generation, gains))
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),

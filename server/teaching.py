@@ -34,10 +34,9 @@ class TeachingStream:
         self._pieces: list[str] = []
         self._submitted_at = 0
 
-    def opening(self, generation: Generation) -> bytes:
-        """Nothing: the headers already say that the request is queued."""
+    def begin(self, generation: Generation) -> None:
+        """See `Form`."""
         self._submitted_at = generation.submitted_at
-        return b""
 
     def chunk(self, gain: Gain) -> bytes:
         """One event per token."""

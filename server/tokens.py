@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
+from server.bridge import Bridge
 from server.errors import bad_request
 from server.models import Models
 from server.openai.chat import encode_conversation
@@ -73,10 +74,9 @@ def routes(models: Models) -> APIRouter:
         field = "prompt" if messages is None else "messages"
         if len(prompt or "") + characters_in(chat or []) > MAX_CHARACTERS:
             raise bad_request(field, f"{field}: {MAX_CHARACTERS} characters are the limit")
-        bridge = await models.serving(body.model)
-        tokenizer = bridge.tokenizer
 
-        def work() -> TokenizeResponse:
+        def work(bridge: Bridge) -> TokenizeResponse:
+            tokenizer = bridge.tokenizer
             ids = (
                 encode_conversation(chat or [], tokenizer)
                 if prompt is None
@@ -90,17 +90,19 @@ def routes(models: Models) -> APIRouter:
             )
 
         try:
-            return await asyncio.to_thread(work)
+            async with models.lease(body.model) as bridge:
+                return await asyncio.to_thread(work, bridge)
         except (TokenizerError, ChatTemplateError) as error:
             raise bad_request(field, str(error)) from error
 
     @router.post("/detokenize")
     async def detokenize(body: DetokenizeRequest) -> DetokenizeResponse:
         """The text of token ids."""
-        tokenizer = (await models.serving(body.model)).tokenizer
-        if max(body.tokens, default=0) >= tokenizer.vocab_size:
+        async with models.lease(body.model) as bridge:
+            tokenizer = bridge.tokenizer
             last = tokenizer.vocab_size - 1
-            raise bad_request("tokens", f"tokens: ids go from 0 to {last}, got {max(body.tokens)}")
-        return DetokenizeResponse(prompt=await asyncio.to_thread(tokenizer.decode, body.tokens))
+            if (largest := max(body.tokens, default=0)) > last:
+                raise bad_request("tokens", f"tokens: ids go from 0 to {last}, got {largest}")
+            return DetokenizeResponse(prompt=await asyncio.to_thread(tokenizer.decode, body.tokens))
 
     return router

@@ -13,9 +13,10 @@ says hello, and gets a keyframe of its own to begin with; `frontend/src/live_fee
 
 import asyncio
 import json
+import logging
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 import anywidget
@@ -30,6 +31,8 @@ from visualizer.html import MODULE
 from visualizer.server_events import RefusedError, Sent, batches
 
 WAITS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)  # seconds before the connection is tried again
+
+logger = logging.getLogger(__name__)
 
 _decode = msgspec.json.Decoder(AnyEvent).decode
 _encode = msgspec.json.Encoder().encode
@@ -136,41 +139,55 @@ class Live(anywidget.AnyWidget):
     # The connection, on a thread of its own
 
     def _connect(self) -> None:
-        if self._stop is None:
-            self._stop = _Stop()
-            thread = threading.Thread(
-                target=lambda stop: asyncio.run(self._listen(stop)),
-                args=(self._stop,),
-                name=f"watch {self.url}",
-                daemon=True,
-            )
-            thread.start()
+        with self._lock:
+            if self._stop is not None:
+                return
+            stop = self._stop = _Stop()
+        thread = threading.Thread(
+            target=lambda: asyncio.run(self._listen(stop)),
+            name=f"watch {self.url}",
+            daemon=True,
+        )
+        thread.start()
 
     def _leave(self) -> None:
-        if self._stop is not None:
-            self._stop.set()
-            self._stop = None
-            with self._lock:
+        with self._lock:
+            stop, self._stop = self._stop, None
+            if stop is not None:
+                stop.set()
                 self._state = None
 
     async def _listen(self, stop: "_Stop") -> None:
         listening = asyncio.create_task(self._keep_listening())
         with stop.ending(listening):
-            await asyncio.gather(listening, return_exceptions=True)
+            await asyncio.wait({listening})
         self.connected = False
+        with self._lock:
+            if self._stop is stop:  # it ended by itself: the next view connects again
+                self._stop = None
+        if not listening.cancelled():
+            listening.result()  # the thread reports what it raised
 
     async def _keep_listening(self) -> None:
         attempt = 0
         while True:
             try:
-                async for batch in batches(self.url, self._key, self._last_seen()):
-                    self.connected, attempt = True, 0
-                    self._pass_on(batch)
+                async with aclosing(batches(self.url, self._key, self._last_seen())) as received:
+                    async for batch in received:
+                        self.connected = True
+                        self._pass_on(batch)
+                        attempt = 0
             except RefusedError:
                 self._say_to_all({"type": "refused", "status": 401})
                 return
-            except (httpx.HTTPError, msgspec.DecodeError):
+            except httpx.HTTPError:
                 pass
+            except Exception:
+                logger.exception("cannot read the events of %s; starting over", self.url)
+                with self._lock:
+                    self._state = (
+                        None  # it may be half applied: the next connection gets a keyframe
+                    )
             self.connected = False
             seconds = WAITS[min(attempt, len(WAITS) - 1)]
             attempt += 1
@@ -250,9 +267,11 @@ class _Stop:
             self._end = lambda: loop.call_soon_threadsafe(task.cancel)
             if self._asked:
                 task.cancel()
-        yield
-        with self._lock:
-            self._end = None
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._end = None
 
     def set(self) -> None:
         with self._lock:

@@ -184,7 +184,9 @@ async def over(link: Link) -> AsyncIterator[Client]:
         yield client
     finally:
         reading.cancel()
-        await asyncio.gather(reading, return_exceptions=True)
+        await asyncio.wait({reading})
+        if not reading.cancelled():
+            reading.result()  # a frame that cannot be read, or `on_message` failed
 
 
 class _WebSocketLink:

@@ -49,13 +49,23 @@ async def client_of(models: Models, *, label: str = "") -> AsyncIterator[Client]
     to_server = asyncio.Queue[str | None](FRAMES_ON_THE_WAY)
     to_client = asyncio.Queue[str | None](FRAMES_ON_THE_WAY)
     session = Session(models, to_client.put, label)
-    serving = asyncio.create_task(session.serve(_frames(to_server)))
+
+    async def serve() -> None:
+        try:
+            await session.serve(_frames(to_server))
+        except Exception:
+            await to_client.put(None)  # the client must not wait for ever
+            raise
+
+    serving = asyncio.create_task(serve())
     try:
         async with over(_QueueLink(to_server, to_client)) as client:
             yield client
     finally:
         serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        await asyncio.wait({serving})
+        if not serving.cancelled():
+            serving.result()
 
 
 class _Following(Outbox):

@@ -164,6 +164,9 @@ async def _next_line(prompt: str) -> str | None:
             text: str | None = input(prompt)
         except EOFError:
             text = None
+        except Exception as error:  # it is no text, say
+            loop.call_soon_threadsafe(line.set_exception, error)
+            return
         loop.call_soon_threadsafe(line.set_result, text)
 
     threading.Thread(target=read, daemon=True).start()

@@ -7,7 +7,7 @@ another site, and with `--api-key` nobody without it.
 from collections.abc import AsyncIterator
 
 from starlette.applications import Starlette
-from starlette.websockets import WebSocket
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from server.errors import no_route
 from server.labels import label_in
@@ -23,7 +23,12 @@ def install(app: Starlette, models: Models) -> None:
         # LMQL's client can send no header; an address it is given may have a query.
         label = websocket.headers.get("x-client") or websocket.query_params.get("client", "")
         session = Session(models, websocket.send_text, label_in(label))
-        await session.serve(_frames(websocket))
+        try:
+            await session.serve(_frames(websocket))
+        except _NotTextError:
+            await websocket.close(1003)
+        except WebSocketDisconnect:  # while a frame was being sent
+            pass
 
     async def nowhere(websocket: WebSocket) -> None:
         await websocket.send_denial_response(no_route(websocket.url.path).response())
@@ -33,14 +38,16 @@ def install(app: Starlette, models: Models) -> None:
     app.router.add_websocket_route("/{path:path}", nowhere)
 
 
+class _NotTextError(Exception):
+    """A binary frame, which has no meaning in LMTP."""
+
+
 async def _frames(websocket: WebSocket) -> AsyncIterator[str]:
-    """Text frames until the client leaves; binary ones have no meaning in LMTP."""
+    """Text frames until the client leaves. Raises _NotTextError."""
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":
             return
-        if message.get("text") is not None:
-            yield message["text"]
-        else:
-            await websocket.close(1003)
-            return
+        if message.get("text") is None:
+            raise _NotTextError
+        yield message["text"]

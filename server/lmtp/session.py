@@ -7,7 +7,9 @@ other.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 
 from server.bridge import Bridge
 from server.errors import ApiError, bad_request, internal_error
@@ -30,6 +32,8 @@ from server.models import Models
 
 MOST_STREAMS = 1024
 
+logger = logging.getLogger(__name__)
+
 
 class Session:
     """The server's end of one connection.
@@ -48,7 +52,10 @@ class Session:
         self._streams: dict[StreamId, asyncio.Task[None]] = {}
 
     async def serve(self, frames: AsyncIterator[str]) -> None:
-        """Answer frames until there are no more, or the client does not read its answers."""
+        """Answer frames until there are no more, or the client does not read its answers.
+
+        Raises what `frames` and `send` raise.
+        """
         reading = asyncio.create_task(self._read(frames))
         writing = asyncio.create_task(self._outlet.run())
         try:
@@ -58,9 +65,12 @@ class Session:
             tasks = {reading, writing, *self._streams.values()}
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(tasks)
         if not reading.cancelled():
-            reading.result()  # a bug is not to be swallowed
+            reading.result()
+        if not writing.cancelled():
+            with suppress(TimeoutError):  # the client does not read
+                writing.result()
 
     async def _read(self, frames: AsyncIterator[str]) -> None:
         async for text in frames:
@@ -105,17 +115,19 @@ class Session:
 
     async def _run(self, call: PromptCall | ModelInfoCall, before: Buffer | None) -> None:
         try:
-            bridge = await self._bridge(call)
-            if isinstance(call, ModelInfoCall):
-                await self._answer(call, model_info=_model_info(bridge))
-            else:
-                stream = Stream(call, bridge, self._outlet, self._buffers, before)
-                await stream.run(self._label)
+            if not self._models.is_loaded(call.model):
+                await self._answer(call, status="loading", model=call.model)
+            async with self._models.lease(call.model) as bridge:
+                if isinstance(call, ModelInfoCall):
+                    await self._answer(call, model_info=_model_info(bridge))
+                else:
+                    stream = Stream(call, bridge, self._outlet, self._buffers, before)
+                    await stream.run(self._label)
         except ApiError as error:
             await self._fail(call, error)
         except Exception as error:  # a mistake of ours: the client must not wait for ever
+            logger.exception("stream %r failed", call.stream_id)
             await self._fail(call, internal_error(error))
-            raise
         finally:
             self._streams.pop(call.stream_id, None)
 
@@ -130,11 +142,6 @@ class Session:
             task.cancel()
             await asyncio.wait({task})
         await self._answer(call, status="cancelled")
-
-    async def _bridge(self, call: Call) -> Bridge:
-        if not self._models.is_loaded(call.model):
-            await self._answer(call, status="loading", model=call.model)
-        return await self._models.serving(call.model)
 
     async def _answer(self, call: Call, **content: object) -> None:
         await self._outlet.put("MSG", [item({"stream_id": call.stream_id} | content)])

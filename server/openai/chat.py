@@ -1,7 +1,10 @@
 """/v1/chat/completions: a conversation becomes a prompt, the answer comes back as a message.
 
 A stream's chunks, per choice: the role with empty content, content as it comes, an empty delta with
-the finish_reason; with `include_usage` a chunk without choices; then `[DONE]`.
+the finish_reason; with `include_usage` a chunk without choices; then `[DONE]`. As in vLLM
+(`serving_chat.py`), the role chunks of all choices are sent when the first token of any choice arrives,
+so that a client can measure the time to first token by its first chunk. A stream that fails before
+that starts with the error.
 """
 
 from collections.abc import Sequence
@@ -81,18 +84,18 @@ class ChatForm:
         self._tokenizer = tokenizer
         self._include_usage = include_usage
         self._tokens = 0
+        self._roles_sent = False
 
-    def opening(self, generation: Generation) -> bytes:
-        """Who speaks, for each choice."""
+    def begin(self, generation: Generation) -> None:
+        """See `Form`."""
         self._generation = generation
-        choices = sum(prompt.params.n for prompt in generation.prompts)
-        role = {"role": "assistant", "content": ""}
-        return b"".join(self._chunk(index, role) for index in range(choices))
 
     def chunk(self, gain: Gain) -> bytes:
-        """The text so far unsent, then the end if this is it."""
+        """The text so far unsent, then the end if this is it; the first time, the roles before that."""
         self._tokens += len(gain.ids)
-        text, logprobs, data = "".join(gain.texts), self._logprobs(gain), b""
+        text, logprobs = "".join(gain.texts), self._logprobs(gain)
+        data = b"" if self._roles_sent else self._roles()
+        self._roles_sent = True
         if text or logprobs:
             data += self._chunk(gain.choice, {"content": text}, logprobs)
         if gain.finish_reason:
@@ -122,6 +125,11 @@ class ChatForm:
         ]
         counts = usage(generation, count(choices))
         return Envelope("chatcmpl", "chat.completion", self._model).wrap(messages, usage=counts)
+
+    def _roles(self) -> bytes:
+        choices = sum(prompt.params.n for prompt in self._generation.prompts)
+        role = {"role": "assistant", "content": ""}
+        return b"".join(self._chunk(index, role) for index in range(choices))
 
     def _logprobs(self, gain: Gain) -> dict[str, Any] | None:
         if gain.logprobs is None:

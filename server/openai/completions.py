@@ -65,10 +65,9 @@ class CompletionForm:
         self._tokens = 0
         self._lengths: dict[int, int] = {}  # characters that a choice has so far
 
-    def opening(self, generation: Generation) -> bytes:
-        """Nothing comes before the first text."""
+    def begin(self, generation: Generation) -> None:
+        """See `Form`."""
         self._generation = generation
-        return b""
 
     def chunk(self, gain: Gain) -> bytes:
         """The text so far unsent, and the end if this is it."""

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header
 from fastapi.responses import Response
 
+from server.bridge import Bridge
 from server.errors import no_model
 from server.generation import Order, Prompt
 from server.labels import label_in
@@ -43,30 +44,35 @@ def routes(models: Models) -> APIRouter:
             temperature=0.0 if teaching else OPENAI_TEMPERATURE,
         )
         prompts = body.prompts()
-        bridge = await models.serving(body.model)
 
-        def prepare() -> list[Prompt]:
-            check_length((len(prompt) for prompt in prompts if isinstance(prompt, str)), bridge)
-            return encode_prompts(prompts, params, bridge.tokenizer)
+        def order(bridge: Bridge) -> Order:
+            def prepare() -> list[Prompt]:
+                check_length((len(prompt) for prompt in prompts if isinstance(prompt, str)), bridge)
+                return encode_prompts(prompts, params, bridge.tokenizer)
 
-        order = Order(
-            prepare,
-            fields=body.fields,
-            label=label_in(x_client or "") or body.label,
-            priority=body.priority or 0,
-        )
+            return Order(
+                prepare,
+                fields=body.fields,
+                label=label_in(x_client or "") or body.label,
+                priority=body.priority or 0,
+            )
+
+        def form(bridge: Bridge) -> CompletionForm:
+            return CompletionForm(
+                body.model or settings.model_name,
+                prompts,
+                bridge.tokenizer,
+                body.shown,
+                include_usage=body.include_usage,
+            )
+
         if teaching:
-            return StreamedAnswer(bridge, order, TeachingStream(bridge.tokenizer))
-        form = CompletionForm(
-            body.model or settings.model_name,
-            prompts,
-            bridge.tokenizer,
-            body.shown,
-            include_usage=body.include_usage,
-        )
+            return StreamedAnswer(
+                models, body.model, order, lambda bridge: TeachingStream(bridge.tokenizer)
+            )
         if body.stream:
-            return StreamedAnswer(bridge, order, form)
-        return WholeAnswer(bridge, order, form.render)
+            return StreamedAnswer(models, body.model, order, form)
+        return WholeAnswer(models, body.model, order, form)
 
     @router.post("/chat/completions", responses=CHAT_COMPLETION)
     async def chat_completions(body: ChatRequest, x_client: Label = None) -> Response:
@@ -74,25 +80,30 @@ def routes(models: Models) -> APIRouter:
         body.check_fields()
         params = body.sampling(max_tokens=settings.chat_max_tokens, temperature=OPENAI_TEMPERATURE)
         messages = conversation(body.messages)
-        bridge = await models.serving(body.model)
 
-        def prepare() -> list[Prompt]:
-            check_length([characters_in(messages)], bridge)
-            fit_into = room(bridge) if body.output_limit is None else None
-            return chat_prompts(messages, params, bridge.tokenizer, room=fit_into)
+        def order(bridge: Bridge) -> Order:
+            def prepare() -> list[Prompt]:
+                check_length([characters_in(messages)], bridge)
+                fit_into = room(bridge) if body.output_limit is None else None
+                return chat_prompts(messages, params, bridge.tokenizer, room=fit_into)
 
-        order = Order(
-            prepare,
-            fields=body.fields,
-            label=label_in(x_client or "") or body.label,
-            priority=body.priority or 0,
-        )
-        form = ChatForm(
-            body.model or settings.model_name, bridge.tokenizer, include_usage=body.include_usage
-        )
+            return Order(
+                prepare,
+                fields=body.fields,
+                label=label_in(x_client or "") or body.label,
+                priority=body.priority or 0,
+            )
+
+        def form(bridge: Bridge) -> ChatForm:
+            return ChatForm(
+                body.model or settings.model_name,
+                bridge.tokenizer,
+                include_usage=body.include_usage,
+            )
+
         if body.stream:
-            return StreamedAnswer(bridge, order, form)
-        return WholeAnswer(bridge, order, form.render)
+            return StreamedAnswer(models, body.model, order, form)
+        return WholeAnswer(models, body.model, order, form)
 
     @router.get("/models", response_model=ModelList, response_model_exclude_unset=True)
     async def list_models() -> dict[str, Any]:

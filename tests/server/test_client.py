@@ -1,12 +1,14 @@
 """The notebook's client: what lesson 00 does, and that it gives the same log every time."""
 
 import asyncio
+import json
 from collections.abc import Callable
 
+import httpx
 import pytest
 
 from engine.events.vocabulary import RequestArrived
-from server.client import Client, RequestFailedError, StreamEvent
+from server.client import Client, RequestFailedError, Stream, StreamEvent
 from server.process import BackgroundServer
 from tests.server.harness import http
 
@@ -109,3 +111,19 @@ def test_a_stream_that_fails_is_raised_and_others_are_closed(url: str) -> None:
     requests = [{"prompt": "x", "label": "fail-after-2"}, {"prompt": "y", "max_tokens": 1000}]
     with pytest.raises(RequestFailedError, match="told to fail"):
         asyncio.run(Client(url).fire(requests))
+
+
+def test_an_answer_that_cannot_be_read_is_raised() -> None:
+    async def read() -> None:
+        def answer(_request: httpx.Request) -> httpx.Response:
+            return httpx.Response(
+                200, headers={"x-underglass-request": "1"}, text="data: no json\n\n"
+            )
+
+        connection = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://x")
+        response = await connection.send(connection.build_request("POST", "/"), stream=True)
+        with pytest.raises(json.JSONDecodeError):
+            async for _ in Client("http://x").read([Stream("Ada", connection, response)]):
+                pass
+
+    asyncio.run(read())

@@ -1,19 +1,23 @@
 """The event log over HTTP: what a viewer folds is what the engine did."""
 
+import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from starlette.types import Message
 
 from engine.engine import Engine
 from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Keyframe, RequestArrived, RequestFinished, RunStarted
+from server import feed as feed_module
 from server.process import BackgroundServer
 from server.window import Outbox, Window
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.server.harness import Caller, Feed, get, post, sse_data, trace
+from tests.server.test_bridge import running
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 
@@ -177,3 +181,19 @@ def test_a_window_is_a_log_that_folds_to_the_whole_logs_state(seed: int) -> None
         assert len(window.since(0)) <= 1 + seed
 
     play(engine, workload, check)
+
+
+def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
+    async def stays() -> Message:
+        return await asyncio.Future()
+
+    async def fails(message: Message) -> None:
+        if message.get("body"):
+            raise ZeroDivisionError
+
+    async def test() -> None:
+        async with running() as bridge:
+            with pytest.raises(ZeroDivisionError):
+                await feed_module.Feed(bridge, None, controls=False)({"type": "http"}, stays, fails)
+
+    asyncio.run(test())

@@ -47,6 +47,13 @@ def test_a_failing_forward_pass_ends_its_requests_with_an_error(url: str) -> Non
     assert (error["error"]["code"], done) == ("forward_pass_failed", "[DONE]")
 
 
+def test_a_chat_stream_that_fails_before_its_first_token_starts_with_the_error(url: str) -> None:
+    body = {"messages": [{"role": "user", "content": "x"}], "n": 2, "stream": True}
+    failing = {"X-Client": "fail-after-0"}
+    error, done = sse_data(post(url, "/v1/chat/completions", body, **failing).text)
+    assert (error["error"]["code"], done) == ("forward_pass_failed", "[DONE]")
+
+
 def test_a_prompt_that_fails_before_its_samples_fork_ends_for_all_of_them(url: str) -> None:
     body = {"prompt": "x", "n": 3, "stream": False}
     assert post(url, "/v1/completions", body, **{"X-Client": "fail-after-0"}).status_code == 500
@@ -304,11 +311,15 @@ def test_ctrl_c_ends_an_idle_server_and_its_viewers(serve: Serve) -> None:
 def test_silence_is_filled_with_comments(serve: Serve) -> None:
     """A held engine says nothing for as long as the class thinks; proxies must not give up."""
     url = serve(paused=True, server={"keep_alive": 0.01}).url
+    chat = {"messages": [{"role": "user", "content": "x"}], "stream": True}
     for caller in (
         Caller(url, "/v1/completions", {"prompt": "x"}),
         Caller(url, "/v1/completions", {"prompt": "x", "stream": True}),
+        Caller(url, "/v1/chat/completions", chat),
     ):
         received = b""
         while received.count(b": keep-alive\n\n") < 3:
             received += caller.socket.recv(4096)
+        assert received.startswith(b"HTTP/1.1 200 OK")
+        assert b"x-underglass-request" in received
         assert b"data:" not in received

@@ -9,8 +9,10 @@ import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from starlette.types import Message
 
 from engine.config import EngineConfig
 from engine.engine import Engine
@@ -18,8 +20,11 @@ from engine.events.log import EventLog
 from engine.events.vocabulary import RequestArrived
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
+from server.app import create_app
 from server.bridge import Bridge
 from server.errors import ApiError
+from server.lmtp.client import StreamError
+from server.lmtp.inprocess import client_of
 from server.models import ModelDirectory, Models
 from server.process import serve_in_background
 from server.settings import ServerSettings
@@ -33,6 +38,7 @@ from tests.server.test_bridge import order, read
 from tests.server.test_cli import invoke, refused
 
 IDS = [5, 6, 7, 8]  # a prompt for every vocabulary
+PATIENCE = 60.0
 
 
 # The registry by itself, over models that recite the alphabet
@@ -82,8 +88,10 @@ async def registry(shelf: Shelf, limit: int = 1, **settings: int) -> AsyncIterat
 
 
 async def answer(models: Models, name: str | None) -> str:
-    bridge = await models.serving(name)
-    async with bridge.generate(order("x", max_tokens=3)) as generation:
+    async with (
+        models.lease(name) as bridge,
+        bridge.generate(order("x", max_tokens=3)) as generation,
+    ):
         return (await read(generation))[0]
 
 
@@ -139,14 +147,15 @@ def test_what_is_unloaded_gives_its_memory_back_at_once(shelf: Shelf) -> None:
 def test_a_model_with_a_request_in_it_is_never_unloaded(shelf: Shelf) -> None:
     async def test() -> None:
         async with registry(shelf) as models:
-            bridge = await models.serving("a")
-            await bridge.pause()
-            async with bridge.generate(order("x", max_tokens=3)) as generation:
-                with pytest.raises(ApiError, match="busy") as refusal:
-                    await models.serving("b")
-                assert (refusal.value.status, refusal.value.error["code"]) == (503, "models_busy")
-                await bridge.resume()
-                assert await read(generation) == {0: "abc"}
+            async with models.lease("a") as bridge:
+                await bridge.pause()
+                async with bridge.generate(order("x", max_tokens=3)) as generation:
+                    with pytest.raises(ApiError, match="busy") as refusal:
+                        await answer(models, "b")
+                    assert refusal.value.status == 503
+                    assert refusal.value.error["code"] == "models_busy"
+                    await bridge.resume()
+                    assert await read(generation) == {0: "abc"}
             assert await answer(models, "b") == "abc"
 
     asyncio.run(test())
@@ -159,12 +168,12 @@ def test_whoever_waits_for_a_load_is_served_before_the_model_may_go(shelf: Shelf
             first = asyncio.create_task(answer(models, "a"))
             await asyncio.sleep(0)
             with pytest.raises(ApiError, match="busy"):  # while it is being loaded
-                await models.serving("b")
+                await answer(models, "b")
             shelf.gate.set()
             while not models.is_loaded("a"):
                 await asyncio.sleep(0)
-            with pytest.raises(ApiError, match="busy"):  # and before who waited has gone on
-                await models.serving("b")
+            with pytest.raises(ApiError, match="busy"):  # and before the first request goes on
+                await answer(models, "b")
             assert await first == "abc"
             assert await answer(models, "b") == "abc"
             assert shelf.loads == ["a", "b"]
@@ -191,7 +200,7 @@ def test_a_load_that_fails_is_told_and_tried_again(shelf: Shelf) -> None:
         async with registry(shelf) as models:
             shelf.broken.add("a")
             with pytest.raises(ApiError) as refusal:
-                await models.serving("a")
+                await answer(models, "a")
             assert refusal.value.status == 503
             assert str(refusal.value) == "a cannot be loaded: a/config.json is no good"
             assert loaded(models) == ["bundled"]
@@ -204,11 +213,10 @@ def test_a_load_that_fails_is_told_and_tried_again(shelf: Shelf) -> None:
 def test_a_model_whose_engine_has_failed_is_loaded_again(shelf: Shelf) -> None:
     async def test() -> None:
         async with registry(shelf) as models:
-            bridge = await models.serving("a")
-            bridge._fail(RuntimeError("told to break"))  # what its thread says as it ends
-            with pytest.raises(ApiError, match="told to break"):
-                async with bridge.generate(order("x")):
-                    pass
+            async with models.lease("a") as bridge:
+                bridge._fail(RuntimeError("told to break"))  # what its thread says as it ends
+                with pytest.raises(ApiError, match="told to break"):
+                    await answer(models, "a")
             assert await answer(models, "a") == "abc"
             assert shelf.loads == ["a", "a"]
 
@@ -222,7 +230,7 @@ def test_a_server_that_drains_loads_nothing_more(shelf: Shelf) -> None:
             waiting = asyncio.create_task(answer(models, "a"))
             await asyncio.sleep(0)
             await models.drain()
-            for refused_one in (waiting, models.serving("b"), answer(models, None)):
+            for refused_one in (waiting, answer(models, "b"), answer(models, None)):
                 with pytest.raises(ApiError, match="shutting down"):
                     await refused_one
             shelf.gate.set()
@@ -237,6 +245,207 @@ def test_a_directory_that_is_gone_leaves_what_is_loaded(shelf: Shelf) -> None:
             shutil.rmtree(shelf.path)
             assert list(models.names()) == ["bundled", "a"]
             assert await answer(models, "a") == "abc"
+
+    asyncio.run(test())
+
+
+# Leases: from the lookup to the end of a request, whichever way it ends
+
+CHAT = [{"role": "user", "content": "x"}]
+COMPLETE = {"prompt": "x", "max_tokens": 3}
+LEASING: list[tuple[str, dict[str, Any]]] = [
+    ("/v1/completions", COMPLETE),
+    ("/v1/completions", COMPLETE | {"stream": True}),
+    ("/v1/chat/completions", {"messages": CHAT, "max_tokens": 3}),
+    ("/v1/chat/completions", {"messages": CHAT, "max_tokens": 3, "stream": True}),
+    ("/tokenize", {"prompt": "x"}),
+    ("/detokenize", {"tokens": [97]}),
+]
+
+
+class AsgiCall:
+    """A POST to the app without a socket: `status` and `body` so far; `leave` disconnects."""
+
+    def __init__(self, models: Models, path: str, body: dict[str, Any]) -> None:
+        self.status = 0
+        self.body = b""
+        self._left = asyncio.Event()
+        self._content: list[bytes] = [json.dumps(body).encode()]
+        headers = [(b"host", b"127.0.0.1"), (b"content-type", b"application/json")]
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": headers,
+            "client": ("127.0.0.1", 1),
+        }
+        self.task = asyncio.create_task(create_app(models)(scope, self._receive, self._send))
+
+    def leave(self) -> None:
+        self._left.set()
+
+    async def answered(self) -> dict[str, Any]:
+        async with asyncio.timeout(PATIENCE):
+            await self.task
+        return {"status": self.status, "body": self.body.decode()}
+
+    async def _receive(self) -> Message:
+        if self._content:
+            return {"type": "http.request", "body": self._content.pop()}
+        await self._left.wait()
+        return {"type": "http.disconnect"}
+
+    async def _send(self, message: Message) -> None:
+        self.status = message.get("status", self.status)
+        self.body += message.get("body", b"")
+
+
+@pytest.mark.parametrize(("path", "body"), LEASING)
+def test_two_models_requested_at_once_are_both_answered(
+    shelf: Shelf, path: str, body: dict[str, Any]
+) -> None:
+    """With room for one, in the same iteration of the loop: the second is rejected, none waits."""
+
+    async def test() -> None:
+        async with registry(shelf) as models:
+            for first, second in ("ab", "ba", "ab"):
+                await answer(models, first)
+                calls = [AsgiCall(models, path, body | {"model": name}) for name in (first, second)]
+                served, rejected = [await call.answered() for call in calls]
+                assert served["status"] == 200
+                assert rejected["status"] == 503
+                assert json.loads(rejected["body"])["error"]["code"] == "models_busy"
+                assert await answer(models, second) == "abc"
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("word", ["generate", "score", "model_info"])
+def test_two_models_requested_at_once_over_lmtp_are_both_answered(shelf: Shelf, word: str) -> None:
+    async def test() -> None:
+        async with registry(shelf) as models, client_of(models) as client:
+
+            async def ask(name: str) -> object:
+                if word == "generate":
+                    return [one async for one in client.generate("x", model=name, max_tokens=3)]
+                if word == "score":
+                    return await client.score("x", "yy", model=name)
+                return await client.model_info(name)
+
+            for first, second in ("ab", "ba"):
+                await answer(models, first)
+                async with asyncio.timeout(PATIENCE):
+                    asked = (ask(first), ask(second))
+                    served, rejected = await asyncio.gather(*asked, return_exceptions=True)
+                assert served
+                assert not isinstance(served, BaseException)
+                if word != "model_info":  # it does not use the engine: the model may go at once
+                    assert isinstance(rejected, StreamError)
+                    assert (rejected.code, rejected.retry) == ("models_busy", True)
+                assert await answer(models, second) == "abc"
+
+    asyncio.run(test())
+
+
+async def is_evicted(models: Models, name: str, by: str) -> bool:
+    """Whether the one model that may be loaded makes room for another."""
+    try:
+        await answer(models, by)
+    except ApiError as error:
+        assert error.error["code"] == "models_busy"
+        return False
+    return not models.is_loaded(name)
+
+
+def stream(models: Models, **fields: Any) -> AsgiCall:
+    body = {"model": "a", "prompt": "x", "max_tokens": 100, "stream": True}
+    return AsgiCall(models, "/v1/completions", body | fields)
+
+
+def test_a_lease_ends_once_when_a_client_disconnects(shelf: Shelf) -> None:
+    """The other of two streams still has its own."""
+
+    async def test() -> None:
+        async with registry(shelf) as models:
+            await answer(models, "a")
+            bridge = models.viewed("a")
+            await bridge.pause()
+            first, second = stream(models), stream(models)
+            while len(bridge.window.state.waiting) < 2:
+                await asyncio.sleep(0)
+            first.leave()
+            await first.answered()
+            assert not await is_evicted(models, "a", by="b")
+            second.leave()
+            await second.answered()
+            assert await is_evicted(models, "a", by="b")
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize(
+    ("fields", "status"),
+    [
+        ({"prompt": [10**6]}, 400),
+        ({"user": "fail-after-0", "stream": False}, 500),
+        ({"user": "fail-after-2"}, 200),
+        ({"prompt": "?", "max_tokens": 1}, 200),
+    ],
+)
+def test_a_lease_ends_when_a_request_ends_or_fails(
+    shelf: Shelf, fields: dict[str, Any], status: int
+) -> None:
+    async def test() -> None:
+        async with registry(shelf) as models:
+            assert (await stream(models, **fields).answered())["status"] == status
+            assert await is_evicted(models, "a", by="b")
+
+    asyncio.run(test())
+
+
+def test_a_lease_ends_when_its_request_is_cancelled(shelf: Shelf) -> None:
+    async def test() -> None:
+        async with registry(shelf) as models:
+            await answer(models, "a")
+            await models.viewed("a").pause()
+            call = AsgiCall(models, "/v1/completions", COMPLETE | {"model": "a", "stream": False})
+            while not models.viewed("a").window.state.waiting:
+                await asyncio.sleep(0)
+            assert not await is_evicted(models, "a", by="b")
+            call.task.cancel()
+            await asyncio.wait({call.task})
+            while not await is_evicted(models, "a", by="b"):  # once the cancelled request has ended
+                await asyncio.sleep(0)
+
+    asyncio.run(test())
+
+
+def test_a_client_that_leaves_during_a_load_has_no_lease(shelf: Shelf) -> None:
+    async def test() -> None:
+        async with registry(shelf) as models:
+            shelf.gate.clear()
+            call = stream(models)
+            while not shelf.loads:
+                await asyncio.sleep(0)
+            call.leave()
+            await call.answered()
+            assert call.status == 0
+            shelf.gate.set()
+            while not models.is_loaded("a"):
+                await asyncio.sleep(0)
+            assert await is_evicted(models, "a", by="b")
+
+    asyncio.run(test())
+
+
+def test_a_model_is_not_evicted_during_a_command(shelf: Shelf) -> None:
+    async def test() -> None:
+        async with registry(shelf) as models:
+            await answer(models, "a")
+            with models.commanded("a"):
+                assert not await is_evicted(models, "a", by="b")
+            assert await is_evicted(models, "a", by="b")
 
     asyncio.run(test())
 

@@ -1,16 +1,23 @@
 """In how many writes an answer leaves: each one stops the engine for a moment."""
 
 import asyncio
+from typing import Any
 
 from starlette.types import Message
 
-from server.streaming import StreamedAnswer
+from engine.scheduling.sampling_params import SamplingParams
+from server.generation import Order, Prompt
+from server.models import Models
+from server.openai.chat import ChatForm
+from server.streaming import Form, StreamedAnswer
 from server.teaching import TeachingStream
 from tests.server.harness import sse_data
-from tests.server.test_bridge import TOKENIZER, order, running
+from tests.server.test_bridge import TOKENIZER, running
 
 
-def test_the_last_token_and_the_end_leave_in_one_write() -> None:
+def writes(form: Form, **sampling: Any) -> list[list[Any]]:
+    """The events of each write of a streamed answer, after its headers."""
+
     async def test() -> list[bytes]:
         sent: list[bytes] = []
 
@@ -21,11 +28,63 @@ def test_the_last_token_and_the_end_leave_in_one_write() -> None:
             sent.append(message.get("body", b""))
 
         async with running() as bridge:
-            answer = StreamedAnswer(bridge, order("x", max_tokens=3), TeachingStream(TOKENIZER))
+            prompt = Prompt(TOKENIZER.encode("x"), SamplingParams(**sampling))
+            answer = StreamedAnswer(
+                Models(bridge), None, lambda _bridge: Order(lambda: [prompt]), lambda _bridge: form
+            )
             await answer({"type": "http"}, receive, send)
         return sent
 
     _head, *pieces = asyncio.run(test())
-    *rest, last = [[event.get("token") for event in sse_data(piece.decode())] for piece in pieces]
+    return [sse_data(piece.decode()) for piece in pieces]
+
+
+def chat_writes(*, include_usage: bool = False, **sampling: Any) -> list[list[Any]]:
+    return writes(ChatForm("m", TOKENIZER, include_usage=include_usage), **sampling)
+
+
+def test_the_last_token_and_the_end_leave_in_one_write() -> None:
+    pieces = writes(TeachingStream(TOKENIZER), max_tokens=3)
+    *rest, last = [[event.get("token") for event in piece] for piece in pieces]
     assert [token for piece in (*rest, last) for token in piece] == ["a", "b", "c", None]
     assert last[-2:] == ["c", None]
+
+
+def test_the_roles_of_a_chat_leave_in_one_write_with_its_first_tokens() -> None:
+    pieces = chat_writes(max_tokens=4, n=2)
+    deltas = [
+        [event["choices"][0]["delta"] for event in piece if event != "[DONE]"] for piece in pieces
+    ]
+    assert deltas[0][:2] == [{"role": "assistant", "content": ""}] * 2
+    assert [event["choices"][0]["index"] for event in pieces[0][:2]] == [0, 1]
+    assert deltas[0][2]["content"].startswith("a")
+    assert sum("role" in delta for piece in deltas for delta in piece) == 2
+
+
+def test_a_chat_without_text_has_a_role_and_an_end() -> None:
+    *chunks, usage, done = [
+        event
+        for piece in chat_writes(max_tokens=4, stop=["a"], include_usage=True)
+        for event in piece
+    ]
+    choices = [chunk["choices"][0] for chunk in chunks]
+    assert [(one["delta"], one["finish_reason"]) for one in choices] == [
+        ({"role": "assistant", "content": ""}, None),
+        ({}, "stop"),
+    ]
+    assert (usage["choices"], usage["usage"]["completion_tokens"]) == ([], 1)
+    assert done == "[DONE]"
+
+
+def test_the_role_of_a_chat_comes_with_a_first_token_that_is_held_back() -> None:
+    """The time to the first chunk is the time to the first token, whatever text it gives."""
+    first, *_ = chat_writes(max_tokens=8, stop=["ab"])
+    assert first[0]["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+
+
+def test_log_probabilities_belong_to_the_tokens_of_a_chat_and_not_to_its_role() -> None:
+    chunks = [event for piece in chat_writes(max_tokens=3, logprobs=1) for event in piece]
+    role, *tokens = [chunk["choices"][0] for chunk in chunks if chunk != "[DONE]"]
+    assert (role["delta"]["role"], role["logprobs"]) == ("assistant", None)
+    told = [token for one in tokens if one["logprobs"] for token in one["logprobs"]["content"]]
+    assert [token["token"] for token in told] == ["a", "b", "c"]

@@ -1,19 +1,25 @@
 """watch(): what the kernel passes on to a board's views is what the server's engine did."""
 
+import asyncio
 import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 
+import visualizer.live
+from engine.config import EngineConfig
+from engine.engine import Engine
 from engine.events import State
 from engine.events.vocabulary import AnyEvent
 from server.process import BackgroundServer
+from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 from tests.server.harness import post, start, trace
 from visualizer import watch
+from visualizer.server_events import Sent
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 PATIENCE = 30.0
@@ -163,3 +169,46 @@ def test_python_moves_the_picture_by_message(board: Any) -> None:
     ]
     board.feed.shown = {"step": 9, "selected": 2, "following": True}
     assert (board.step, board.selected, board.following) == (9, 2, True)
+
+
+def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Here the first connection gets an event that no keyframe came before."""
+    engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER)
+    keyframe = msgspec.json.encode(engine.log.state().keyframe()).decode()
+    connections = 0
+
+    async def feed(_url: str, _key: str | None, last: str | None) -> AsyncIterator[list[Sent]]:
+        nonlocal connections
+        connections += 1
+        assert last is None
+        if connections == 1:
+            yield [Sent(id="r:5", data='{"type":"step_started","step":1}')]
+        yield [Sent(id="r:0", data=keyframe)]
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(visualizer.live, "batches", feed)
+    monkeypatch.setattr(visualizer.live, "WAITS", (0.01,))
+    board = watch("http://server")
+    view = View(board)
+    view.until_type("lost")
+    assert view.until_type("events")["joins"]
+    [record] = caplog.records
+    assert record.exc_info is not None
+    assert connections == 2
+    [thread] = threads()
+    board.close()
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def test_each_new_view_of_a_board_that_was_refused_is_told() -> None:
+    with start(server={"api_key": "sesame"}) as server:
+        board = watch(server.url)
+        for name in ("first", "second"):
+            view = View(board, name)
+            assert view.until_type("refused")["status"] == 401
+            for thread in threads():
+                thread.join(PATIENCE)
+        board.close()

@@ -139,15 +139,14 @@ class Playground:
             if setup.model:
                 self._say("Running on the model \N{HORIZONTAL ELLIPSIS}")
             served = await elsewhere(None, setup.serve)
+            self._show(setup, served)
+            # Figures take longer than the run: the board is there before them.
+            self._draw(await elsewhere(None, plots, self.log, self.previous))
         except SetupError as error:
             self._say(str(error), wrong=True)
         except Exception as error:
             self._say(f"{type(error).__name__}: {error}", wrong=True)
             raise
-        else:
-            self._show(setup, served)
-            # Figures take longer than the run: the board is there before them.
-            self._draw(await elsewhere(None, plots, self.log, self.previous))
 
     # What it leads to
 

@@ -8,6 +8,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from engine.scheduling.sampling_params import SamplingParams
+from server.lmtp import session
 from server.lmtp.client import StreamError
 from server.lmtp.inprocess import in_process
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
@@ -81,3 +82,29 @@ def test_an_error_says_whether_trying_again_helps() -> None:
             assert failed.value.code == "forward_pass_failed"
 
     asyncio.run(run())
+
+
+def test_a_client_whose_callback_fails_is_told_the_reason() -> None:
+    def fails(_message: object) -> None:
+        raise ZeroDivisionError
+
+    async def run() -> None:
+        async with in_process(alphabet()) as client:
+            client.on_message = fails
+            await anext(client.generate("x"))
+
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(run())
+
+
+def test_a_session_that_fails_ends_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_text: str) -> None:
+        raise ZeroDivisionError
+
+    async def run() -> None:
+        async with in_process(alphabet()) as client:
+            await anext(client.generate("x"))
+
+    monkeypatch.setattr(session, "_split", fails)
+    with pytest.raises(ZeroDivisionError):
+        asyncio.run(run())

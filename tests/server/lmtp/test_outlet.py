@@ -92,6 +92,6 @@ def test_its_session_ends_with_everything_in_it(tmp_path: Path) -> None:
                 await asyncio.Event().wait()
 
             await Session(models, never).serve(frames())
-            assert models.first.idle
+            assert not models.first._live
 
     asyncio.run(test())
