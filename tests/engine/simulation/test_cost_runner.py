@@ -10,6 +10,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner, Work
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import Speaker, workload_of
+from tests.facts import raises_naming
 
 CHATS = 4
 
@@ -77,7 +78,7 @@ def test_08_the_chats_set_the_length_of_the_run() -> None:
 
 
 def test_08_a_small_budget_without_chunks_refuses_the_document() -> None:
-    with pytest.raises(RequestError, match="chunked_prefill"):
+    with raises_naming(RequestError, "chunked_prefill"):
         long_document(64, chunked=False)
 
 
@@ -115,7 +116,7 @@ def test_the_same_run_twice_is_the_same_log() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="per_token_ms must be 0 or more milliseconds, got -1"):
+    with raises_naming(ValueError, "per_token_ms", -1):
         CostRunner(10, -1)
 
 
