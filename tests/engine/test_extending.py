@@ -15,8 +15,7 @@ from engine.scheduling.policies import Policy
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import CostRunner
-from tests.engine.invariants import CheckingLog, check_after_step
-from tests.engine.test_random_workloads import check
+from tests.engine.invariants import CheckingLog, check, check_after_step
 from tests.engine.workloads import random_workload
 from tests.facts import assert_names, raises_naming
 

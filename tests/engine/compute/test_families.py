@@ -18,21 +18,9 @@ from engine.compute.families import Family
 from engine.compute.gguf_checkpoint import ARCHITECTURES
 from engine.compute.model_config import SUPPORTED, read_config
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
+from tests.engine.compute.judge import PROMPT, departs, last_logits, reference_logits
 from tests.engine.compute.models import MODELS
-from tests.engine.compute.test_parity import PROMPT, reference_logits
 from tests.facts import raises_naming
-
-
-def last_logits(directory, tokens=PROMPT, num_blocks=80, **changes):
-    driver = Driver(directory, num_blocks=num_blocks, **changes)
-    return driver.logits([driver.row(driver.request(tokens))])
-
-
-def departs(directory, model, **changes):
-    """Whether a model with its configuration changed leaves transformers behind."""
-    logits = last_logits(directory, **changes)
-    return (logits - reference_logits(model, PROMPT)[-1:]).abs().max() > 0.01
-
 
 # What sets each model apart, and the configuration without it.
 NO_BIAS_OR_NORM = {"family": Family()}

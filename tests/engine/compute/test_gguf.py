@@ -15,7 +15,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.text.gguf_tokenizer import GGUFTokenizer
 from engine.text.tokenizer import TokenizerError
 from tests.engine.compute.gguf_files import KINDS, Type, write
-from tests.engine.compute.test_parity import PROMPT, reference_logits
+from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.text.conftest import TEXT
 from tests.facts import raises_naming
 

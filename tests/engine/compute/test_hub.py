@@ -9,7 +9,7 @@ from engine.compute.checkpoint import CheckpointError
 from engine.compute.hub import is_hub_name
 from engine.compute.loader import load
 from engine.config import EngineConfig
-from tests.engine.compute.test_loading import add_tokenizer
+from tests.engine.compute.models import add_tokenizer
 from tests.facts import raises_naming
 
 

@@ -9,7 +9,6 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from engine.compute import threads
 from engine.compute.checkpoint import CheckpointError
@@ -20,20 +19,11 @@ from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import TokenizerError
 from tests.engine.compute.driver import Driver
-from tests.engine.compute.models import save
-from tests.engine.compute.test_parity import PROMPT, reference_logits
+from tests.engine.compute.judge import PROMPT, reference_logits
+from tests.engine.compute.models import add_tokenizer, save
 from tests.facts import raises_naming
 
 CONFIG = EngineConfig()
-
-
-def add_tokenizer(directory, size=97):
-    """A byte-level tokenizer with the first `size` bytes as its vocabulary."""
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())[:size]
-    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.save(str(directory / "tokenizer.json"))
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import torch
 from engine import attention_groups
 from engine.config import ConfigError
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
-from tests.engine.compute.test_parity import PROMPT
+from tests.engine.compute.judge import PROMPT
 from tests.facts import raises_naming
 
 

@@ -14,8 +14,7 @@ from engine.compute.model_config import read_config
 from engine.compute.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling, read_scaling
 from engine.scheduling.admission import RequestError
 from tests.engine.compute.driver import Driver
-from tests.engine.compute.test_families import departs, last_logits
-from tests.engine.compute.test_parity import PROMPT, reference_logits
+from tests.engine.compute.judge import PROMPT, departs, last_logits, reference_logits
 from tests.facts import raises_naming
 
 

@@ -11,7 +11,7 @@ from engine.events import vocabulary as v
 from engine.events.log import EventLog
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.fit import fit
-from tests.engine.simulation.test_cost_runner import long_document, run_pinned
+from tests.engine.simulation.pinned import long_document, run_pinned
 from tests.facts import assert_names
 
 PRICES = (4, 0.1, 0.5, 0.002, 1e-4, 0.05, 0.8)

@@ -6,12 +6,17 @@ from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
-from engine.scheduling.policies import Fcfs
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.what_if import what_if
+from tests.engine.storyboard import (
+    FIRST_LOOK,
+    FIRST_LOOK_CONFIG,
+    FULL_MEMORY,
+    FULL_MEMORY_CONFIG,
+    OldestGivesWay,
+)
 from tests.engine.storyboard import simulate as play_speakers
-from tests.engine.test_storyboard import FIRST_LOOK, FIRST_LOOK_CONFIG, FULL_MEMORY
 from tests.engine.workloads import HalfRightDrafter, make_engine, play, random_workload
 from tests.facts import raises_naming
 
@@ -77,13 +82,8 @@ def test_without_a_cost_the_logged_one_is_found_again() -> None:
     )
 
 
-class OldestGivesWay(Fcfs):
-    def victim(self, running, needed_by):
-        return running[0]
-
-
 def test_a_policy_of_your_own_has_to_come_along() -> None:
-    config = EngineConfig(token_budget=32, max_batch_size=4, max_kv_tokens=14 * 8, block_size=8)
+    config = EngineConfig(**FULL_MEMORY_CONFIG)
     engine, _ = play_speakers(config, FULL_MEMORY, policy=OldestGivesWay())
     with raises_naming(ConfigError, "policy", "OldestGivesWay"):
         what_if(engine.log, cost=COST)

@@ -17,8 +17,8 @@ from engine.simulation.workload import (
     poisson,
     uniform,
 )
+from tests.engine.storyboard import FIRST_LOOK, FIRST_LOOK_CONFIG
 from tests.engine.storyboard import simulate as play_speakers
-from tests.engine.test_storyboard import FIRST_LOOK, FIRST_LOOK_CONFIG
 from tests.facts import raises_naming
 
 COST = Cost(10, 0.25)
