@@ -1,7 +1,9 @@
-"""Options for all tests: `--soak` runs the same properties on many more cases."""
+"""Options and fixtures for all tests: `--soak` runs more cases, `--update-snapshots` renews wording."""
 
 import os
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="the large counts; seeds are printed")
+    parser.addoption("--update-snapshots", action="store_true", help="write tests/snapshots anew")
     parser.addoption("--seed", type=int, default=0, help="first seed of the random workloads")
 
 
@@ -26,3 +29,16 @@ def soak(request: pytest.FixtureRequest) -> bool:
 @pytest.fixture(scope="session")
 def first_seed(request: pytest.FixtureRequest) -> int:
     return request.config.getoption("--seed")
+
+
+@pytest.fixture
+def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with tests/snapshots/NAME.txt; with `--update-snapshots`, write the file."""
+
+    def compare(name: str, text: str) -> None:
+        file = Path(__file__).parent / "snapshots" / f"{name}.txt"
+        if request.config.getoption("--update-snapshots"):
+            file.write_text(text, "utf-8")
+        assert text == file.read_text("utf-8"), "a change on purpose? pytest --update-snapshots"
+
+    return compare

@@ -1,7 +1,7 @@
 """A tokenizer without files: one token per byte, and nanochat's special tokens.
 
-For tests, simulations and lessons that need a tokenizer but no model directory. nanochat's tests
-use the same idea (`tests/test_engine.py` there).
+For tests, simulations and lessons that need a tokenizer but no model directory. nanochat's tests of
+its engine use the same idea.
 """
 
 import re

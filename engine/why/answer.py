@@ -11,7 +11,6 @@ from engine.events.log import EventLog
 from engine.why.blocked import count, why_blocked
 from engine.why.directory import Directory, Life
 from engine.why.facts import Admission, Facts, Preemption
-from engine.why.room import common
 
 
 def why(log: EventLog, request: int, step: int | None = None) -> str:
@@ -131,14 +130,9 @@ class _Answer:
         """Under lpm: who computes what the request then finds in the cache."""
         if not self.who.classes or self.who.classes["policy"] != "LongestPrefixMatch":
             return
-        tokens, size = self.state.requests[self.id].tokens[:-1], self.state.block_size
-        shared = {
-            row.request: common(self.state.requests[row.request].tokens, tokens) // size * size
-            for row in self.event.rows
-        }
-        other = max(shared, key=lambda id_: shared[id_])
+        other, shared = self.facts.shares_most(self.id)
         yield (
-            f"Its first {count(shared[other], 'token')} are those of {self.who.name(other)}, which "
+            f"Its first {count(shared, 'token')} are those of {self.who.name(other)}, which "
             "computes them now: it finds them in the cache afterwards and computes only the rest."
         )
 

@@ -5,13 +5,13 @@ from collections.abc import Iterator
 from engine.events import vocabulary as v
 from engine.why.directory import Directory
 from engine.why.facts import Facts
-from engine.why.room import Match, evictable, remedy
+from engine.why.room import evictable
 
 
 def why_blocked(who: Directory, facts: Facts, blocked: v.Blocked, *, asked: int) -> Iterator[str]:
     """The reason with its numbers, and what would have helped. `asked` is the request in question."""
     yield _reason(who, facts, blocked)
-    found = remedy(facts.state, facts.event, facts.config, _match(facts, blocked), who.classes)
+    found = facts.remedy(who.classes)
     if found is not None:
         head = "it" if blocked.request == asked else who.name(blocked.request)
         where = " in the budget" if found.unit == "token" else ""
@@ -66,14 +66,9 @@ def _reason(who: Directory, facts: Facts, blocked: v.Blocked) -> str:
 
 def _room(facts: Facts, blocked: v.Blocked) -> str:
     """ "free 0, evictable 3, all 3 part of its own match"."""
-    match, there = _match(facts, blocked), evictable(facts.state)
+    match, there = facts.head_match(blocked), evictable(facts.state)
     text = f"free {len(facts.state.free)}, evictable {there}"
     if not match.unlocked:
         return text
     part = f"all {there}" if match.unlocked == there else f"{match.unlocked} of them"
     return f"{text}, {part} part of its own match"
-
-
-def _match(facts: Facts, blocked: v.Blocked) -> Match:
-    head = facts.state.requests[blocked.request]
-    return Match(facts.state, head, unscored=head.id in facts.unscored)

@@ -11,7 +11,7 @@ from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.state import ROOT, NodeState
-from engine.why.room import common, evictable
+from engine.why.room import Match, Remedy, common, evictable, remedy
 
 
 @dataclass(slots=True)
@@ -120,6 +120,30 @@ class Facts:
         """The settings."""
         names, settings = EngineConfig.__struct_fields__, self.state.settings
         return EngineConfig(**{name: settings[name] for name in names if name in settings})
+
+    def head_match(self, blocked: v.Blocked) -> Match:
+        """Return the cached prefix of the blocked head of the queue."""
+        head = self.state.requests[blocked.request]
+        return Match(self.state, head, unscored=head.id in self.unscored)
+
+    def remedy(self, classes: dict[str, str] | None) -> Remedy | None:
+        """Return what would have let the blocked head of the queue start, if that alone is enough."""
+        blocked = self.event.blocked
+        if blocked is None:
+            return None
+        return remedy(self.state, self.event, self.config, self.head_match(blocked), classes)
+
+    def shares_most(self, request: int) -> tuple[int, int]:
+        """Return the scheduled request with the longest prefix in common with `request`, and how
+        many tokens of it fill whole blocks.
+        """
+        tokens, size = self.state.requests[request].tokens[:-1], self.state.block_size
+        shared = {
+            row.request: common(self.state.requests[row.request].tokens, tokens) // size * size
+            for row in self.event.rows
+        }
+        other = max(shared, key=lambda id_: shared[id_])
+        return other, shared[other]
 
     def _note_scores(self, event: v.Event) -> None:
         """Who asks for prompt_logprobs reads no cache until every token of the prompt is scored."""

@@ -8,8 +8,7 @@ from playwright.sync_api import expect
 from server.process import serve_in_background
 from tests.browser.conftest import NewPage
 from tests.browser.live import engine_button, open_live, send
-from tests.engine.compute.models import save
-from tests.engine.compute.test_loading import add_tokenizer
+from tests.engine.compute.models import add_tokenizer, save
 from tests.server.harness import get
 
 pytestmark = pytest.mark.browser

@@ -8,6 +8,7 @@ from zlib import crc32
 
 from engine.config import EngineConfig
 from engine.engine import Engine
+from engine.scheduling.policies import Fcfs
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
@@ -56,3 +57,55 @@ def simulate(
             pending.remove(speaker)
         engine.step()
     return engine, requests
+
+
+FIRST_LOOK = [
+    Speaker("Ada", 1, "stem", 16, 9, 10),
+    Speaker("Bo", 1, "", 0, 30, 8),
+    Speaker("Cleo", 3, "stem", 16, 6, 12),
+    Speaker("Dev", 5, "", 0, 70, 6),
+    Speaker("Eva", 6, "stem", 16, 10, 9),
+]
+FIRST_LOOK_CONFIG = {
+    "token_budget": 32,
+    "max_batch_size": 4,
+    "max_kv_tokens": 24 * 8,
+    "block_size": 8,
+}
+
+SHARED_SYSTEM_PROMPT = [
+    Speaker("r1", 1, "system", 48, 10, 8),
+    Speaker("r2", 2, "system", 48, 14, 8),
+    Speaker("r3", 2, "system", 48, 12, 8),
+    Speaker("r4", 2, "system", 48, 9, 8),
+]
+
+DOCUMENTS = [
+    Speaker(f"{doc}{i}", step, doc, 32 if doc == "D" else 24, 3, 3)
+    for doc, i, step in [
+        ("A", 1, 1),
+        ("B", 1, 4),
+        ("C", 1, 7),
+        ("A", 2, 10),
+        ("D", 1, 13),
+        ("A", 3, 16),
+        ("B", 2, 19),
+    ]
+]
+
+FULL_MEMORY = [
+    Speaker("r1", 1, "common", 16, 14, 28),
+    Speaker("r2", 3, "common", 16, 8, 24),
+    Speaker("r3", 5, "common", 16, 14, 20),
+]
+FULL_MEMORY_CONFIG = {
+    "token_budget": 32,
+    "max_batch_size": 4,
+    "max_kv_tokens": 14 * 8,
+    "block_size": 8,
+}
+
+
+class OldestGivesWay(Fcfs):
+    def victim(self, running, needed_by):
+        return running[0]

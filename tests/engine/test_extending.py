@@ -15,9 +15,9 @@ from engine.scheduling.policies import Policy
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import CostRunner
-from tests.engine.invariants import CheckingLog, check_after_step
-from tests.engine.test_random_workloads import check
+from tests.engine.invariants import CheckingLog, check, check_after_step
 from tests.engine.workloads import random_workload
+from tests.facts import assert_names, raises_naming
 
 DOC = Path(__file__).parents[2] / "docs" / "extending.md"
 CELLS = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
@@ -88,7 +88,7 @@ def test_a_verifier_from_a_cell_has_drafts_to_decide_on(cells) -> None:
 
 @pytest.mark.parametrize("part", ["attention", "verifier", "weigh"])
 def test_a_part_of_a_model_is_refused_where_there_is_no_model(part: str) -> None:
-    with pytest.raises(ValueError, match=f"CostRunner has no {part}: it is a model's part"):
+    with raises_naming(ValueError, "CostRunner", part):
         Engine(CostRunner(10, 0.25), **{part: object()})
 
 
@@ -222,20 +222,20 @@ def outputs(engine: Engine, waiting: list, error: type[Exception]) -> tuple[dict
 
 NOT_KEYS = {
     "a number": (lambda: 3, "must return a tuple of numbers, got 3"),
-    "none": (lambda: None, "must return a tuple of numbers, got None"),
-    "words": (lambda: ("a",), "must return a tuple of numbers, got ('a',)"),
-    "nan": (lambda: (float("nan"),), "must return a tuple of numbers, got (nan,)"),
-    "an exception": (fails, "raised ZeroDivisionError: of all things"),
+    "none": (lambda: None, None),
+    "words": (lambda: ("a",), ("a",)),
+    "nan": (lambda: (float("nan"),), (float("nan"),)),
+    "an exception": (fails, "ZeroDivisionError"),
 }
 NOT_DRAFTS = {
-    "none": (lambda: None, "must return a list of token ids, got None"),
-    "a tuple": (lambda: (97,), "must return a list of token ids, got (97,)"),
-    "too large": (lambda: [97, 10_000], "returned 10000, no token of the vocabulary (0 to "),
-    "negative": (lambda: [-1], "returned -1, no token of the vocabulary"),
-    "no number": (lambda: ["a"], "returned 'a', no token of the vocabulary"),
-    "an exception": (fails, "raised ZeroDivisionError: of all things"),
+    "none": (lambda: None, None),
+    "a tuple": (lambda: (97,), (97,)),
+    "too large": (lambda: [97, 10_000], 10_000),
+    "negative": (lambda: [-1], -1),
+    "no number": (lambda: ["a"], "'a'"),
+    "an exception": (fails, "ZeroDivisionError"),
 }
-RAISES = {"an exception": (fails, "raised ZeroDivisionError: of all things")}
+RAISES = {"an exception": (fails, "ZeroDivisionError")}
 MISTAKES = [
     *[("policy", BadPolicy, "key", PolicyError, one) for one in NOT_KEYS.values()],
     (
@@ -243,9 +243,9 @@ MISTAKES = [
         BadPolicy,
         "admit",
         PolicyError,
-        (lambda: 7, "must return a collection of requests"),
+        (lambda: 7, 7),
     ),
-    ("policy", BadPolicy, "victim", PolicyError, (lambda: 7, "chose one not running: 7")),
+    ("policy", BadPolicy, "victim", PolicyError, (lambda: 7, 7)),
     *[
         ("policy", BadPolicy, method, PolicyError, RAISES["an exception"])
         for method in ("admit", "victim", "defer", "line", "joins", "served")
@@ -265,13 +265,13 @@ def answers_without_mistakes() -> dict[int, list[int]]:
 @pytest.mark.parametrize(
     ("part", "kind", "method", "error", "mistake"),
     MISTAKES,
-    ids=[f"{kind.__name__}.{method} {words[:40]}" for _, kind, method, _, (_, words) in MISTAKES],
+    ids=[f"{kind.__name__}.{method} {given}" for _, kind, method, _, (_, given) in MISTAKES],
 )
 def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
     part: str, kind: type, method: str, error: type, mistake: tuple
 ) -> None:
     """Whenever it happens: everybody still gets the same answer, and the log is still true."""
-    answer, words = mistake
+    answer, given = mistake
     met = 0
     for after in (0, 1, 2, 4, 7, 11):
         wrong = bad(kind, method, answer, after)
@@ -280,8 +280,8 @@ def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
         said, errors = outputs(engine, requests, error)
         assert said == answers_without_mistakes()
         assert len(errors) == (wrong.after < 0)
-        assert all(one.startswith(f"{kind.__name__}.{method} ") for one in errors)
-        assert all(words in one for one in errors)
+        for one in errors:
+            assert_names(one, f"{kind.__name__}.{method}", given)
         met += len(errors)
     assert met
 
@@ -289,7 +289,7 @@ def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
 def test_a_policy_that_fails_over_a_request_changes_nothing_at_submission() -> None:
     engine, [(prompt, params), *_] = crowded_engine(policy=bad(BadPolicy, "joins", fails))
     before = engine.snapshot()
-    with pytest.raises(PolicyError, match=r"BadPolicy\.joins raised"):
+    with raises_naming(PolicyError, "BadPolicy.joins", "ZeroDivisionError"):
         engine.submit(prompt, params)
     assert engine.snapshot() == before
     assert not engine.has_work()
@@ -321,27 +321,26 @@ class BadPool(BlockPool):
 
 
 @pytest.mark.parametrize(
-    ("mistake", "words"),
+    ("mistake", "fact"),
     [
-        ("twice", "handed out block 2 twice"),
-        ("held", "handed out block 0, which is held"),
-        ("few", "must return a list of 4 blocks"),
-        ("left", "must leave the other blocks in `free`"),
-        ("uncounted", "must give each block one reference"),
-        ("raise", "raised ZeroDivisionError: of all things"),
+        ("twice", 2),
+        ("held", 0),
+        ("few", 4),
+        ("left", "free"),
+        ("uncounted", "refs"),
+        ("raise", "ZeroDivisionError"),
     ],
 )
 def test_a_pool_that_hands_out_the_wrong_block_is_named_and_the_engine_says_that_it_is_over(
-    mistake: str, words: str
+    mistake: str, fact: object
 ) -> None:
     engine, requests = crowded_engine(pool=BadPool(12, mistake))
     for one in requests[1:3]:
         engine.submit(*one)
-    with pytest.raises(PoolError, match=r"BadPool\.allocate") as caught:
+    with raises_naming(PoolError, "BadPool.allocate", fact):
         while True:
             engine.step()
-    assert words in str(caught.value)
-    with pytest.raises(RuntimeError, match=f"{words[:20]}.*cannot go on, make a new one"):
+    with raises_naming(RuntimeError, "BadPool.allocate", fact):
         engine.step()
 
 
@@ -361,18 +360,18 @@ class BadCopier(BlockPool):
 
 
 @pytest.mark.parametrize(
-    ("mistake", "words"),
+    ("mistake", "fact"),
     [
-        ("shared", "handed out block 0, which is held"),
-        ("kept", "must take one reference from block 0"),
-        ("raise", "raised ZeroDivisionError: of all things"),
+        ("shared", 0),
+        ("kept", 0),
+        ("raise", "ZeroDivisionError"),
     ],
 )
-def test_a_pool_that_lets_a_shared_block_be_written_is_named(mistake: str, words: str) -> None:
+def test_a_pool_that_lets_a_shared_block_be_written_is_named(mistake: str, fact: object) -> None:
     engine = checked_engine(CheckingRunner(lambda *_: 0), pool=BadCopier(128, mistake))
     engine.submit([1, 2, 3], SamplingParams(max_tokens=5, n=2))
     engine.step()
-    with pytest.raises(PoolError, match=rf"BadCopier\.writable {words}"):
+    with raises_naming(PoolError, "BadCopier.writable", fact):
         engine.step()
 
 

@@ -17,6 +17,7 @@ from engine.scheduling.policies import Policy
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload
+from tests.facts import raises_naming
 
 
 def recorded(seed: int, log: EventLog | None = None) -> EventLog:
@@ -74,23 +75,23 @@ def test_folding_from_any_keyframe_reaches_the_same_state(seed: int, data: st.Da
 
 def test_a_bad_line_is_named() -> None:
     lines = recorded(1).to_bytes().splitlines(keepends=True)
-    with pytest.raises(LogError, match=r"line 3: "):
+    with raises_naming(LogError, 3):
         EventLog.from_bytes(b"".join([*lines[:2], b'{"type": "admitted"}\n', *lines[2:]]))
-    with pytest.raises(LogError, match=r"line 2: "):
+    with raises_naming(LogError, 2):
         EventLog.from_bytes(lines[0] + b"not json\n")
 
 
 def test_a_log_of_another_schema_version_is_refused_with_both_versions() -> None:
     data = recorded(1).to_bytes().replace(b'"schema":1', b'"schema":7', 1)
-    with pytest.raises(LogError, match="schema version 7, this program reads 1"):
+    with raises_naming(LogError, 7, v.SCHEMA_VERSION):
         EventLog.from_bytes(data)
 
 
 def test_a_log_without_a_beginning_or_without_a_line_is_refused() -> None:
     lines = recorded(1).to_bytes().splitlines(keepends=True)
-    with pytest.raises(LogError, match="begins with run_started or keyframe"):
+    with raises_naming(LogError, "run_started", "keyframe"):
         EventLog.from_bytes(b"".join(lines[1:]))
-    with pytest.raises(LogError, match="no whole line"):
+    with pytest.raises(LogError):
         EventLog.from_bytes(b"")
 
 
@@ -142,7 +143,7 @@ def test_a_window_of_another_schema_is_refused() -> None:
     frame.state["schema"] = v.SCHEMA_VERSION + 1
     log = EventLog()
     log.append(frame)
-    with pytest.raises(LogError, match=f"schema version {v.SCHEMA_VERSION + 1}"):
+    with raises_naming(LogError, v.SCHEMA_VERSION + 1):
         EventLog.from_bytes(log.to_bytes())
 
 

@@ -8,6 +8,7 @@ import pytest
 from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingParams
 from engine.events import vocabulary as v
 from engine.runner import Sampled
+from tests.facts import raises_naming
 
 BOS, END = 256, 260
 PYTHON_START, PYTHON_END, OUTPUT_START, OUTPUT_END = 261, 262, 263, 264
@@ -144,13 +145,15 @@ def test_samples_aborted_from_outside_end_the_columns():
 
 
 def test_what_cannot_run_is_said_at_the_first_column():
-    with pytest.raises(RequestError, match="prompt: is empty"):
+    with pytest.raises(RequestError) as caught:
         next(scripted({}).generate([]))
-    with pytest.raises(RequestError, match="n: 9 samples"):
+    assert caught.value.field == "prompt"
+    with raises_naming(RequestError, 9) as caught:
         next(scripted({}).generate(PROMPT, num_samples=9))
+    assert caught.value.field == "n"
     engine = scripted({})
     engine.pause()
-    with pytest.raises(RuntimeError, match="resume"):
+    with raises_naming(RuntimeError, "resume"):
         next(engine.generate(PROMPT))
 
 
@@ -161,7 +164,7 @@ def test_a_failing_forward_pass_is_raised():
 
     runner = Broken({})
     engine = Engine(runner, clock=runner.clock)
-    with pytest.raises(RuntimeError, match="the cable fell out"):
+    with raises_naming(RuntimeError, "the cable fell out"):
         list(engine.generate(PROMPT, num_samples=2))
     assert not engine.has_work()
     [failed] = engine.complete(["x"], progress=False)
@@ -197,7 +200,7 @@ def test_a_prompt_that_fails_before_it_forks_stands_for_all_its_samples():
 
 def test_scoring_needs_a_prompt_and_a_continuation():
     for pair in (([], "b"), ("a", "")):
-        with pytest.raises(RequestError, match="both need a token"):
+        with pytest.raises(RequestError):
             scripted({}).score([pair], progress=False)
 
 

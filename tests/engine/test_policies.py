@@ -15,10 +15,11 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import Cost, CostRunner
 from engine.simulation.what_if import what_if
-from tests.engine.invariants import CheckingLog, check_after_step
+from tests.engine.explanations import explain
+from tests.engine.invariants import CheckingLog, check, check_after_step
 from tests.engine.storyboard import Speaker, simulate
-from tests.engine.test_random_workloads import check
 from tests.engine.workloads import random_workload
+from tests.facts import assert_names
 
 TEXT = list(range(97, 123))
 
@@ -362,9 +363,10 @@ def test_why_says_for_whose_prefix_a_request_was_put_off() -> None:
     say(engine, [7] * 60, label="Ada")
     twin = say(engine, [7] * 60, label="Bo")
     engine.step()
-    answer = engine.why(twin)
-    assert "The policy (LongestPrefixMatch) put it off" in answer
-    assert "first 48 tokens are those of Ada (r1), which computes them now" in answer
+    told = explain(engine.log, twin.id)
+    assert (twin.id, "policy") in told.facts.event.skipped
+    assert told.facts.shares_most(twin.id) == (1, 48)
+    assert_names(told.text, "LongestPrefixMatch", "Ada (r1)", 48)
     run(engine)
 
 

@@ -8,6 +8,7 @@ from engine import Engine, EngineConfig, SamplingParams
 from engine.events import vocabulary as v
 from engine.scheduling.prompt_lookup import PromptLookup
 from engine.scheduling.request import Request
+from tests.facts import raises_naming
 
 PROMPTS = [
     "Once upon a time, a fox called Theo lived near a quiet river.",
@@ -46,7 +47,7 @@ def test_a_proposal_stands_in_the_text_after_a_match(tokens: list[int]) -> None:
 
 @pytest.mark.parametrize("settings", [{"length": 0}, {"shortest": 0}, {"longest": 1}])
 def test_a_wrong_setting_is_named(settings: dict[str, int]) -> None:
-    with pytest.raises(ValueError, match=r"must (be|lie)"):
+    with raises_naming(ValueError, *settings):
         PromptLookup(**settings)
 
 

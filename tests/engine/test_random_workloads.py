@@ -10,38 +10,12 @@ from hypothesis import strategies as st
 from engine.config import EngineConfig
 from engine.events import vocabulary as v
 from engine.scheduling.sampling_params import SamplingParams
-from tests.engine.invariants import CheckingLog, check_after_step
-from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload, reference
+from tests.engine.invariants import check
+from tests.engine.workloads import Arrival, Workload, random_workload
 
 # Found by the soak: a policy's order that changed within a step, drafts behind a refund.
 ONCE_FAILED = (3136, 3425, 6459)
 KINDS = [kind for kind in v.Event.__subclasses__() if kind not in (v.RunStarted, v.Keyframe)]
-
-
-def check(workload: Workload, drop: type[v.Event] | None = None, **parts: object) -> CheckingLog:
-    """Play a workload with every check on; outputs equal the plain loop's, nothing stays held."""
-    log = CheckingLog(drop)
-    engine = make_engine(workload, log, **parts)
-    log.engine = engine
-    requests = play(engine, workload, check_after_step)
-    for request in requests:
-        seed = 0 if request.params.temperature == 0 else request.seed + request.sample
-        prompt = request.tokens[: request.prompt_length]
-        expected, text = reference(prompt, request.params, seed)
-        if request.finish_reason in ("stop", "length"):
-            assert request.output_ids == expected
-            assert request.output_text == text
-            assert not request.unscored
-        else:
-            assert request.output_ids == expected[: len(request.output_ids)]
-        if request.finish_reason != "error":
-            assert request.error == ""
-    engine.clear_prefix_cache()
-    # Once more from the start: an event that shared a list with a live object would have changed.
-    assert drop or log.state().core() == engine.snapshot()
-    assert len(engine.pool.free) == engine.config.num_blocks, "blocks are still held at the end"
-    assert not engine.writers.live
-    return log
 
 
 def test_no_invariant_breaks_on_random_workloads(soak: bool, first_seed: int) -> None:

@@ -4,22 +4,17 @@ import pytest
 
 from engine.config import EngineConfig
 from engine.events import vocabulary as v
-from engine.scheduling.policies import Fcfs
-from tests.engine.storyboard import Speaker, simulate
-
-FIRST_LOOK = [
-    Speaker("Ada", 1, "stem", 16, 9, 10),
-    Speaker("Bo", 1, "", 0, 30, 8),
-    Speaker("Cleo", 3, "stem", 16, 6, 12),
-    Speaker("Dev", 5, "", 0, 70, 6),
-    Speaker("Eva", 6, "stem", 16, 10, 9),
-]
-FIRST_LOOK_CONFIG = {
-    "token_budget": 32,
-    "max_batch_size": 4,
-    "max_kv_tokens": 24 * 8,
-    "block_size": 8,
-}
+from tests.engine.storyboard import (
+    DOCUMENTS,
+    FIRST_LOOK,
+    FIRST_LOOK_CONFIG,
+    FULL_MEMORY,
+    FULL_MEMORY_CONFIG,
+    SHARED_SYSTEM_PROMPT,
+    OldestGivesWay,
+    Speaker,
+    simulate,
+)
 
 
 def first_steps(engine, requests) -> dict[str, int]:
@@ -83,14 +78,6 @@ def test_05_samples_copy_the_partly_filled_block(own: int, copies: int) -> None:
     assert [(c.source, c.block) for c in copied] == [(2, 3), (2, 4)][:copies]
 
 
-SHARED_SYSTEM_PROMPT = [
-    Speaker("r1", 1, "system", 48, 10, 8),
-    Speaker("r2", 2, "system", 48, 14, 8),
-    Speaker("r3", 2, "system", 48, 12, 8),
-    Speaker("r4", 2, "system", 48, 9, 8),
-]
-
-
 @pytest.mark.parametrize(
     ("cache", "tokens", "steps", "first"),
     [(False, 265, 11, [1, 2, 3, 4]), (True, 121, 9, [1, 2, 2, 2])],
@@ -123,20 +110,6 @@ def test_06_the_same_prompt_again_computes_its_last_block() -> None:
     assert chunks[0] == 16
 
 
-DOCUMENTS = [
-    Speaker(f"{doc}{i}", step, doc, 32 if doc == "D" else 24, 3, 3)
-    for doc, i, step in [
-        ("A", 1, 1),
-        ("B", 1, 4),
-        ("C", 1, 7),
-        ("A", 2, 10),
-        ("D", 1, 13),
-        ("A", 3, 16),
-        ("B", 2, 19),
-    ]
-]
-
-
 def test_07_the_least_recently_used_document_goes() -> None:
     config = EngineConfig(token_budget=64, max_kv_tokens=12 * 8, block_size=8)
     engine, _ = simulate(config, DOCUMENTS)
@@ -156,13 +129,6 @@ def test_07_longest_prefix_match_saves_work(policy: str, tokens: int, evictions:
     assert len(engine.log.of(v.RadixEvicted)) == evictions
 
 
-FULL_MEMORY = [
-    Speaker("r1", 1, "common", 16, 14, 28),
-    Speaker("r2", 3, "common", 16, 8, 24),
-    Speaker("r3", 5, "common", 16, 14, 20),
-]
-
-
 @pytest.mark.parametrize(
     ("blocks", "settings", "first", "preempted", "resumed", "steps"),
     [
@@ -174,9 +140,7 @@ FULL_MEMORY = [
     ],
 )
 def test_09_preemption(blocks, settings, first, preempted, resumed, steps) -> None:
-    config = EngineConfig(
-        token_budget=32, max_batch_size=4, max_kv_tokens=blocks * 8, block_size=8, **settings
-    )
+    config = EngineConfig(**(FULL_MEMORY_CONFIG | {"max_kv_tokens": blocks * 8} | settings))
     engine, requests = simulate(config, FULL_MEMORY)
     assert engine.step_count == steps
     assert first_steps(engine, requests)["r3"] == first
@@ -191,20 +155,15 @@ def test_09_preemption(blocks, settings, first, preempted, resumed, steps) -> No
 
 
 def test_09_a_preempted_request_waits_for_more_than_its_own_cached_blocks() -> None:
-    config = EngineConfig(token_budget=32, max_batch_size=4, max_kv_tokens=14 * 8, block_size=8)
+    config = EngineConfig(**FULL_MEMORY_CONFIG)
     engine, requests = simulate(config, FULL_MEMORY)
     blocked = engine.log.of(v.StepScheduled)[20].blocked  # step 21
     assert (blocked.request, blocked.reason) == (requests["r3"].id, "no_free_blocks")
     assert (blocked.need, blocked.have) == (1, 0)
 
 
-class OldestGivesWay(Fcfs):
-    def victim(self, running, needed_by):
-        return running[0]
-
-
 def test_09_a_victim_rule_of_your_own() -> None:
-    config = EngineConfig(token_budget=32, max_batch_size=4, max_kv_tokens=14 * 8, block_size=8)
+    config = EngineConfig(**FULL_MEMORY_CONFIG)
     engine, requests = simulate(config, FULL_MEMORY, policy=OldestGivesWay())
     assert engine.log[0].classes["policy"] == "OldestGivesWay"
     assert {e.request for e in engine.log.of(v.Preempted)} == {requests["r1"].id}

@@ -1,4 +1,7 @@
-"""Answers in words: the lessons' sentences, and what a log cannot know."""
+"""The facts behind the answers of `why` in the lessons, and errors for what a log cannot know.
+
+The sentences themselves: `tests/test_wording.py`.
+"""
 
 import pytest
 
@@ -11,12 +14,21 @@ from engine.scheduling.policies import Fcfs
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from engine.why import WhyError, why
-from tests.engine.storyboard import simulate
-from tests.engine.test_storyboard import DOCUMENTS, FIRST_LOOK, FIRST_LOOK_CONFIG, FULL_MEMORY
+from engine.why.room import Remedy, evictable
+from tests.engine.explanations import explain
+from tests.engine.storyboard import (
+    DOCUMENTS,
+    FIRST_LOOK,
+    FIRST_LOOK_CONFIG,
+    FULL_MEMORY,
+    FULL_MEMORY_CONFIG,
+    simulate,
+)
+from tests.facts import assert_names, raises_naming
 
 
 def full_memory():
-    config = EngineConfig(token_budget=32, max_batch_size=4, max_kv_tokens=14 * 8, block_size=8)
+    config = EngineConfig(**FULL_MEMORY_CONFIG)
     engine, requests = simulate(config, FULL_MEMORY)
     return engine, {name: request.id for name, request in requests.items()}
 
@@ -24,45 +36,65 @@ def full_memory():
 def test_00_eva_waits_for_a_place() -> None:
     engine, requests = simulate(EngineConfig(**FIRST_LOOK_CONFIG), FIRST_LOOK)
     eva = requests["Eva"].id
-    waits = engine.why(eva, step=8)
-    assert waits.startswith("Step 8: Eva (r5) waits. No place in the batch: Eva (r5) needs 1, ")
-    assert "has 0 of 4 places. In the batch: Ada (r1), Bo (r2), Cleo (r3), Dev (r4)." in waits
-    starts = engine.why(requests["Eva"], step=10)
-    assert "starts with 16 of 26 tokens found. Shared with Ada (r1), Cleo (r3)." in starts
-    assert "It computes 10 tokens from position 16; its prompt has 26." in starts
+    waits = explain(engine.log, eva, step=8)
+    blocked = waits.facts.event.blocked
+    assert (blocked.request, blocked.reason) == (eva, "batch_full")
+    assert (blocked.need, blocked.have, waits.facts.config.max_batch_size) == (1, 0, 4)
+    assert waits.facts.state.running == [requests[name].id for name in ("Ada", "Bo", "Cleo", "Dev")]
+    assert_names(waits.text, "Eva (r5)", "Ada (r1)", "Bo (r2)", "Cleo (r3)", "Dev (r4)")
+    starts = explain(engine.log, eva, step=10)
+    admission = starts.facts.admission
+    assert (admission.resumed, admission.found, admission.tokens) == (False, 16, 26)
+    assert admission.sharers == [requests[name].id for name in ("Ada", "Cleo")]
+    [row] = [row for row in starts.facts.event.rows if row.request == eva]
+    assert (row.start, row.count) == (16, 10)
+    assert_names(starts.text, "Eva (r5)", "Ada (r1)", "Cleo (r3)", 16, 26, 10)
+    assert engine.why(requests["Eva"], step=10) == starts.text
 
 
 def test_09_why_the_victim_gave_way_and_why_it_is_not_back_at_once() -> None:
     engine, ids = full_memory()
-    preempted = engine.why(ids["r3"], step=20)
-    assert "is preempted: it gives way to r2, which needed blocks" in preempted
-    assert "Of its 6 blocks others keep 2, the cache keeps 3, 1 fell free." in preempted
-    waits = engine.why(ids["r3"], step=21)
-    assert "needs 1, free 0, evictable 3, all 3 part of its own match" in waits
-    assert "With 1 more free block it would have started." in waits
-    assert "resumes with 40 of 45 tokens found" in engine.why(ids["r3"], step=27)
+    preemption = explain(engine.log, ids["r3"], step=20).facts.preemption
+    assert preemption.needed_by == ids["r2"]
+    blocks = preemption.held, preemption.shared, preemption.cached, preemption.freed
+    assert blocks == (6, 2, 3, 1)
+    waits = explain(engine.log, ids["r3"], step=21)
+    blocked = waits.facts.event.blocked
+    assert (blocked.request, blocked.reason, blocked.need) == (ids["r3"], "no_free_blocks", 1)
+    assert (len(waits.facts.state.free), evictable(waits.facts.state)) == (0, 3)
+    assert waits.facts.head_match(blocked).unlocked == 3
+    assert waits.remedy == Remedy(1, "free block")
+    resumes = explain(engine.log, ids["r3"], step=27).facts.admission
+    assert (resumes.resumed, resumes.found, resumes.tokens) == (True, 40, 45)
 
 
 def test_07_a_miss_names_the_eviction() -> None:
     config = EngineConfig(token_budget=64, max_kv_tokens=12 * 8, block_size=8)
     engine, requests = simulate(config, DOCUMENTS)
-    answer = engine.why(requests["B2"].id, step=19)
-    assert "starts with 0 of 27 tokens found" in answer
-    assert "Once 24 tokens of it were cached" in answer
-    assert "evicted in step 13, to make room for D1 (r5)." in answer
+    told = explain(engine.log, requests["B2"].id, step=19)
+    admission = told.facts.admission
+    assert (admission.resumed, admission.found, admission.tokens) == (False, 0, 27)
+    lost = admission.lost
+    assert lost.usable(admission, config.block_size) == 24
+    assert (lost.step, lost.event.needed_by) == (13, requests["D1"].id)
+    assert_names(told.text, 0, 27, 24, 13, "D1 (r5)")
 
 
 def test_who_is_not_there_is_said() -> None:
     engine, ids = full_memory()
-    assert "has not arrived yet" in engine.why(ids["r3"], step=2)
-    assert "has ended, with reason length" in engine.why(ids["r2"], step=engine.step_count)
+    before = explain(engine.log, ids["r3"], step=2)
+    assert before.life.begin > before.directory.steps[2]
+    after = explain(engine.log, ids["r2"], step=engine.step_count)
+    assert after.life.end < after.directory.steps[engine.step_count]
+    assert after.life.reason == "length"
+    assert_names(after.text, "length")
 
 
 def test_what_the_log_does_not_know_is_an_error() -> None:
     engine, ids = full_memory()
-    with pytest.raises(WhyError, match="request: 99 is not in this log; its requests are 1 to 3"):
+    with raises_naming(WhyError, "request", 99, 1, 3):
         engine.why(99)
-    with pytest.raises(WhyError, match="step: 0 is not in this log; its steps are 1 to 31"):
+    with raises_naming(WhyError, "step", 0, 1, 31):
         engine.why(ids["r1"], step=0)
 
 
@@ -88,7 +120,7 @@ def test_a_window_knows_which_policy_chose_the_victim() -> None:
     for event in engine.log[begin:]:
         window.append(event)
     told = why(window, ids["r3"], 20)
-    assert "the choice of the policy (Fcfs)" in told
+    assert_names(told, "Fcfs")
     assert told == engine.why(ids["r3"], step=20)
 
 
@@ -99,24 +131,28 @@ def test_a_sample_that_has_not_forked_off_is_known_by_its_id() -> None:
     second = engine.submit(b"xyz", SamplingParams(n=2))
     for _ in range(3):
         engine.step()
-    assert engine.why(2, step=2) == (
-        "Step 2: Ada (r2) does not exist yet: it is sample 1 of Ada (r1) and forks off when the "
-        "prompt is complete."
-    )
-    assert "for each of 2 samples" in engine.why(first, step=3)
+    told = explain(engine.log, 2, step=2)
+    assert (told.life.parent, told.life.sample) == (first.id, 1)
+    assert told.life.begin > told.directory.steps[2]
+    assert told.directory.lives[first.id].end > told.directory.steps[2]
+    assert_names(told.text, 2, "Ada (r2)", 1, "Ada (r1)")
+    assert explain(engine.log, first.id, step=3).facts.state.requests[first.id].slots == 2
     engine.abort(second.id)
     engine.step()
-    assert "never came to be: it is sample 1 of r3, which ended" in engine.why(4)
+    never = explain(engine.log, 4)
+    assert (never.life.begin, never.life.parent, never.life.sample) == (None, second.id, 1)
+    assert never.directory.lives[second.id].end < never.directory.steps[never.step]
+    assert_names(never.text, "r4", "r3")
 
 
 def test_the_policy_is_named_by_the_class_that_ran() -> None:
     class Mine(Fcfs):
         pass
 
-    config = EngineConfig(token_budget=32, max_batch_size=4, max_kv_tokens=14 * 8, block_size=8)
+    config = EngineConfig(**FULL_MEMORY_CONFIG)
     engine, requests = simulate(config, FULL_MEMORY, policy=Mine())
     preempted = engine.why(requests["r3"], step=20)
-    assert "The victim is the choice of the policy (Mine)." in preempted
+    assert_names(preempted, "Mine")
 
 
 def test_a_step_that_a_part_spoiled_is_said_to_have_decided_nothing() -> None:
@@ -135,9 +171,10 @@ def test_a_step_that_a_part_spoiled_is_said_to_have_decided_nothing() -> None:
     with pytest.raises(PolicyError):
         engine.step()
     engine.step()
-    with pytest.raises(WhyError, match="step: 1 decided nothing, because a part failed"):
+    with raises_naming(WhyError, "step", 1):
         engine.why(1, step=1)
-    assert engine.why(2).startswith("Step 2: r2 starts")
+    started = explain(engine.log, 2)
+    assert (started.step, started.facts.admission.resumed) == (2, False)
 
 
 def test_whom_the_policy_puts_off_hears_its_name() -> None:
@@ -148,9 +185,10 @@ def test_whom_the_policy_puts_off_hears_its_name() -> None:
         engine.submit([*prompt, last], SamplingParams())
     engine.submit([1], SamplingParams())
     engine.step()
-    put_off = "Step 1: r2 waits. The policy (LongestPrefixMatch) put it off and asked the next."
-    assert engine.why(2).startswith(put_off)
-    assert engine.why(3).startswith("Step 1: r3 starts")
+    put_off, started = explain(engine.log, 2), explain(engine.log, 3)
+    assert (2, "policy") in put_off.facts.event.skipped
+    assert_names(put_off.text, 1, "r2", "LongestPrefixMatch")
+    assert (started.step, started.facts.admission.resumed) == (1, False)
 
 
 def test_a_larger_budget_first_serves_those_who_run() -> None:
@@ -160,9 +198,12 @@ def test_a_larger_budget_first_serves_those_who_run() -> None:
     engine.submit(list(range(97, 107)), SamplingParams())
     waiting = engine.submit([97], SamplingParams())
     engine.step()
-    answer = engine.why(waiting)
-    assert "r2 needs 1, has 0 of 4 tokens. The others took: r1 4." in answer
-    assert "With 7 more tokens in the budget it would have started." in answer
+    told = explain(engine.log, waiting.id)
+    blocked = told.facts.event.blocked
+    assert (blocked.request, blocked.reason) == (waiting.id, "token_budget")
+    assert (blocked.need, blocked.have) == (1, 0)
+    assert [(row.request, row.count) for row in told.facts.event.rows] == [(1, 4)]
+    assert told.remedy == Remedy(7, "token")
 
 
 def test_a_prompt_that_is_scored_is_said_to_be_computed_whole() -> None:
@@ -170,4 +211,5 @@ def test_a_prompt_that_is_scored_is_said_to_be_computed_whole() -> None:
     for params in (SamplingParams(max_tokens=1), SamplingParams(max_tokens=1, prompt_logprobs=0)):
         engine.submit(list(range(97, 107)), params)
         engine.step()
-    assert "starts with 0 of 10 tokens found. Its prompt is scored" in engine.why(2)
+    admission = explain(engine.log, 2).facts.admission
+    assert (admission.found, admission.tokens, admission.scored) == (0, 10, True)

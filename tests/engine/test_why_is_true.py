@@ -1,12 +1,16 @@
-"""Every number and name in an answer is what the live objects said; what would have helped, helps."""
+"""The facts behind an answer are what the live objects said, and the answer names them."""
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 from engine.events import vocabulary as v
-from engine.why import why
+from engine.why.facts import Admission
+from engine.why.room import evictable
+from tests.engine.explanations import Explanation, explain
 from tests.engine.witness import Seen, Witness, starts_with, watched_engine
 from tests.engine.workloads import play, random_workload
+from tests.facts import assert_names
 
 ONCE_UNTRUE = (1110,)  # a prompt of one token has nothing to be scored
 
@@ -15,7 +19,7 @@ def test_every_answer_of_random_workloads_is_true_of_the_live_objects(
     soak: bool, first_seed: int
 ) -> None:
     """For every live request and step; for those who are not there, now and then."""
-    told: set[str] = set()
+    about: set[str] = set()
     for seed in (*ONCE_UNTRUE, *range(first_seed, first_seed + (1000 if soak else 20))):
         workload = random_workload(seed)
         engine, witness = watched_engine(workload)
@@ -25,153 +29,153 @@ def test_every_answer_of_random_workloads_is_true_of_the_live_objects(
                 live = request in seen.waiting or request in seen.running
                 if not live and (step + request) % 5:
                     continue
-                answer = without_labels(why(witness, request, step), witness)
+                told = explain(witness, request, step)
                 try:
-                    told |= check(answer, witness, seen, step, request)
+                    about |= check(told, witness, seen, request)
                 except Exception as error:
-                    raise AssertionError(f"seed {seed}, untrue: {answer}") from error
-    assert told >= {"gone", "unborn", "waits", "free block", "place", "token in the budget"}
-    assert told >= {"preempted", "found", "lost", "differs", "sharers", "after_preemption"}
-    assert told >= {"reserved_blocks", "static_batch", "skipped", "drafts"}
+                    raise AssertionError(f"seed {seed}, untrue: {told.text}") from error
+    assert about >= {"gone", "unborn", "waits", "free block", "place", "token"}
+    assert about >= {"preempted", "found", "lost", "differs", "sharers", "after_preemption"}
+    assert about >= {"reserved_blocks", "static_batch", "skipped", "drafts"}
 
 
-def without_labels(answer: str, witness: Witness) -> str:
-    """ "Ada (r1)" becomes "r1"; every label must be the one that was submitted."""
-    for label, id_ in re.findall(r"(\w+) \(r(\d+)\)", answer):
+def check_labels(text: str, witness: Witness) -> None:
+    """Each label is followed by the id of the request that was submitted with it."""
+    for label, id_ in re.findall(r"(\w+) \(r(\d+)\)", text):
         sent = [e for e in witness.of(v.RequestArrived) if 0 <= int(id_) - e.request < e.n]
         assert [event.label for event in sent] == [label]
-    return re.sub(r"\w+ \((r\d+)\)", r"\1", answer)
 
 
-def numbers(pattern: str, answer: str) -> tuple[int, ...] | None:
-    found = re.search(pattern, answer)
-    return found and tuple(int(number or 0) for number in found.groups())
+def ids(requests: Iterable[int]) -> list[str]:
+    return [f"r{request}" for request in requests]
 
 
-def listed(pattern: str, answer: str) -> list[tuple[int, ...]]:
-    """The requests that a sentence names, each with the number behind it, if there is one."""
-    [names] = re.search(pattern, answer).groups()
-    parts = re.findall(r"r(\d+)(?: (\d+))?", names)
-    return [tuple(int(number) for number in part if number) for part in parts]
-
-
-def check(answer: str, witness: Witness, seen: Seen, step: int, request: int) -> set[str]:
-    """Hold an answer against what the live objects said; returns what it was about."""
-    assert answer.startswith(f"Step {step}: r{request} ")
+def check(told: Explanation, witness: Witness, seen: Seen, request: int) -> set[str]:
+    """Compare an answer with what the live objects said; return what it was about."""
+    facts, text = told.facts, told.text
+    assert_names(text, told.step, f"r{request}")
+    check_labels(text, witness)
+    assert facts.event == seen.event
     if request not in seen.waiting and request not in seen.running:
-        return check_absent(answer, witness, step, request)
+        return check_absent(told, witness, request)
     rows = {row.request: row for row in seen.event.rows}
     about: set[str] = set()
-    assert ("is preempted" in answer) == (request in seen.victims)
-    if request in seen.victims:
+    assert (facts.preemption is not None) == (request in seen.victims)
+    if facts.preemption is not None:
         about.add("preempted")
         gave = seen.victims[request]
-        assert numbers(r"free (\d+), evictable (\d+)", answer) == (gave["free"], gave["evictable"])
-        fates = r"its (\d+) blocks? others keep (\d+), the cache keeps (\d+), (\d+) fell free"
-        assert numbers(fates, answer) == tuple(
-            gave[name] for name in ("held", "shared", "cached", "freed")
-        )
+        assert {name: getattr(facts.preemption, name) for name in gave} == gave
+        assert_names(text, f"r{facts.preemption.needed_by}", *gave.values())
     waits = request in seen.waiting and request not in seen.victims
-    assert ("waits. " in answer or "waits behind" in answer) == waits
+    assert (request in facts.state.waiting and facts.preemption is None) == waits
     if waits:
-        about |= {"waits"} | check_reason(answer, witness, seen, request)
-    assert (" tokens found" in answer or "token found" in answer) == (request in seen.admitted)
-    if request in seen.admitted:
-        about |= {"found"} | check_found(answer, seen.admitted[request])
+        about |= {"waits"} | check_reason(told, witness, seen, request)
+    assert (facts.admission is not None) == (request in seen.admitted)
+    if facts.admission is not None:
+        about |= {"found"} | check_found(told, facts.admission, seen.admitted[request])
     if request in rows:
         row = rows[request]
-        computes = r"computes (\d+) tokens? from position (\d+)(?:, (\d+) drafts?)?"
-        assert numbers(computes, answer) == (row.count, row.start, len(row.drafts))
-        about |= {"drafts"} if row.drafts else set()
+        assert_names(text, row.count, row.start)
+        if row.drafts:
+            assert_names(text, len(row.drafts))
+            about.add("drafts")
     elif request in seen.running:
         about.add("skipped")
-        assert sum(row.count for row in rows.values()) == witness.engine.config.token_budget
-        took = [(row.request, row.count) for row in rows.values()]
-        assert listed(r"used up by those before it \((.*)\)", answer) == took
+        budget = witness.engine.config.token_budget
+        assert sum(row.count for row in rows.values()) == budget
+        assert_names(text, budget, *ids(rows), *(row.count for row in rows.values()))
     return about
 
 
-def check_absent(answer: str, witness: Witness, step: int, request: int) -> set[str]:
+def check_absent(told: Explanation, witness: Witness, request: int) -> set[str]:
+    life, at = told.life, told.directory.steps[told.step]
     first, ended = witness.first_step.get(request), witness.ended.get(request)
-    if ended and ended[0] < step:
-        assert answer.endswith(f"it has ended, with reason {ended[1]}.")
+    assert request not in told.facts.state.requests
+    if ended and ended[0] < told.step:
+        assert life.end < at
+        assert life.reason == ended[1]
+        assert_names(told.text, ended[1])
         return {"gone"}
-    if found := numbers(r"it is sample (\d+) of r(\d+)", answer):
-        assert found[0] + found[1] == request
-        over = witness.ended.get(found[1], (step,))[0] < step
-        assert ("never came to be" in answer) == (over and first is None)
+    if life.parent is not None:
+        assert life.parent + life.sample == request
+        assert_names(told.text, life.sample, f"r{life.parent}")
+        over = witness.ended.get(life.parent, (told.step,))[0] < told.step
+        assert (told.directory.lives[life.parent].end < at) == (over and first is None)
         return {"unborn"}
-    assert "has not arrived yet" in answer
-    assert first is None or first > step
+    assert life.begin is not None and life.begin > at
+    assert first is None or first > told.step
     return set()
 
 
-def check_found(answer: str, came: dict[str, Any]) -> set[str]:
-    counted = numbers(r"with (\d+) of (\d+) tokens? found", answer)
-    assert counted == (came["found"], came["tokens"])
-    assert ("Its prompt is scored" in answer) == came["scored"]
-    if "cache is off" in answer or came["scored"]:
+def check_found(told: Explanation, admission: Admission, came: dict[str, Any]) -> set[str]:
+    assert (admission.found, admission.tokens) == (came["found"], came["tokens"])
+    assert_names(told.text, admission.found, admission.tokens)
+    cached = told.facts.config.prefix_cache
+    assert (admission.scored and cached) == came["scored"]
+    if not cached or came["scored"]:
         assert came["found"] == 0
         return set()
-    sharers = listed(r"Shared with (.*?)\. ", answer) if "Shared with" in answer else []
-    assert {id_ for (id_,) in sharers} == came["sharers"]
-    differs = numbers(r"agrees with it for (\d+) token", answer)
-    whole = "all there could be" in answer
+    assert set(admission.sharers) == came["sharers"]
+    assert_names(told.text, *ids(admission.sharers))
+    about = {"sharers"} if admission.sharers else set()
+    whole = admission.found == admission.most
     assert whole == (came["found"] + came["size"] > came["tokens"] - 1)
-    assert differs == (None if whole or came["agree"] == came["found"] else (came["agree"],))
-    lost = numbers(r"Once (\d+) tokens? .* evicted in step (\d+), to make room for r(\d+)", answer)
-    assert lost == (None if whole else came["lost"])
-    marks = {"differs": differs, "lost": lost, "sharers": sharers}
-    return {name for name, value in marks.items() if value}
+    if whole:
+        return about
+    assert admission.agree == came["agree"]
+    if admission.agree > admission.found:
+        assert_names(told.text, admission.agree)
+        about.add("differs")
+    lost = admission.lost
+    assert (lost is None) == (came["lost"] is None)
+    if lost is not None:
+        usable = lost.usable(admission, came["size"])
+        assert (usable, lost.step, lost.event.needed_by) == came["lost"]
+        assert_names(told.text, usable, lost.step, f"r{lost.event.needed_by}")
+        about.add("lost")
+    return about
 
 
-def check_reason(answer: str, witness: Witness, seen: Seen, request: int) -> set[str]:
+def check_reason(told: Explanation, witness: Witness, seen: Seen, request: int) -> set[str]:
+    facts, text, config = told.facts, told.text, witness.engine.config
     if (request, "policy") in seen.event.skipped:
-        assert f"The policy ({type(witness.engine.policy).__name__}) put it off" in answer
+        assert_names(text, type(witness.engine.policy).__name__)
         return {"put off"}
-    blocked, config = seen.event.blocked, witness.engine.config
+    blocked = facts.event.blocked
     assert blocked is not None
-    head, running = blocked.request, list(seen.running)
-    who = "it" if head == request else f"r{head}"
+    head = blocked.request
+    behind = len(seen.waiting) - 1 - len([1 for _, why in seen.event.skipped if why == "policy"])
+    assert blocked.behind == behind
     if head != request:
-        assert f"waits behind r{head}, " in answer
-        behind = (
-            len(seen.waiting) - 1 - len([1 for _, why_ in seen.event.skipped if why_ == "policy"])
-        )
-        assert numbers(r"and (\d+) requests? (?:is|are) behind", answer) == (behind,)
-    took = [(row.request, row.count) for row in seen.event.rows]
+        assert_names(text, f"r{head}", behind)
     assert (blocked.need, blocked.have) == (seen.need, seen.have)
-    counted = numbers(rf"r{head} needs (\d+), has (-?\d+)", answer)
+    assert facts.state.running == list(seen.running)
     match blocked.reason:
         case "batch_full":
-            assert counted == (seen.need, seen.have)
-            assert f"of {config.max_batch_size} place" in answer
-            assert listed(r"In the batch: (.*?)\.", answer) == [(id_,) for id_ in running]
+            assert_names(text, seen.need, seen.have, config.max_batch_size, *ids(seen.running))
         case "token_budget":
-            assert counted == (seen.need, seen.have)
-            assert f"of {config.token_budget} token" in answer
-            assert listed(r"The others took: (.*?)\.", answer) == took
+            rows = seen.event.rows
+            assert_names(text, seen.need, seen.have, config.token_budget)
+            assert_names(text, *ids(row.request for row in rows), *(row.count for row in rows))
         case "no_free_blocks":
-            room = rf"r{head} needs (\d+), free (\d+), evictable (\d+)(?:, (?:all )?(\d+))?"
-            expected = (seen.need, seen.free, seen.evictable, seen.unlocked)
-            assert numbers(room, answer) == expected
-            assert listed(r"counted for each: (.*?)\.", answer) == list(seen.running.items())
+            state, match = facts.state, facts.head_match(blocked)
+            free, unlocked = (len(state.free), evictable(state)), match.unlocked
+            assert (*free, unlocked) == (seen.free, seen.evictable, seen.unlocked)
+            tables = {id_: len(state.requests[id_].table) for id_ in state.running}
+            assert tables == seen.running
+            assert_names(text, seen.need, *free, *([unlocked] if unlocked else []))
+            assert_names(text, *ids(tables), *tables.values())
         case "reserved_blocks":
-            assert counted == (seen.need, seen.have)
-            assert listed(r"promised to (.*?) nor", answer) == [(id_,) for id_ in running]
+            assert_names(text, seen.need, seen.have, *ids(seen.running))
         case "after_preemption":
-            assert listed(r"admits nobody: preempted (.*?)\.", answer) == [
-                (id_,) for id_ in seen.victims
-            ]
+            assert facts.victims == list(seen.victims)
+            assert_names(text, *ids(facts.victims))
         case "static_batch":
-            assert listed(r"Running: (.*?)\.", answer) == [(id_,) for id_ in running]
-    helps = re.search(
-        rf"With (\d+) more (.*?)(s?)( in the budget)? {who} would have started", answer
-    )
+            assert_names(text, *ids(seen.running))
+    helps = told.remedy
     if helps is None:
         return {blocked.reason}
-    more, unit = int(helps[1]), helps[2] + (helps[4] or "")
-    assert (more > 1) == bool(helps[3])
-    assert starts_with(seen.twin, head, unit, more), "that would not have been enough"
-    assert not starts_with(seen.twin, head, unit, more - 1), "less would have been enough"
-    return {blocked.reason, unit}
+    assert_names(text, helps.more)
+    assert starts_with(seen.twin, head, helps.unit, helps.more), "that would not have been enough"
+    assert not starts_with(seen.twin, head, helps.unit, helps.more - 1), "less would be enough"
+    return {blocked.reason, helps.unit}

@@ -30,8 +30,7 @@ from server.process import serve_in_background
 from server.settings import ServerSettings
 from server.window import Outbox
 from tests.engine.compute.gguf_files import write
-from tests.engine.compute.models import save
-from tests.engine.compute.test_loading import add_tokenizer
+from tests.engine.compute.models import add_tokenizer, save
 from tests.server.app_under_test import AlphabetRunner
 from tests.server.harness import Feed, get, http, post
 from tests.server.test_bridge import order, read

@@ -13,7 +13,9 @@ from click.testing import Result
 from typer.testing import CliRunner
 
 from engine.events import EventLog
+from engine.events.vocabulary import SCHEMA_VERSION
 from tests.engine.workloads import make_engine, play, random_workload
+from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer.__main__ import app
 from visualizer.html import to_html
@@ -88,16 +90,15 @@ def test_the_summary_says_what_happened(trace: Path, log: EventLog) -> None:
     lines = run(trace, "--summary").stdout.splitlines()
     said = {line[:13].strip(): line[13:] for line in lines}
     ttft, gaps = log.requests.ttft_ms, log.tokens.gap_ms
-    assert said["requests"] == "12 (9 length, 3 stop)"
-    assert said["steps"].startswith(f"{len(log.steps)} in 0.463 s: ")
-    assert said["tokens"] == f"{log.steps.tokens.sum()} computed, {len(log.tokens)} output"
-    assert said["TTFT"] == f"median {ttft.median():.3g} ms, max {ttft.max():.3g} ms"  # 12: no p95
-    assert said["ITL"].startswith(
-        f"median {gaps.median():.3g} ms, p95 {gaps.quantile(0.95):.3g} ms"
-    )
-    assert said["prefix cache"] == "136 of 437 prompt tokens found (31.1%)"
+    assert_names(said["requests"], 12, 9, "length", 3, "stop")
+    assert_names(said["steps"], len(log.steps), 0.463)
+    assert_names(said["tokens"], log.steps.tokens.sum(), len(log.tokens))
+    assert_names(said["TTFT"], f"{ttft.median():.3g}", f"{ttft.max():.3g}", "ms")
+    assert "p95" not in said["TTFT"], "12 requests have no 95th percentile"
+    assert_names(said["ITL"], f"{gaps.median():.3g}", "p95", f"{gaps.quantile(0.95):.3g}", "ms")
+    assert_names(said["prefix cache"], 136, 437, "31.1%")
     assert said["preemptions"] == "1"
-    assert said["KV blocks"] == "at most 40 of 40 held by requests, 28 evicted"
+    assert_names(said["KV blocks"], 40, 28)
 
 
 def test_every_log_can_be_summed_up(first_seed: int) -> None:
@@ -112,7 +113,10 @@ def test_every_log_can_be_summed_up(first_seed: int) -> None:
 
 def test_a_log_without_a_step_is_summed_up(log: EventLog) -> None:
     done = run("-", "--summary", stdin=log.to_bytes().split(b"\n")[0] + b"\n")
-    assert done.stdout.splitlines()[:2] == ["requests     0", "steps        0"]
+    assert [line.split() for line in done.stdout.splitlines()[:2]] == [
+        ["requests", "0"],
+        ["steps", "0"],
+    ]
 
 
 def test_a_scenario_is_shown_by_its_name(tmp_path: Path) -> None:
@@ -122,24 +126,24 @@ def test_a_scenario_is_shown_by_its_name(tmp_path: Path) -> None:
 
 
 WRONG = [
-    (["no/such.jsonl"], "no/such.jsonl: cannot be read: No such file or directory"),
-    (["preemptoin"], "Did you mean 'preemption'?"),
-    (["."], ".: cannot be read: Is a directory"),
-    (["{bad}"], "line 1: JSON is malformed"),
-    (["{other}"], "line 1: this log has schema version 7, this program reads 1"),
-    (["{empty}"], "the log has no whole line"),
-    (["{torn_gz}"], "torn.gz: Compressed file ended"),
-    (["{trace}", "--step", "99"], "--step must lie in 1 to 53, got 99"),
-    (["{trace}", "--select", "99"], "--select: the log has no request 99"),
-    (["{trace}", "--theme", "pink"], "--theme is light or dark, not pink"),
-    (["{trace}", "--html", "/no/such/folder/x.html"], "/no/such/folder/x.html: cannot be written"),
-    (["{trace}", "--csv", "{trace}"], "cannot be written: File exists"),
+    (["no/such.jsonl"], ["no/such.jsonl", "No such file"]),
+    (["preemptoin"], ["preemptoin", "preemption"]),
+    (["."], ["Is a directory"]),
+    (["{bad}"], ["{bad}", 1, "JSON"]),
+    (["{other}"], ["{other}", 1, 7, SCHEMA_VERSION]),
+    (["{empty}"], ["{empty}"]),
+    (["{torn_gz}"], ["{torn_gz}"]),
+    (["{trace}", "--step", "99"], ["--step", 1, 53, 99]),
+    (["{trace}", "--select", "99"], ["--select", 99]),
+    (["{trace}", "--theme", "pink"], ["--theme", "light", "dark", "pink"]),
+    (["{trace}", "--html", "/no/such/folder/x.html"], ["/no/such/folder/x.html"]),
+    (["{trace}", "--csv", "{trace}"], ["{trace}", "File exists"]),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("arguments", "facts"), WRONG, ids=lambda value: str(value)[:40])
 def test_what_is_wrong_is_said_in_a_line_with_exit_code_2(
-    arguments: list[str], message: str, trace: Path, tmp_path: Path
+    arguments: list[str], facts: list[object], trace: Path, tmp_path: Path
 ) -> None:
     whole = trace.read_bytes()
     files = {
@@ -155,7 +159,7 @@ def test_what_is_wrong_is_said_in_a_line_with_exit_code_2(
     done = run(*(argument.format(**paths) for argument in arguments))
     assert done.exit_code == 2
     assert done.stdout == ""
-    assert message in done.stderr
+    assert_names(done.stderr, *(str(fact).format(**paths) for fact in facts))
     assert done.stderr.startswith("visualizer: ") and done.stderr.count("\n") == 1
 
 

@@ -2,7 +2,6 @@
 
 import copy
 import random
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,11 @@ from engine.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import Cost
 from engine.simulation.what_if import what_if
 from tests.engine.workloads import Workload, make_engine, play, random_workload
+from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer import compare
-from visualizer.differences import first_difference, pair
-from visualizer.moments import names_of
+from visualizer.differences import decisions, first_difference, pair
+from visualizer.moments import Moment, names_of, plain
 
 COST = Cost(10, 0.25)
 
@@ -163,20 +163,27 @@ def test_what_is_said_of_the_difference_is_true_of_both_logs(
         for log, words, request in zip(
             logs, (difference.a, difference.b), difference.requests, strict=True
         ):
-            said = " ".join(word for word in words if isinstance(word, str))
+            subject = request if words[0] == "it " else words[0]
+            if difference.kind not in _DECISIONS or not isinstance(subject, int):
+                continue
+            moment = Moment(log, difference.step)
             events = events_in(log, difference.step)
-            admitted = {e.request for e in events if isinstance(e, v.Admitted)}
-            preempted = {e.request for e in events if isinstance(e, v.Preempted)}
-            if re.match(r" ?(it )? ?waits", said):
-                assert request not in admitted or request in preempted
-                claims += 1
-            if len(words) > 1 and words[1] == " " and str(words[2]).startswith("is preempted"):
-                assert words[0] in preempted
-                claims += 1
-            if len(words) > 1 and words[1] == " " and str(words[2]).startswith("is admitted"):
-                assert words[0] in admitted
-                claims += 1
+            admitted = {e.request: e for e in events if isinstance(e, v.Admitted)}
+            preempted = {e.request: e for e in events if isinstance(e, v.Preempted)}
+            if subject in preempted:
+                fate = moment.preempted(preempted[subject])
+            elif subject in admitted and difference.kind != "scheduled":
+                fate = moment.admitted(admitted[subject])
+            elif subject in moment.after.waiting:
+                fate = moment.waits(subject)
+            else:
+                continue
+            assert plain(fate, {}) in plain(words, {})
+            claims += 1
     assert claims or plant is another_eviction
+
+
+_DECISIONS = ("preempted", "evicted", "admitted", "scheduled")
 
 
 def events_in(log: EventLog, step: int) -> list[v.Event]:
@@ -193,8 +200,8 @@ def test_equal_runs_have_no_difference(seed: int) -> None:
     workload = random_workload(seed)
     comparison = compare(run(workload), run(workload))
     assert comparison.first_difference is None
-    assert comparison.verdict.startswith("No difference")
-    assert "no difference" in repr(comparison)
+    assert comparison.step is None
+    assert_names(repr(comparison), *comparison.names)
     assert comparison.settings == {}
     assert comparison.inputs == []
     assert comparison.requests["finished_step_change"].dropna().eq(0).all()
@@ -208,23 +215,19 @@ def log() -> EventLog:
 def test_the_difference_is_told_with_both_reasons(log: EventLog) -> None:
     comparison = compare(log, storytellers(max_kv_tokens=328), names=("before", "after"))
     assert comparison.settings == {"max_kv_tokens": (320, 328), "num_blocks": (40, 41)}
-    assert comparison.first_difference == (
-        "Step 22: in before 2 cached blocks (“You are a ki…: the moon is a lamp.⏎La”) are evicted for "
-        "r6: 0 blocks free, the choice of LRU; in after nothing is evicted: r6 decodes one token "
-        "(1 free, 2 to evict)."
-    )
+    other = storytellers(max_kv_tokens=328)
+    difference = first_difference(log, other, pair(log, other))
+    assert (difference.step, difference.kind, difference.requests) == (22, "evicted", (6, 6))
+    assert_names(comparison.first_difference, 22, "before", "after", "r6", "LRU", 0, 1, 2)
 
 
 def test_a_larger_batch_lets_somebody_in(log: EventLog) -> None:
-    comparison = compare(log, storytellers(max_batch_size=8))
-    assert comparison.first_difference == (
-        "Step 17: in A r9 waits: the batch is full (0 of 7 places left); in B r9 is admitted: 24 of "
-        "its 58 tokens are cached (3 blocks), 34 computed now."
-    )
-    assert repr(comparison) == (
-        "Comparison(A: 12 requests in 53 steps, B: 12 requests in 53 steps; "
-        "first difference in step 17)"
-    )
+    other = storytellers(max_batch_size=8)
+    difference = first_difference(log, other, pair(log, other))
+    assert (difference.step, difference.kind, difference.requests) == (17, "admitted", (9, 9))
+    comparison = compare(log, other)
+    assert_names(comparison.first_difference, 17, "r9", 0, 7, 24, 58, 3, 34)
+    assert_names(repr(comparison), "Comparison", "A", "B", 12, 53, 17)
 
 
 def test_the_log_of_what_if_is_compared_with_its_origin(log: EventLog) -> None:
@@ -342,7 +345,7 @@ def test_what_came_from_outside_is_told_apart_from_decisions() -> None:
     other.arrivals[0].priority += 3
     comparison = compare(run(workload), run(other))
     assert len(comparison.inputs) == 1
-    assert "priority" in comparison.inputs[0]
+    assert_names(comparison.inputs[0], "priority")
 
 
 def test_windows_are_compared_from_where_both_begin(log: EventLog) -> None:
@@ -363,8 +366,9 @@ def test_a_run_that_goes_on_is_told(log: EventLog) -> None:
         part.append(event)
     difference = first_difference(log, part, pair(log, part))
     assert difference is not None
-    assert difference.step == 31
-    assert "no such step" in str(difference.b)
+    assert (difference.step, difference.requests) == (31, (None, None))
+    decided = next(made for step, made in decisions(log, pair(log, log)) if step == 31)
+    assert_names(plain(difference.a, {}), len(decided))
 
 
 def test_the_page_holds_both_logs_and_no_markup_of_theirs(log: EventLog, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from engine.simulation.cost_runner import Cost
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload, lognormal, poisson
 from tests.engine.workloads import make_engine, play, random_workload
+from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import figures
 from visualizer.figures.logs import POINTS
@@ -93,7 +94,7 @@ def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy: EventLog
 
 def test_percentiles_are_told_only_with_enough_values_behind_them(log: EventLog) -> None:
     assert figures.ttft(log).data[1].y == (0.5,)  # 12 requests
-    assert heading(figures.ttft(log))[-1].startswith("■ 12 requests; median 18.2, max 175 ms")
+    assert_names(heading(figures.ttft(log))[-1], 12, 18.2, 175)
     assert figures.itl(log).data[1].y == (0.5, 0.95, 0.99)  # 251 gaps
 
 
@@ -105,7 +106,7 @@ def test_throughput_counts_every_token_once(busy: EventLog, static: EventLog) ->
         lasted = np.diff(np.array(trace.x) * scale) / 1000
         assert (lasted > 0).all()
         assert (lasted * trace.y[:-1]).sum() == pytest.approx(len(one.tokens))
-    assert "a makes" in " ".join(heading(figure))
+    assert_names(" ".join(heading(figure)), "a", "b")
 
 
 def test_a_token_in_the_last_millisecond_is_no_peak_of_throughput() -> None:
@@ -128,7 +129,7 @@ def test_memory_and_tokens_stack_up_to_the_frames_columns(log: EventLog, x: str)
     assert cached.fillpattern.shape == "/" and not used.fillpattern.shape
     assert set(drawn(memory, "all blocks").y) == {40}
     assert drawn(memory, "preemptions").x == pytest.approx(tuple(at[steps.preempted > 0]))
-    assert " ".join(heading(memory)).startswith("Memory: requests hold up to 100%, 1 preemption")
+    assert_names(" ".join(heading(memory)), "100%", 1)
 
     tokens = figures.tokens_per_step(log, x=x)
     total = sum(
@@ -159,7 +160,7 @@ def test_a_long_run_is_drawn_with_few_points_and_says_so() -> None:
     ):  # fmt: skip
         figure = draw(long)
         assert max(len(trace.x) for trace in figure.data[:2]) <= POINTS + 1
-        assert re.search(f"a point is the {what} of [0-9]+ steps", " ".join(heading(figure)))
+        assert_names(" ".join(heading(figure)), what)
         assert len(figure.to_json()) < 400_000
     used = drawn(figures.memory(long), "held by requests")
     assert max(used.y) == long.steps.used_blocks.max()
@@ -186,12 +187,12 @@ def test_latency_against_load_has_a_dot_for_each_run() -> None:
     ]
     few = figures.latency_vs_load({5: storytellers()})
     assert np.isnan(drawn(few, "p95").y[0])  # 12 requests have no 95th percentile
-    assert heading(few)[0] == "Median TTFT: 18.2 ms at 5/s"
-    with pytest.raises(ValueError, match="measure must be"):
+    assert_names(heading(few)[0], "TTFT", 18.2, 5)
+    with raises_naming(ValueError, "measure", "speed"):
         figures.latency_vs_load(runs, measure="speed")
-    with pytest.raises(TypeError, match="requests per second"):
+    with pytest.raises(TypeError):
         figures.latency_vs_load({"fcfs": runs[10]})
-    with pytest.raises(TypeError, match="requests per second"):
+    with pytest.raises(TypeError):
         figures.latency_vs_load(runs[10])
 
 
@@ -204,9 +205,10 @@ def test_a_step_stands_under_the_roof_that_holds_it_back() -> None:
     assert (decode.x[0], decode.y[0]) == (1, 5e10)
     assert (prefill.x[0], prefill.y[0]) == (500, 5e11)
     title, *lines = heading(figure)
-    assert title == "The roof bends at 10 FLOPs/byte"
-    assert lines == ["● decode: 1 FLOPs/byte, 50 GFLOP/s", "● prefill: 500 FLOPs/byte, 500 GFLOP/s"]
-    assert "No steps" in heading(figures.roofline({}, flops_per_s=1, bytes_per_s=1))[0]
+    assert_names(title, 10, "FLOPs/byte")
+    assert_names(lines[0], "decode", 1, 50, "GFLOP/s")
+    assert_names(lines[1], "prefill", 500, "GFLOP/s")
+    assert heading(figures.roofline({}, flops_per_s=1, bytes_per_s=1))[0]
 
 
 @pytest.mark.parametrize("name", OF_A_LOG)
@@ -216,10 +218,9 @@ def test_a_log_with_nothing_to_show_says_so(name: str, log: EventLog) -> None:
     for nothing in (EventLog(), empty):
         figure = OF_A_LOG[name](nothing)
         assert len(figure.data) == 0
-        assert re.search("No .* to show yet", heading(figure)[0])
-        assert "let the engine step" in " ".join(heading(figure))
+        assert heading(figure)[0], "the figure says why it is empty"
     assert len(OF_A_LOG[name]({"one": empty, "other": log}).data) > 0
-    with pytest.raises(ValueError, match="there is no log to draw"):
+    with pytest.raises(ValueError):
         OF_A_LOG[name]({})
 
 
@@ -277,9 +278,9 @@ def test_titles_fit_a_narrow_column_and_axes_have_units(
 
 
 def test_an_unknown_theme_or_axis_is_refused(log: EventLog) -> None:
-    with pytest.raises(ValueError, match='"light", "dark" or None'):
+    with raises_naming(ValueError, "light", "dark", None):
         figures.ttft(log, theme="pink")
-    with pytest.raises(ValueError, match='x must be "step" or "time"'):
+    with raises_naming(ValueError, "x", "step", "time"):
         figures.memory(log, x="date")
 
 
@@ -312,4 +313,4 @@ def test_without_plotly_the_message_says_what_to_install() -> None:
         "except ModuleNotFoundError as error: print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install plotly" in done.stdout
+    assert_names(done.stdout, "plotly")

@@ -5,9 +5,8 @@ import gzip
 import re
 from pathlib import Path
 
-import pytest
-
 from engine.events import EventLog
+from tests.facts import raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import to_html
 from visualizer.html import MODULE
@@ -37,7 +36,7 @@ def test_the_same_log_gives_the_same_page() -> None:
 
 
 def test_an_unknown_theme_is_refused() -> None:
-    with pytest.raises(ValueError, match='"light", "dark" or None'):
+    with raises_naming(ValueError, "light", "dark", None):
         to_html(storytellers(), theme="blue")
 
 

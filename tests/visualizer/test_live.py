@@ -122,7 +122,7 @@ def test_nobody_who_looks_no_connection(board: Any, server: BackgroundServer) ->
     view.say("bye")
     thread.join(PATIENCE)
     assert not thread.is_alive()
-    with pytest.raises(ValueError, match="show the board first"):
+    with pytest.raises(ValueError):
         board.state()
     view.say("hello")
     view.state = State()

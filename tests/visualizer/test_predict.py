@@ -10,6 +10,7 @@ import pytest
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from tests.engine.workloads import make_engine, play, random_workload
+from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import predict
 from visualizer.asking import KINDS
@@ -141,24 +142,14 @@ def test_anywidgets_own_model_never_changes(log: EventLog) -> None:
 
 def test_a_wrong_answer_gets_the_reason_from_the_log(log: EventLog) -> None:
     game = predict(log, questions=1, kinds=["preempted"])
-    assert repr(game) == "Prediction(1 question, 0 answered, 0 right)"
+    assert_names(repr(game), "Prediction", 1, 0)
     why = game.answer([1])
-    assert why == (
-        "r8 is preempted: r6 needs more KV blocks (0 free, 0 to evict); the victim is the choice of "
-        "the policy Fcfs."
-    )
+    assert_names(why, "r8", "r6", 0, "Fcfs")
     assert game.score == 0
-    assert game.answers == [
-        {
-            "question": "Step 30 comes next. There are too few KV blocks for all who run. Who is "
-            "preempted?",
-            "answer": ["r8"],
-            "given": ["r1"],
-            "right": False,
-            "why": why,
-        }
-    ]
-    assert repr(game) == "Prediction(1 question, 1 answered, 0 right)"
+    [told] = game.answers
+    assert_names(told.pop("question"), 30)
+    assert told == {"answer": ["r8"], "given": ["r1"], "right": False, "why": why}
+    assert_names(repr(game), "Prediction", 1, 0)
 
 
 def test_a_question_counts_once_whatever_a_page_sends(log: EventLog) -> None:
@@ -172,7 +163,7 @@ def test_a_question_counts_once_whatever_a_page_sends(log: EventLog) -> None:
     game.game.given = {"number": 0, "value": [*right, 999]}
     game.game.given = {"number": 0, "value": right}
     assert (game.score, len(game.answers)) == (0, 1)
-    with pytest.raises(ValueError, match="nothing is being asked"):
+    with pytest.raises(ValueError):
         game.answer(right)
 
 
@@ -183,17 +174,18 @@ def test_yes_and_numbers_are_taken_plainly(log: EventLog) -> None:
     game = predict(log, questions=1, kinds=["hit"])
     game.answer(game.game.questions[0].answer[0] + 1)
     assert game.answers[0]["right"] is False
-    assert "whole blocks of 8" in game.answers[0]["why"]
+    assert_names(game.answers[0]["why"], 8)
 
 
 def test_a_log_without_decisions_says_so_and_unknown_kinds_are_refused(log: EventLog) -> None:
     header = log.to_bytes().splitlines(keepends=True)[0]
     game = predict(header)
-    assert repr(game) == "Prediction(nothing to ask: no decision of this log can be foreseen)"
+    assert game.game.questions == []
+    assert_names(repr(game), "Prediction")
     assert game.game.question == {"number": 0, "of": 0}
-    with pytest.raises(ValueError, match="no 'guess'; there are preempted"):
+    with raises_naming(ValueError, "kinds", "guess", *KINDS):
         predict(log, kinds=["guess"])
-    with pytest.raises(ValueError, match="at least 1"):
+    with raises_naming(ValueError, "questions", 1, 0):
         predict(log, questions=0)
 
 

@@ -2,6 +2,7 @@
 
 import torch
 import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 transformers.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -116,3 +117,12 @@ def save(directory, name, **save_options):
             parameter.add_(torch.randn_like(parameter) * spread)
     model.save_pretrained(directory, **save_options)
     return model
+
+
+def add_tokenizer(directory, size=97):
+    """A byte-level tokenizer with the first `size` bytes as its vocabulary."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())[:size]
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(alphabet)}, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.save(str(directory / "tokenizer.json"))

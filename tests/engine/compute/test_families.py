@@ -18,20 +18,9 @@ from engine.compute.families import Family
 from engine.compute.gguf_checkpoint import ARCHITECTURES
 from engine.compute.model_config import SUPPORTED, read_config
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
+from tests.engine.compute.judge import PROMPT, departs, last_logits, reference_logits
 from tests.engine.compute.models import MODELS
-from tests.engine.compute.test_parity import PROMPT, reference_logits
-
-
-def last_logits(directory, tokens=PROMPT, num_blocks=80, **changes):
-    driver = Driver(directory, num_blocks=num_blocks, **changes)
-    return driver.logits([driver.row(driver.request(tokens))])
-
-
-def departs(directory, model, **changes):
-    """Whether a model with its configuration changed leaves transformers behind."""
-    logits = last_logits(directory, **changes)
-    return (logits - reference_logits(model, PROMPT)[-1:]).abs().max() > 0.01
-
+from tests.facts import raises_naming
 
 # What sets each model apart, and the configuration without it.
 NO_BIAS_OR_NORM = {"family": Family()}
@@ -73,14 +62,14 @@ def test_switching_a_feature_off_is_noticed(a_model, name, feature, monkeypatch)
 
 @pytest.mark.parametrize("name", ["qwen2-untied", "qwen3"])
 def test_weights_of_a_feature_that_is_off_are_an_error(a_model, name):
-    with pytest.raises(CheckpointError, match=r"does not use, model.layers.0.self_attn"):
+    with raises_naming(CheckpointError, "model.layers.0.self_attn"):
         Driver(a_model(name)[0], family=Family())
 
 
 def test_a_tied_model_has_no_output_layer_of_its_own(any_model):
     directory, _ = any_model
     if read_config(directory).tied_embeddings:
-        with pytest.raises(CheckpointError, match=r"no tensor lm_head\.weight"):
+        with raises_naming(CheckpointError, "lm_head.weight"):
             Driver(directory, tied_embeddings=False)
     else:
         assert "lm_head.weight" in load_file(directory / "model.safetensors")
@@ -197,20 +186,20 @@ class TestGPT2:
             assert least <= (last_logits(directory) - expected).abs().max() < most
 
     @pytest.mark.parametrize(
-        ("entries", "message"),
+        ("entries", "facts"),
         [
-            ({"activation_function": "relu"}, "activation_function = 'relu' is not supported"),
-            ({"scale_attn_weights": False}, "scale_attn_weights"),
-            ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
-            ({"add_cross_attention": True}, "add_cross_attention"),
-            ({"n_head": 5}, r"n_embd \(48\) must be a multiple of n_head \(5\)"),
-            ({"n_head": 0}, "num_heads must be at least 1"),
+            ({"activation_function": "relu"}, ["activation_function", "relu"]),
+            ({"scale_attn_weights": False}, ["scale_attn_weights"]),
+            ({"scale_attn_by_inverse_layer_idx": True}, ["scale_attn_by_inverse_layer_idx"]),
+            ({"add_cross_attention": True}, ["add_cross_attention"]),
+            ({"n_head": 5}, ["n_embd", 48, "n_head", 5]),
+            ({"n_head": 0}, ["num_heads", 1]),
         ],
     )
-    def test_what_is_not_supported_is_named(self, copy, entries, message):
+    def test_what_is_not_supported_is_named(self, copy, entries, facts):
         file = copy[0] / "config.json"
         file.write_text(json.dumps(json.loads(file.read_text()) | entries))
-        with pytest.raises(CheckpointError, match=message):
+        with raises_naming(CheckpointError, *facts):
             read_config(copy[0])
 
 
@@ -225,11 +214,11 @@ class TestUnsupportedArchitectures:
     @pytest.mark.parametrize(
         ("architectures", "named"),
         [
-            (["MambaForCausalLM"], "architecture MambaForCausalLM is not supported"),
-            (["BertModel", "LlamaForCausalLM"], "architecture BertModel is not supported"),
-            ([], "architectures is missing"),
-            (None, "architectures is missing"),
-            ("LlamaForCausalLM", "architectures is missing"),
+            (["MambaForCausalLM"], "MambaForCausalLM"),
+            (["BertModel", "LlamaForCausalLM"], "BertModel"),
+            ([], "architectures"),
+            (None, "architectures"),
+            ("LlamaForCausalLM", "architectures"),
         ],
     )
     def test_of_a_config_json(self, tmp_path, architectures, named):
@@ -238,7 +227,7 @@ class TestUnsupportedArchitectures:
 
     def test_of_a_config_json_without_the_entry(self, tmp_path):
         (tmp_path / "config.json").write_text("{}")
-        self.check(tmp_path, "architectures is missing", SUPPORTED)
+        self.check(tmp_path, "architectures", SUPPORTED)
 
     @pytest.mark.parametrize("name", ["gpt2", "phi3", "mamba"])
     def test_of_a_gguf_file(self, tmp_path, name):
@@ -247,11 +236,8 @@ class TestUnsupportedArchitectures:
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
         writer.close()
-        self.check(file, f"architecture {name} is not supported", ARCHITECTURES)
+        self.check(file, name, ARCHITECTURES)
 
     def check(self, model, named, supported):
-        with pytest.raises(CheckpointError, match=named) as error:
+        with raises_naming(CheckpointError, model, named, *supported):
             Engine.load(model)
-        assert str(model) in str(error.value)
-        for architecture in supported:
-            assert architecture in str(error.value)

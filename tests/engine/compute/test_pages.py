@@ -6,7 +6,8 @@ import torch
 from engine import attention_groups
 from engine.config import ConfigError
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
-from tests.engine.compute.test_parity import PROMPT
+from tests.engine.compute.judge import PROMPT
+from tests.facts import raises_naming
 
 
 def mixed_step(driver, poison):
@@ -101,20 +102,20 @@ def test_a_table_that_is_too_short_is_an_error(qwen3):
     request = driver.request(PROMPT)
     row = driver.row(request)
     request.table.pop()
-    with pytest.raises(ValueError, match="request 1 has 10 KV blocks and needs 11"):
+    with raises_naming(ValueError, 1, 10, 11):
         driver.runner.run([row], [])
 
 
 def test_memory_that_cannot_be_had_is_an_error(qwen3):
     driver = Driver(qwen3[0])
-    with pytest.raises(ConfigError, match="max_kv_tokens"):
+    with raises_naming(ConfigError, "max_kv_tokens"):
         driver.runner.reserve(2**40, 16)
 
 
 def test_running_before_reserving_is_an_error(qwen3):
     driver = Driver(qwen3[0])
     driver.runner.pages = None
-    with pytest.raises(RuntimeError, match="reserve"):
+    with raises_naming(RuntimeError, "reserve"):
         driver.runner.run([], [])
 
 
@@ -123,5 +124,5 @@ def test_damaged_kv_is_an_error_not_a_token(qwen3):
     request = driver.request(PROMPT)
     driver.run([driver.row(request)])
     driver.pages.fill_(float("nan"))
-    with pytest.raises(FloatingPointError, match="not finite"):
+    with pytest.raises(FloatingPointError):
         driver.run([driver.row(request)])

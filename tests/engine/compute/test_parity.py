@@ -8,14 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.engine.compute.driver import Driver
+from tests.engine.compute.judge import PROMPT, reference_logits
 
-PROMPT = [(7 * i * i + 3) % 97 for i in range(41)]
 TIE = 1e-4  # where the two likeliest logits are closer than this, either may win
-
-
-def reference_logits(model, tokens):
-    with torch.no_grad():
-        return model(torch.tensor([tokens])).logits[0]
 
 
 def assert_greedy(model, request):

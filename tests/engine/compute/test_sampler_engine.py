@@ -14,7 +14,7 @@ from engine.compute.torch_runner import TorchRunner
 from engine.events.vocabulary import StepFinished
 from engine.scheduling.prompt_lookup import PromptLookup
 from engine.text.byte_tokenizer import ByteTokenizer
-from tests.engine.compute.test_parity import PROMPT, reference_logits
+from tests.engine.compute.judge import PROMPT, reference_logits
 
 LENGTH = 20
 WARM = dict(temperature=1.5, seed=3)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from engine.compute.sampler import draw
 from engine.compute.verification import count_accepted
 from tests.engine.compute.driver import Driver
-from tests.engine.compute.test_parity import PROMPT, reference_logits
+from tests.engine.compute.judge import PROMPT, reference_logits
 
 WARM = dict(temperature=1.0, top_k=20, top_p=0.95)
 

@@ -10,22 +10,8 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner, Work
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import Speaker, workload_of
-
-CHATS = 4
-
-
-def run_pinned(runner: CostRunner, config: EngineConfig, speakers: list[tuple[int, int, int]]):
-    """Submit (step, prompt tokens, output tokens) before their steps; play to the end."""
-    engine = Engine(runner, config, clock=runner.clock)
-    pending = sorted(speakers)
-    while pending or engine.has_work():
-        # No step passes while nobody is there: whoever comes next comes at once.
-        while pending and (not engine.has_work() or pending[0][0] <= engine.step_count + 1):
-            _, prompt, output = pending.pop(0)
-            ids = [97 + (i * 7 + prompt) % 26 for i in range(prompt)]
-            engine.submit(ids, SamplingParams(max_tokens=output))
-        engine.step()
-    return engine
+from tests.engine.simulation.pinned import CHATS, long_document, run_pinned
+from tests.facts import raises_naming
 
 
 def worst_gaps(engine: Engine) -> dict[int, float]:
@@ -34,16 +20,6 @@ def worst_gaps(engine: Engine) -> dict[int, float]:
     return {
         request: float(group.time_ms.diff().max()) for request, group in tokens.groupby("request")
     }
-
-
-def long_document(budget: int, chunked: bool = True) -> Engine:
-    config = EngineConfig(
-        token_budget=budget,
-        max_kv_tokens=4096,
-        prefix_cache=False,
-        chunked_prefill=chunked,
-    )
-    return run_pinned(CostRunner(10, 0.25), config, [(1, 8, 30)] * CHATS + [(8, 400, 8)])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +53,7 @@ def test_08_the_chats_set_the_length_of_the_run() -> None:
 
 
 def test_08_a_small_budget_without_chunks_refuses_the_document() -> None:
-    with pytest.raises(RequestError, match="chunked_prefill"):
+    with raises_naming(RequestError, "chunked_prefill"):
         long_document(64, chunked=False)
 
 
@@ -115,7 +91,7 @@ def test_the_same_run_twice_is_the_same_log() -> None:
 
 
 def test_what_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="per_token_ms must be 0 or more milliseconds, got -1"):
+    with raises_naming(ValueError, "per_token_ms", -1):
         CostRunner(10, -1)
 
 

@@ -14,6 +14,7 @@ from engine.events import vocabulary as v
 from engine.simulation.scenario import Scenario, write
 from engine.simulation.scenarios import SCENARIOS, scenario
 from engine.simulation.speakers import Speaker, workload_of
+from tests.facts import raises_naming
 
 Claim = Callable[["Told"], None]
 
@@ -319,7 +320,7 @@ def test_a_scenario_ends_and_gives_the_same_log_every_time(name: str) -> None:
 
 
 def test_an_unknown_name_is_answered_with_the_names_and_the_nearest() -> None:
-    with pytest.raises(LookupError, match=r"Did you mean 'preemption'\?.*copy_on_write"):
+    with raises_naming(LookupError, "preemtion", "preemption", *SCENARIOS):
         scenario("preemtion")
 
 

@@ -11,6 +11,7 @@ from engine.simulation.on_model import SkippingClock, play_on_model
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import NAMES
 from engine.simulation.traffic import Traffic, TrafficError
+from tests.facts import raises_naming
 
 CLASS = Traffic(requests=40)
 
@@ -68,7 +69,7 @@ def test_labels_are_people() -> None:
     ("field", "value"), [("requests", 0), ("rate", -1), ("prompt_tokens", 0), ("shared", 101)]
 )
 def test_a_number_out_of_range_is_named(field: str, value: int) -> None:
-    with pytest.raises(TrafficError, match=field):
+    with raises_naming(TrafficError, field, value):
         replace(CLASS, **{field: value})
 
 

@@ -17,8 +17,9 @@ from engine.simulation.workload import (
     poisson,
     uniform,
 )
+from tests.engine.storyboard import FIRST_LOOK, FIRST_LOOK_CONFIG
 from tests.engine.storyboard import simulate as play_speakers
-from tests.engine.test_storyboard import FIRST_LOOK, FIRST_LOOK_CONFIG
+from tests.facts import raises_naming
 
 COST = Cost(10, 0.25)
 
@@ -89,7 +90,7 @@ def test_a_log_gives_its_inputs() -> None:
     assert [one.step for one in arrivals] == [1, 1, 3, 5, 6]
     assert [one.label for one in arrivals] == list(requests)
     assert [one.answers[0].ids for one in arrivals] == [r.output_ids for r in requests.values()]
-    with pytest.raises(ValueError, match='pinned must be "step" or "time"'):
+    with raises_naming(ValueError, "pinned", "step", "time", "day"):
         Workload.from_log(engine.log, pinned="day")
 
 

@@ -10,6 +10,7 @@ import transformers
 
 from engine.text.chat_template import ChatTemplate, ChatTemplateError
 from engine.text.tokenizer import HFTokenizer
+from tests.facts import raises_naming
 
 CHAT = [
     {"role": "user", "content": "What is <b>17 & 25</b>? 😀"},
@@ -73,12 +74,12 @@ def test_of_several_named_templates_the_default_is_taken():
 
 
 def test_a_model_without_a_template_says_so(sentencepiece):
-    with pytest.raises(ChatTemplateError, match="no chat template: use plain completions"):
+    with pytest.raises(ChatTemplateError):
         HFTokenizer(sentencepiece).chat_template.render(CHAT)
 
 
 def test_a_template_may_refuse(byte_level):
-    with pytest.raises(ChatTemplateError, match="refuses these messages: no tools here"):
+    with raises_naming(ChatTemplateError, "no tools here"):
         HFTokenizer(byte_level).chat_template.render([{"role": "tool", "content": "x"}])
 
 
@@ -91,7 +92,7 @@ def test_messages_a_template_does_not_expect_are_an_error(byte_level):
 
 def test_a_broken_template_is_named_when_it_is_needed():
     template = ChatTemplate("{% for %}", {})
-    with pytest.raises(ChatTemplateError, match="not valid Jinja"):
+    with raises_naming(ChatTemplateError, "Jinja"):
         template.render(CHAT)
 
 

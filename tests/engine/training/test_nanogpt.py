@@ -16,6 +16,7 @@ from engine.text.tokenizer import HFTokenizer
 from engine.training import nanogpt
 from engine.training.nanogpt import STORIES, NanoConfig, NanoGPT, train_nanogpt
 from engine.training.stories import plain_story
+from tests.facts import raises_naming
 
 PROMPT = "Once upon a time there"
 
@@ -136,7 +137,7 @@ def test_an_unknown_character_is_read_as_unk_each_by_itself(tokenizer, text):
 def test_a_text_longer_than_the_context_is_refused_by_name(trained):
     engine = Engine.load(trained)
     for prompt, field in (("a" * 160, "prompt"), ("a" * 120, "max_tokens")):
-        with pytest.raises(RequestError, match="context of 160") as refused:
+        with raises_naming(RequestError, 160) as refused:
             engine.submit(prompt, SamplingParams(max_tokens=50))
         assert refused.value.field == field
 
@@ -158,7 +159,7 @@ def test_the_same_seed_trains_the_same_model_and_leaves_other_randomness_alone(
 
 
 def test_no_steps_are_refused(tmp_path):
-    with pytest.raises(ValueError, match="steps must be at least 1"):
+    with raises_naming(ValueError, "steps", 1, 0):
         train_nanogpt(tmp_path, steps=0)
 
 

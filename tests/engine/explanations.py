@@ -1,0 +1,30 @@
+"""The facts behind an answer of `why`, for tests that do not read its sentences."""
+
+from typing import NamedTuple
+
+from engine.events.log import EventLog
+from engine.why.answer import why
+from engine.why.directory import Directory, Life
+from engine.why.facts import Facts
+from engine.why.room import Remedy
+
+
+class Explanation(NamedTuple):
+    """An answer with what it was made from."""
+
+    directory: Directory
+    life: Life
+    step: int
+    facts: Facts
+    text: str
+
+    @property
+    def remedy(self) -> Remedy | None:
+        return self.facts.remedy(self.directory.classes)
+
+
+def explain(log: EventLog, request: int, step: int | None = None) -> Explanation:
+    directory = Directory.of(log)
+    life, at = directory.find(request, step)
+    facts = Facts.of(log, request, directory.steps[at])
+    return Explanation(directory, life, at, facts, why(log, request, step))

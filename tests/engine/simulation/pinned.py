@@ -1,0 +1,32 @@
+"""Requests submitted before given steps to a pretend machine, and the lesson on a long document."""
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import CostRunner
+
+CHATS = 4
+
+
+def run_pinned(runner: CostRunner, config: EngineConfig, speakers: list[tuple[int, int, int]]):
+    """Submit (step, prompt tokens, output tokens) before their steps; play to the end."""
+    engine = Engine(runner, config, clock=runner.clock)
+    pending = sorted(speakers)
+    while pending or engine.has_work():
+        # An idle engine does not step: the next request is submitted at once.
+        while pending and (not engine.has_work() or pending[0][0] <= engine.step_count + 1):
+            _, prompt, output = pending.pop(0)
+            ids = [97 + (i * 7 + prompt) % 26 for i in range(prompt)]
+            engine.submit(ids, SamplingParams(max_tokens=output))
+        engine.step()
+    return engine
+
+
+def long_document(budget: int, chunked: bool = True) -> Engine:
+    config = EngineConfig(
+        token_budget=budget,
+        max_kv_tokens=4096,
+        prefix_cache=False,
+        chunked_prefill=chunked,
+    )
+    return run_pinned(CostRunner(10, 0.25), config, [(1, 8, 30)] * CHATS + [(8, 400, 8)])

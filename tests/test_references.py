@@ -1,0 +1,213 @@
+"""Every path, symbol and link that docs, comments, docstrings and lessons name exists."""
+
+import ast
+import importlib
+import io
+import json
+import re
+import tokenize
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("engine", "server", "visualizer")
+NOT_OURS = (
+    re.compile(
+        r"docs/[\w-]+/"
+    ),  # our docs are one flat folder; deeper pages are vLLM's and SGLang's
+    re.compile(r"visualizer/frontend/node_modules"),  # installed, not committed
+    re.compile(r".*NN"),  # a template for a lesson's number
+)
+SUFFIX = r"\.(?:py|md|js|mjs|json|jsonl|ipynb|toml|txt|css|html|png|svg|yml|cff)"
+PATH = re.compile(rf"(?<![\w/.<{{:-])(?:[\w-]+/)+(?:[\w.-]+{SUFFIX}\b|(?=[\s`'\"),;:]|$))")
+DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(PACKAGES)})(?:\.[A-Za-z_]\w*)+(?!/)")
+LINK = re.compile(
+    r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\""
+)
+TEST = re.compile(r"(?<![\w/.])test_\w{20,}(?!\.py)\b")
+BACKTICKS = re.compile(r"`+([^`]+)`+")
+
+
+class Text(NamedTuple):
+    """A piece of prose: where it begins, and where relative paths in it start from."""
+
+    file: Path
+    line: int
+    text: str
+
+
+def sources() -> list[Path]:
+    """Every file whose prose is checked."""
+    files = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+    files += [ROOT / "engine/bundled/README.md", *(ROOT / "notebooks").glob("*.ipynb")]
+    for package in PACKAGES:
+        files += (f for f in (ROOT / package).rglob("*.py") if "node_modules" not in f.parts)
+    return sorted(files)
+
+
+def texts(file: Path) -> Iterator[Text]:
+    """The prose of a file: markdown, docstrings and comments."""
+    source = file.read_text("utf-8")
+    if file.suffix == ".md":
+        yield Text(file, 1, source)
+    elif file.suffix == ".ipynb":
+        for number, cell in enumerate(json.loads(source)["cells"], 1):
+            if cell["cell_type"] == "markdown":
+                yield Text(file, number, "".join(cell["source"]))
+    else:
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                doc = ast.get_docstring(node, clean=False)
+                if doc:
+                    yield Text(file, node.body[0].lineno, doc)
+        for token in tokenize.generate_tokens(io.StringIO(source).readline):
+            if token.type == tokenize.COMMENT:
+                yield Text(file, token.start[0], token.string)
+
+
+def dead_references(text: Text) -> Iterator[str]:
+    """Each name in a text that nothing answers to, as "file:line: name"."""
+    notebook = text.file.suffix == ".ipynb"
+
+    def dead(at: int, name: str) -> str:
+        line = text.line if notebook else text.line + text.text.count("\n", 0, at)
+        where = f"{text.file.relative_to(ROOT)}:{'cell ' * notebook}{line}"
+        return f"{where}: {name}"
+
+    for found in LINK.finditer(text.text):
+        target = found[1] or found[2] or found[3]
+        if not link_exists(text.file, target):
+            yield dead(found.start(), target)
+    for quoted in BACKTICKS.finditer(text.text):
+        for found in PATH.finditer(quoted[1]):
+            if not path_exists(text.file, found[0]):
+                yield dead(quoted.start(), found[0])
+    for found in PATH.finditer(text.text):
+        if found[0].split("/")[0] in PACKAGES and not path_exists(text.file, found[0]):
+            yield dead(found.start(), found[0])
+    for found in TEST.finditer(text.text):
+        if found[0] not in names_of_tests():
+            yield dead(found.start(), found[0])
+    for found in DOTTED.finditer(text.text):
+        if not (symbol_exists(found[0]) or is_variable(text, found)):
+            yield dead(found.start(), found[0])
+
+
+def path_exists(file: Path, path: str) -> bool:
+    """Whether a path is there, from the root, from the file's folder or from its package.
+
+    A first part that is no folder of these is not a path of the project ("and/or", "Qwen/Qwen3").
+    """
+    bases = [ROOT, *(base for base in file.parents if base.is_relative_to(ROOT))]
+    first = path.split("/", maxsplit=1)[0]
+    known = [base for base in bases if (base / first).is_dir()]
+    if not known or any(pattern.match(path) for pattern in NOT_OURS):
+        return True
+    return any((base / path).exists() for base in known)
+
+
+@cache
+def names_of_tests() -> set[str]:
+    """The name of every test function."""
+    files = (ROOT / "tests").rglob("test_*.py")
+    return {
+        name for file in files for name in re.findall(r"def (test_\w+)", file.read_text("utf-8"))
+    }
+
+
+def link_exists(file: Path, target: str) -> bool:
+    """Whether a markdown link leads to a file, and its anchor to a heading there."""
+    if re.match(r"[a-z]+:", target):
+        return True
+    path, _, anchor = target.partition("#")
+    found = file.parent / path if path else file
+    if not found.exists():
+        return False
+    return not anchor or found.suffix != ".md" or anchor in anchors(found)
+
+
+@cache
+def anchors(file: Path) -> set[str]:
+    """The anchors that a code host gives the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", file.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@cache
+def symbol_exists(name: str) -> bool:
+    """Whether a dotted name is a module, or leads from one to an attribute."""
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        module = ROOT.joinpath(*parts[:length])
+        if (module / "__init__.py").exists() or module.with_suffix(".py").exists():
+            return has_attributes(".".join(parts[:length]), parts[length:])
+    return False
+
+
+def has_attributes(module: str, names: list[str]) -> bool:
+    if not names:
+        return True
+    found: object = importlib.import_module(module)
+    for name in names:
+        fields = getattr(found, "__annotations__", {})
+        if not hasattr(found, name) and name not in fields:
+            return False
+        found = getattr(found, name, None)
+    return True
+
+
+def is_variable(text: Text, found: re.Match[str]) -> bool:
+    """`engine.step()`: the instance that examples call `engine`, or `server`."""
+    instances = {
+        "engine": ("engine.engine", "Engine"),
+        "server": ("server.process", "BackgroundServer"),
+    }
+    first, second, *_ = found[0].split(".")
+    if first not in instances:
+        return False
+    module, kind = instances[first]
+    return second in instance_names(module, kind)
+
+
+@cache
+def instance_names(module: str, kind: str) -> set[str]:
+    """The attributes of a class's instances, those set in its methods included."""
+    tree = ast.parse((ROOT / module.replace(".", "/")).with_suffix(".py").read_text("utf-8"))
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef) and node.name == kind:
+            for part in ast.walk(node):
+                if isinstance(part, ast.Attribute) and getattr(part.value, "id", "") == "self":
+                    names.add(part.attr)
+                elif isinstance(part, ast.FunctionDef):
+                    names.add(part.name)
+    return names | set(dir(getattr(importlib.import_module(module), kind)))
+
+
+def test_every_reference_leads_somewhere() -> None:
+    prose = [text for file in sources() for text in texts(file)]
+    dead = sorted({one for text in prose for one in dead_references(text)})
+    assert not dead, "these names lead nowhere:\n" + "\n".join(dead)
+
+
+@pytest.mark.parametrize(
+    "prose",
+    [
+        "`engine/no_such_file.py`",
+        "see engine/no_such_file.py",
+        "`engine/no_such_folder/`",
+        "engine.engine.NoSuchClass",
+        "`engine.no_such_module`",
+        "`test_that_has_not_been_written_so_far`",
+        "[here](docs/no_such_page.md)",
+        "[here](docs/glossary.md#no-such-heading)",
+        "![picture](docs/no-such-picture.png)",
+    ],
+)
+def test_a_dead_reference_is_found_with_its_line(prose: str) -> None:
+    [found, *_] = dead_references(Text(ROOT / "README.md", 1, f"\n{prose}"))
+    assert found.startswith("README.md:2: ")

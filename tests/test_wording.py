@@ -1,0 +1,133 @@
+"""The wording of decisions, one file per surface: each kind of sentence once, without its numbers.
+
+All other tests check facts. After a change of wording, run `pytest tests/test_wording.py
+--update-snapshots` and read the diff.
+"""
+
+import copy
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+import pytest
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events import EventLog
+from engine.events import vocabulary as v
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import CostRunner
+from engine.why import WhyError, why
+from tests.engine.workloads import make_engine, play, random_workload
+from tests.visualizer.storytellers import storytellers
+from visualizer.asking import KINDS
+from visualizer.differences import first_difference, pair
+from visualizer.moments import Moment, plain
+from visualizer.questions import questions
+from visualizer.summary import summary
+
+Snapshot = Callable[[str, str], None]
+
+
+def random_log(seed: int, **settings: object) -> EventLog:
+    workload = copy.deepcopy(random_workload(seed))
+    workload.config = msgspec.structs.replace(workload.config, **settings)
+    engine = make_engine(workload)
+    play(engine, workload)
+    return engine.log
+
+
+def put_off_and_scored() -> EventLog:
+    """A request that the policy puts off, a sample that has not forked yet, a scored prompt."""
+    config = EngineConfig(max_kv_tokens=512, policy="lpm", token_budget=64)
+    engine = Engine(CostRunner(1, 1), config)
+    for last in (1, 2):
+        engine.submit([*range(40, 96), last], SamplingParams(max_tokens=2))
+    engine.submit([1] * 80, SamplingParams(max_tokens=2, n=2))
+    engine.submit([*range(40, 96), 3], SamplingParams(max_tokens=2, prompt_logprobs=0))
+    while engine.has_work():
+        engine.step()
+    return engine.log
+
+
+@pytest.fixture(scope="module")
+def logs() -> list[EventLog]:
+    return [storytellers(), put_off_and_scored(), *(random_log(seed) for seed in range(12))]
+
+
+def shape(sentence: str) -> str:
+    """A sentence without what differs from run to run: names, numbers, plurals, texts, policies."""
+    sentence = re.sub(r"“[^”]*”", "“…”", sentence)
+    sentence = re.sub(r"\w+ \(r\d+\)|\br\d+\b", "R", sentence)
+    sentence = re.sub(
+        r"\b1 ((?:\w+ )?(?:place|token|block|request|draft|sample|decision))\b", r"1 \1s", sentence
+    )
+    sentence = re.sub(
+        r"\b(others? keep|policy \(?|choice of (?!the)(?:the policy )?)[A-Z]\w+", r"\1P", sentence
+    )
+    sentence = re.sub(r"-?\d[\d.,]*(?<![.,])", "N", sentence)
+    return re.sub(r"(R(?: N)?)(?:, R(?: N)?)+", r"\1, …", sentence)
+
+
+def shapes(answers: Iterable[str]) -> str:
+    """The different sentences of many answers, in alphabetical order."""
+    sentences = (one for answer in answers for one in re.split(r"(?<=[.?]) ", shape(answer)))
+    return "\n".join(sorted({one.rstrip(".") for one in sentences})) + "\n"
+
+
+def test_why(logs: list[EventLog], snapshot: Snapshot) -> None:
+    def answers() -> Iterator[str]:
+        for log in logs:
+            for request in log.requests.index:
+                for step in log.steps.index:
+                    try:
+                        yield why(log, int(request), int(step))
+                    except WhyError as error:
+                        yield str(error)
+
+    snapshot("why", shapes(answers()))
+
+
+def test_moments(logs: list[EventLog], snapshot: Snapshot) -> None:
+    def answers() -> Iterator[str]:
+        for log in logs:
+            for step in log.steps.index:
+                moment = Moment(log, int(step))
+                for request in log.requests.index:
+                    yield plain(moment.fate(int(request)), {})
+                for event in moment.events:
+                    if isinstance(event, v.RadixEvicted) and event.reason == "room":
+                        yield plain(moment.evicted(event), {})
+
+    snapshot("moments", shapes(answers()))
+
+
+def test_differences(logs: list[EventLog], snapshot: Snapshot) -> None:
+    def answers() -> Iterator[str]:
+        for seed, log in enumerate(logs[2:]):
+            for other in (
+                random_log(seed, policy="sjf"),
+                random_log(seed, eviction="lfu"),
+                random_log(seed, max_batch_size=log[0].settings["max_batch_size"] + 1),
+            ):
+                difference = first_difference(log, other, pair(log, other))
+                if difference is not None:
+                    yield plain(difference.a, {})
+                    yield plain(difference.b, {})
+
+    snapshot("differences", shapes(answers()))
+
+
+def test_questions(logs: list[EventLog], snapshot: Snapshot) -> None:
+    def answers() -> Iterator[str]:
+        for log in logs:
+            for kind in KINDS:
+                for question in questions(log, most=2, kinds=[kind]):
+                    yield plain(question.words, {})
+                    yield from (plain(words, {}) for words in question.explanation(log))
+
+    snapshot("questions", shapes(answers()))
+
+
+def test_summary(logs: list[EventLog], snapshot: Snapshot) -> None:
+    snapshot("summary", summary(logs[0]) + "\n")
