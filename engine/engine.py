@@ -108,7 +108,9 @@ class Engine(Offline):
             config, self.policy, self.cache, self._emit, drafter=drafter, vocab_size=vocab_size
         )
         self.requests: dict[int, Request] = {}  # live ones, by id
-        self.holds = Holds(self.cache, config, self.requests, self._emit)
+        self.holds = Holds(
+            self.cache, config, self.requests, self.scheduler.reserved_blocks, self._emit
+        )
         self.writers = Writers(self.tokenizer, tool or ToolUse)
         self.step_count = 0
         self.paused = False

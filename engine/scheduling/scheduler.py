@@ -101,6 +101,18 @@ class Scheduler:
         """The step is over: nobody who took part in it is held on to."""
         self.plan = self._plan = Plan()
 
+    def reserved_blocks(self) -> int:
+        """Count the blocks that running requests may still allocate and must get.
+
+        With preemption on that is none. Samples that share a partly filled block need a copy each,
+        except for the last one.
+        """
+        if self.config.preemption:
+            return 0
+        ahead = sum(self._blocks_to_come(one, held=len(one.table)) for one in self.running)
+        shared = [one.table[-1] for one in self.running if self.cache.writes_shared_block(one)]
+        return ahead + len(shared) - len(set(shared))
+
     def abandon(self) -> Plan:
         """Take back what an unfinished plan promised; who was admitted or preempted stays so.
 
@@ -248,9 +260,7 @@ class Scheduler:
             return "no_free_blocks", blocks, room
         if not self.config.preemption:
             reserve = self._blocks_to_come(request, held=len(match.blocks))
-            room -= sum(
-                self._blocks_to_come(other, held=len(other.table)) for other in self.running
-            )
+            room -= self.reserved_blocks()
             if reserve > room:
                 return "reserved_blocks", reserve, room
         return None
