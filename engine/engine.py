@@ -134,8 +134,8 @@ class Engine(Offline):
         """
         # By name, because this module must import without torch.
         loader = importlib.import_module("engine.compute.loader")
-        config = checked(config)
-        runner, tokenizer = loader.load(model, config)
+        config = checked(config)  # before the model, which takes longer
+        runner, tokenizer = loader.load(model)
         return cls(runner, config, tokenizer=tokenizer, **parts)
 
     # Requests

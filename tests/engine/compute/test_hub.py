@@ -8,7 +8,6 @@ import pytest
 from engine.compute.checkpoint import CheckpointError
 from engine.compute.hub import is_hub_name
 from engine.compute.loader import load
-from engine.config import EngineConfig
 from tests.engine.compute.test_loading import add_tokenizer
 
 
@@ -27,7 +26,7 @@ def test_a_model_in_the_cache_is_loaded_by_its_name(cache, qwen3):
     snapshot = repository / "snapshots" / ("0" * 40)
     shutil.copytree(qwen3[0], snapshot)
     add_tokenizer(snapshot)
-    runner, tokenizer = load("someone/tiny", EngineConfig())
+    runner, tokenizer = load("someone/tiny")
     assert runner.describe()["name"] == tokenizer.describe()["name"] == "someone/tiny"
 
 
@@ -36,7 +35,7 @@ def test_without_a_network_the_error_says_so():
         r"no model directory someone/tiny, and .*hub \(.*HF_HUB_OFFLINE.*\): check the name and"
     )
     with pytest.raises(CheckpointError, match=message):
-        load("someone/tiny", EngineConfig())
+        load("someone/tiny")
 
 
 @pytest.mark.parametrize("name", ["../tiny/", "tiny", "a/b/c", "a b/c", "some one", "./a/b", ""])
