@@ -42,6 +42,15 @@ def evictable(state: State) -> int:
     return sum(len(node.blocks) for node in state.nodes.values() if not node.lock)
 
 
+def free_blocks(state: State, event: v.StepScheduled, config: EngineConfig) -> int:
+    """Free blocks when the head of the queue was asked: drafts took theirs after that."""
+    free = len(state.free)
+    for row in event.rows:
+        end = row.start + row.count - len(row.drafts)
+        free += len(state.requests[row.request].table) - config.blocks_for(end)
+    return free
+
+
 def common(one: list[int], other: list[int]) -> int:
     """Length of the longest common beginning."""
     for index, (a, b) in enumerate(zip(one, other, strict=False)):
@@ -86,12 +95,8 @@ def remedy(
     length = len(state.requests[blocked.request].tokens)
     lack = blocked.need - blocked.have
     asked = classes is not None and classes["policy"] in NEVER_PUT_OFF
-    left, free = config.token_budget, len(state.free)
-    for row in event.rows:
-        end = row.start + row.count - len(row.drafts)
-        left -= end - row.start
-        free += len(state.requests[row.request].table) - config.blocks_for(end)
-    room = free + evictable(state) - match.unlocked
+    left = config.token_budget - sum(row.count - len(row.drafts) for row in event.rows)
+    room = free_blocks(state, event, config) + evictable(state) - match.unlocked
 
     def fits(left: int, room: int) -> bool:
         end = min(length, match.blocks * state.block_size + left)

@@ -139,7 +139,7 @@ def check_reason(answer: str, witness: Witness, seen: Seen, request: int) -> set
             len(seen.waiting) - 1 - len([1 for _, why_ in seen.event.skipped if why_ == "policy"])
         )
         assert numbers(r"and (\d+) requests? (?:is|are) behind", answer) == (behind,)
-    took = [(row.request, row.count) for row in seen.event.rows]
+    took = [(row.request, row.count - len(row.drafts)) for row in seen.event.rows]
     assert (blocked.need, blocked.have) == (seen.need, seen.have)
     counted = numbers(rf"r{head} needs (\d+), has (-?\d+)", answer)
     match blocked.reason:
