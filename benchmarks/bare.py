@@ -36,7 +36,7 @@ class Served:
             max_batch_size=batch,
             max_kv_tokens=batch * (prompt + output + 16),
         )
-        self.runner, self.tokenizer = loader.load("bundled", self.config)
+        self.runner, self.tokenizer = loader.load("bundled")
         self.params = SamplingParams(max_tokens=output, temperature=0, ignore_eos=True)
 
     def engine(self) -> Engine:

@@ -70,7 +70,7 @@ def resident_mib() -> float:
 
 def main() -> None:
     """Print memory after the warm-up and at the end, and where the blocks are."""
-    runner, tokenizer = loader.load("bundled", CONFIG)
+    runner, tokenizer = loader.load("bundled")
     outbox = Outbox()
     engine = Engine(runner, CONFIG, tokenizer=tokenizer, log=outbox)
     soak = Soak(engine, outbox)

@@ -24,7 +24,7 @@ def main() -> None:
     figures: dict[str, object] = {"prompt_tokens": PROMPT}
     for axes, budget in zip(columns, BUDGETS, strict=True):
         config = EngineConfig(token_budget=budget, max_kv_tokens=8192)
-        runner, tokenizer = loader.load("bundled", config)
+        runner, tokenizer = loader.load("bundled")
         engine = Engine(runner, config, tokenizer=tokenizer)
         for prompt in story_prompts(tokenizer, PAIRS + 1, PROMPT):
             for _ in ("cold", "cached"):

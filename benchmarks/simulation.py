@@ -129,7 +129,7 @@ class Machine:
     """The engine with the bundled model, and what a step costs it at the moment."""
 
     def __init__(self) -> None:
-        self._runner, self._tokenizer = loader.load("bundled", EngineConfig())
+        self._runner, self._tokenizer = loader.load("bundled")
         # As the server does it: no collection looks through all that the libraries have loaded.
         gc.collect()
         gc.freeze()

@@ -25,7 +25,7 @@ Served = tuple[int, list[list[int]]]  # steps, output tokens of each request
 def main() -> None:
     """Print steps per token and the ratio of speeds, one request at a time and eight."""
     widest = EngineConfig(token_budget=256, max_batch_size=8, max_kv_tokens=8 * 256)
-    runner, tokenizer = loader.load("bundled", widest)
+    runner, tokenizer = loader.load("bundled")
     texts = {
         "copying": (_dictations(tokenizer), SamplingParams(max_tokens=64)),
         "story": (

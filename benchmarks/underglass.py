@@ -11,7 +11,7 @@ class Underglass:
 
     def __init__(self, **settings: object) -> None:
         self.config = EngineConfig(**settings)  # type: ignore[arg-type]
-        self.runner, self.tokenizer = loader.load("bundled", self.config)
+        self.runner, self.tokenizer = loader.load("bundled")
         self.settings = (
             f"continuous batching, {self.config.token_budget} tokens per step, at most "
             f"{self.config.max_batch_size} requests, pages of {self.config.block_size} tokens, prefix "

@@ -25,7 +25,7 @@ class Bench:
 
     def __init__(self, **settings: object) -> None:
         self.config = EngineConfig(**{"max_batch_size": 4, "block_size": 8} | settings)  # type: ignore[arg-type]
-        self.runner, self.tokenizer = loader.load("bundled", self.config)
+        self.runner, self.tokenizer = loader.load("bundled")
 
     def engine(self, log: EventLog | None = None) -> Engine:
         """A fresh engine: empty cache, empty log."""

@@ -108,7 +108,9 @@ class Engine(Offline):
             config, self.policy, self.cache, self._emit, drafter=drafter, vocab_size=vocab_size
         )
         self.requests: dict[int, Request] = {}  # live ones, by id
-        self.holds = Holds(self.cache, config, self.requests, self._emit)
+        self.holds = Holds(
+            self.cache, config, self.requests, self.scheduler.reserved_blocks, self._emit
+        )
         self.writers = Writers(self.tokenizer, tool or ToolUse)
         self.step_count = 0
         self.paused = False
@@ -132,8 +134,8 @@ class Engine(Offline):
         """
         # By name, because this module must import without torch.
         loader = importlib.import_module("engine.compute.loader")
-        config = checked(config)
-        runner, tokenizer = loader.load(model, config)
+        config = checked(config)  # before the model, which takes longer
+        runner, tokenizer = loader.load(model)
         return cls(runner, config, tokenizer=tokenizer, **parts)
 
     # Requests
@@ -238,9 +240,7 @@ class Engine(Offline):
         try:
             plan = self.scheduler.schedule()
         except RECOVERABLE:  # nobody computes, and the log says as much
-            given_up = self.scheduler.abandon()
-            if given_up.copies:
-                self.runner.run([], given_up.block_copies)
+            self._copy_blocks(self.scheduler.abandon())
             self._recorder.step_scheduled()
             self._recorder.step_finished([])
             raise
@@ -248,12 +248,24 @@ class Engine(Offline):
         return plan
 
     def _run(self, plan: Plan) -> list[list[Sampled]]:
+        self._copy_blocks(plan)
+        return self._run_despite_interrupt(plan.rows, [])
+
+    def _copy_blocks(self, plan: Plan) -> None:
+        # One at a time, because Ctrl-C repeats what it interrupts: a later copy, or the forward pass,
+        # may overwrite the source of an earlier one.
+        for copy in plan.block_copies:
+            self._run_despite_interrupt([], [copy])
+
+    def _run_despite_interrupt(
+        self, rows: list[Row], copies: list[tuple[int, int]]
+    ) -> list[list[Sampled]]:
+        """Run the rows, or a copy, again if Ctrl-C interrupts: that overwrites what is half written."""
         try:
-            return self.runner.run(plan.rows, plan.block_copies)
+            return self.runner.run(rows, copies)
         except KeyboardInterrupt as pressed:  # a learner stopped the cell
             self._guard.interrupt = pressed
-            # Computing it again overwrites whatever half a forward pass has written.
-            return self.runner.run(plan.rows, plan.block_copies)
+            return self.runner.run(rows, copies)
 
     def pause(self) -> None:
         """Hold a served engine: requests queue up, no step runs but those asked for."""

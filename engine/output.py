@@ -72,6 +72,7 @@ class Writer:
                 if gained.finish_reason is None:
                     self._append(gained, answer, 0.0, [])
                     gained.forced += 1
+                    self.request.num_forced_tokens += 1
             if gained.finish_reason or forced:
                 break  # drafts beyond this token followed another text
         gained.accepted = min(len(sampled.ids) - 1, len(gained.ids) - gained.forced)
@@ -154,12 +155,16 @@ class Writers:
 
 
 def best(samples: Sequence[Request]) -> list[Request]:
-    """The n samples of `best_of` with the highest mean log-probability per token, best first."""
+    """The n samples of `best_of` with the highest mean log-probability per sampled token, best first.
+
+    Tokens that a tool forced do not count: the model did not choose them.
+    """
     params = samples[0].params
     if params.best_of is None:
         return list(samples)
 
     def mean(request: Request) -> float:
-        return sum(request.logprobs) / max(1, len(request.logprobs))
+        # Forced tokens add 0.0 to the sum.
+        return sum(request.logprobs) / max(1, len(request.logprobs) - request.num_forced_tokens)
 
     return sorted(samples, key=mean, reverse=True)[: params.n]

@@ -81,7 +81,8 @@ class Runner(Protocol):
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
         """Copy blocks (source, destination), then compute all rows in one forward pass.
 
-        Returns, for each row, one `Sampled` per entry of `row.samples`. An exception ends the
+        Returns, for each row, one `Sampled` per entry of `row.samples`. Without rows there is no
+        forward pass: the engine runs copies first, in calls of their own. An exception ends the
         requests of the step, not the engine.
         """
         ...

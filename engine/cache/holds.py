@@ -4,12 +4,16 @@ Somebody who will come back, such as a client of LMTP with a buffer, asks the en
 has computed. A hold is to the cache what a request is: it has a block table and locks its path, so no
 count of references or locks needs a second rule. It never computes, and takes no place in the batch.
 
-Locked memory is memory that nobody else can have, so it is bounded twice:
+Blocks that a hold has locked cannot be evicted, so holds are bounded three times. Of a prefix that
+exceeds a bound, the beginning is held:
 
-- All holds together have at most `HELD_SHARE` of the blocks; of a longer prefix, the beginning is held.
+- All holds together have at most `HELD_SHARE` of the blocks.
 - A request that may need more than holds leave is served all the same: the oldest holds are let go
   when it is submitted, and nothing is held that a live request may need. Alone in memory every request
   fits, as it does without holds.
+- With preemption off, a hold locks no block that running requests have reserved: it leaves as many
+  free and evictable blocks as they may still allocate. An admission in turn counts only blocks that
+  no hold has locked.
 
 Neither vLLM nor SGLang lets a client lock a prefix; SGLang's `inc_lock_ref`
 (`python/sglang/srt/mem_cache/radix_cache.py`) is what its requests use.
@@ -39,19 +43,25 @@ class Hold:
 
 
 class Holds:
-    """The holds of one engine; between steps only. `requests` are the live ones."""
+    """The holds of one engine; between steps only.
+
+    requests         the live ones
+    reserved_blocks  counts the blocks that running requests may still allocate and must get
+    """
 
     def __init__(
         self,
         cache: KVCache,
         config: EngineConfig,
         requests: Mapping[int, Request],
+        reserved_blocks: Callable[[], int],
         emit: Callable[[Event], None],
     ) -> None:
         self.live: dict[int, Hold] = {}  # the oldest first
         self._cache = cache
         self._config = config
         self._requests = requests
+        self._reserved_blocks = reserved_blocks
         self._emit = emit
         self._next_id = 1
 
@@ -67,7 +77,10 @@ class Holds:
             if left < 0:
                 break
             allowed += 1
-        if not allowed:
+        # Blocks that requests or holds have locked already are no loss, and they come first.
+        locked, spare = self._cache.tree.locked_part(found), self._cache.room
+        allowed = min(allowed, locked + spare - self._reserved_blocks())
+        if allowed < 1:
             return Hold(0)
         hold = Hold(self._next_id, label)
         self._next_id += 1

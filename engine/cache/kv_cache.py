@@ -80,9 +80,10 @@ class KVCache:
     def blocks_needed(self, request: Request, count: int) -> int:
         """Blocks to take before the next `count` tokens of `request` can be written."""
         total = -(-(request.computed + count) // self.block_size)
-        return total - len(request.table) + self._writes_shared_block(request)
+        return total - len(request.table) + self.writes_shared_block(request)
 
-    def _writes_shared_block(self, request: Request) -> bool:
+    def writes_shared_block(self, request: Request) -> bool:
+        """Whether the next token's KV goes into a block that other samples read: it is copied first."""
         partly_filled = request.computed % self.block_size != 0
         return partly_filled and self.pool.refs[request.table[-1]] > 1
 
@@ -105,7 +106,7 @@ class KVCache:
         need = self.blocks_needed(request, count)
         self._make_room(need, request)
         copy = None
-        if self._writes_shared_block(request):
+        if self.writes_shared_block(request):
             copy = self._copy_last_block(request)
             need -= 1
         if need:

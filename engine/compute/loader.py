@@ -12,7 +12,6 @@ from engine.compute.hub import fetch, is_hub_name
 from engine.compute.model_config import LlamaConfig, ModelConfig, read_config
 from engine.compute.threads import set_threads
 from engine.compute.torch_runner import TorchRunner
-from engine.config import EngineConfig
 from engine.text.gguf_tokenizer import GGUFTokenizer
 from engine.text.tokenizer import HFTokenizer
 
@@ -21,7 +20,6 @@ BUNDLED = Path(__file__).parent.parent / "bundled"
 
 def load(
     model: str | Path,
-    config: EngineConfig,
     *,
     dtype: torch.dtype = torch.float32,
     threads: int | None = None,
@@ -29,13 +27,11 @@ def load(
     """The model in a Hugging Face directory, on its hub or in a GGUF file; "bundled" is our own.
 
     model    a directory or file; where there is none of that name, `owner/name` on the hub
-    config   KV memory is reserved for it, so that the runner is ready to run; an engine with another
-             config reserves its own
     dtype    what it computes in; on a CPU float32 is the fastest as well as the most exact
     threads  see `set_threads`
 
-    Raises CheckpointError or TokenizerError, naming the file and what to do, for a directory that is
-    not a supported model, and ConfigError for KV memory that cannot be had.
+    KV memory is not reserved here: each engine reserves its own. Raises CheckpointError or
+    TokenizerError, naming the file and what to do, for a directory that is not a supported model.
     """
     set_threads(threads)
     path, name = _find(model)
@@ -52,9 +48,7 @@ def load(
             f"{path}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json only "
             f"{model_config.vocab_size}: they do not belong together"
         )
-    runner = TorchRunner(build(model_config, weights), name=name)
-    runner.reserve(config.num_blocks, config.block_size)
-    return runner, tokenizer
+    return TorchRunner(build(model_config, weights), name=name), tokenizer
 
 
 def _find(model: str | Path) -> tuple[Path, str]:

@@ -68,9 +68,11 @@ class TorchRunner:
     def reserve(self, num_blocks: int, block_size: int) -> None:
         """Make room for the KV cache. Raises ConfigError if memory does not suffice.
 
-        Every engine calls it once; what an earlier engine had in memory is gone then.
+        Every engine calls it once. What an earlier engine had in memory is freed first, so that both
+        never exist together.
         """
         config = self._model.config
+        self.pages = None
         self.pages = KVPages(config, num_blocks, block_size, self._model.dtype)
         self._model.prepare(min(config.max_context, num_blocks * block_size))
 

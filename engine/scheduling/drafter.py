@@ -10,6 +10,7 @@ from typing import Protocol
 
 from engine.cache.kv_cache import KVCache
 from engine.part_errors import DrafterError, ask, checked_ids
+from engine.runner import Row
 from engine.scheduling.request import Request
 
 
@@ -26,20 +27,31 @@ class Drafter(Protocol):
 
 
 class Speculation:
-    """Takes as many of a drafter's guesses into a step as cost nobody anything."""
+    """Adds drafts to a step's rows, from what the step leaves over.
+
+    It is asked last, when running requests have their next tokens and waiting ones are admitted. So
+    drafts change nothing else that a step decides: they delay, preempt and evict no request or block.
+    They are not free: the forward pass computes them, so the step takes longer for all of its rows,
+    and a request whose drafts are accepted needs its next blocks sooner.
+
+    vLLM schedules a request's drafts together with its next token, before the requests behind it
+    (`num_tokens_with_spec` in `vllm/v1/core/sched/scheduler.py`): there drafts compete for the budget,
+    and may evict and preempt.
+    """
 
     def __init__(self, drafter: Drafter | None, cache: KVCache, vocab_size: int) -> None:
         self._drafter = drafter
         self._cache = cache
         self._vocab_size = vocab_size
 
-    def drafts(self, request: Request, count: int, budget: int) -> list[int]:
-        """Drafts for a request that computes `count` tokens in this step; none unless it catches up.
+    def drafts(self, row: Row, budget: int) -> list[int]:
+        """Drafts to append to a row; none unless its request catches up in this step.
 
         They take what is left of the `budget`, in tokens, and blocks that are free, and never reach
         beyond max_tokens: the sampled token needs the last place. Raises DrafterError.
         """
-        if self._drafter is None or count < request.uncomputed or request.slots > 1:
+        request = row.request
+        if self._drafter is None or budget == 0 or len(row.samples) != 1:
             return []
         output_left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
         most = min(budget, output_left - 1)
@@ -47,7 +59,7 @@ class Speculation:
         drafts = checked_ids(DrafterError, self._drafter, "propose", proposed, self._vocab_size)
         drafts = drafts[: max(0, most)]
         while drafts:
-            more = self._cache.blocks_needed(request, count + len(drafts))
+            more = self._cache.blocks_needed(request, row.count + len(drafts))
             if more <= len(self._cache.pool.free):
                 break
             drafts.pop()

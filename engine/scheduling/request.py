@@ -37,7 +37,8 @@ class Request:
     lock           radix node up to which the request's path is locked; 0, the root, is none
     slots          places in the batch it takes: n until it forks, then 1
     preemptions    how often it was preempted
-    logprobs       natural logarithm of each output token's probability; 0.0 for forced ones
+    logprobs       natural logarithm of each output token's probability; 0.0 for forced ones, of which
+                   there are `num_forced_tokens`
     top_logprobs   the likeliest tokens in each one's place, where they were asked for
     prompt_scores  of the prompt's tokens from the second on, where they were asked for
     """
@@ -59,6 +60,7 @@ class Request:
     delivered: list[str] = field(default_factory=list)
     end_ids: frozenset[int] = frozenset()
     logprobs: list[float] = field(default_factory=list)
+    num_forced_tokens: int = 0
     top_logprobs: list[list[tuple[int, float]]] = field(default_factory=list)
     prompt_scores: list[TokenScore] = field(default_factory=list)
     finish_reason: str | None = None

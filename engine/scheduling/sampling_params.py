@@ -58,7 +58,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     n                   samples of one prompt; they share its KV blocks
     best_of             make so many samples and hand out the n with the highest mean log-probability
-                        per token; None: as many as n
+                        per sampled token; None: as many as n
 
     What is told beside the tokens, as natural logarithms, of the model's own distribution with
     logit_bias added, before penalties, temperature and cuts:

@@ -2,8 +2,8 @@
 
 There is no prefill phase and no decode phase. Every request has tokens that are not computed yet,
 and each step hands out `token_budget` tokens: running requests first, then waiting ones in the
-policy's order. What follows from that: long prompts are cut into chunks, prefill and decode share a
-forward pass, and a place that falls free is filled in the very next step.
+policy's order; drafts get what is left. What follows from that: long prompts are cut into chunks,
+prefill and decode share a forward pass, and a place that falls free is filled in the very next step.
 
 Memory is promised optimistically. When a running request needs a block and none can be had, a
 victim gives back everything and returns to the front of the queue, to be recomputed later.
@@ -13,7 +13,7 @@ preempts itself ends vLLM's loop; here the loop goes on, because the blocks it g
 those after it.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -87,7 +87,11 @@ class Scheduler:
         self._plan = Plan()
         self._budget = self.config.token_budget
         skipped, preempted = self._schedule_running()
+        may_draft = tuple(
+            self._plan.rows
+        )  # a request that is admitted gets drafts from its next step
         blocked, deferred = self._admit_waiting(after_preemption=preempted)
+        self._add_drafts(may_draft)
         skipped += [(request.id, "policy") for request in deferred]
         rows = [
             ScheduledRow(row.request.id, row.start, row.count, row.drafts)
@@ -100,6 +104,18 @@ class Scheduler:
     def close_plan(self) -> None:
         """The step is over: nobody who took part in it is held on to."""
         self.plan = self._plan = Plan()
+
+    def reserved_blocks(self) -> int:
+        """Count the blocks that running requests may still allocate and must get.
+
+        With preemption on that is none. Samples that share a partly filled block need a copy each,
+        except for the last one.
+        """
+        if self.config.preemption:
+            return 0
+        ahead = sum(self._blocks_to_come(one, held=len(one.table)) for one in self.running)
+        shared = [one.table[-1] for one in self.running if self.cache.writes_shared_block(one)]
+        return ahead + len(shared) - len(set(shared))
 
     def abandon(self) -> Plan:
         """Take back what an unfinished plan promised; who was admitted or preempted stays so.
@@ -130,8 +146,7 @@ class Scheduler:
             count = min(request.uncomputed, self._budget)
             preempted.update(self._preempt_until_fits(request, count))
             if request.id not in preempted:
-                drafts = self._speculation.drafts(request, count, self._budget - count)
-                self._add_row(request, count, drafts)
+                self._add_row(request, count)
         return skipped, bool(preempted)
 
     def _preempt_until_fits(self, request: Request, count: int) -> list[int]:
@@ -163,17 +178,27 @@ class Scheduler:
         victim.preemptions += 1
         self._emit(Preempted(victim.id, needed_by.id, refunded))
 
-    def _add_row(self, request: Request, count: int, drafts: list[int]) -> None:
+    def _add_row(self, request: Request, count: int) -> None:
         start = request.computed
-        copy = self.cache.take_slots(request, count + len(drafts))
+        copy = self.cache.take_slots(request, count)
         if copy is not None:
             self._plan.copies.append((request, *copy))
         samples: list[int] = []
         if start + count == len(request.tokens):
             # slots > 1 means that samples are still to fork off: the prompt is complete now.
             samples = list(range(request.slots)) if request.slots > 1 else [request.sample]
-        self._plan.rows.append(Row(request, start, count + len(drafts), drafts, samples))
-        self._budget -= count + len(drafts)
+        self._plan.rows.append(Row(request, start, count, samples=samples))
+        self._budget -= count
+
+    def _add_drafts(self, rows: Sequence[Row]) -> None:
+        """Lengthen rows by drafts, with what is left of the budget and free blocks."""
+        for row in rows:
+            drafts = self._speculation.drafts(row, self._budget)
+            if drafts:
+                row.drafts = drafts
+                row.count += len(drafts)
+                self.cache.take_slots(row.request, row.count)
+                self._budget -= len(drafts)
 
     # Waiting requests
 
@@ -248,9 +273,7 @@ class Scheduler:
             return "no_free_blocks", blocks, room
         if not self.config.preemption:
             reserve = self._blocks_to_come(request, held=len(match.blocks))
-            room -= sum(
-                self._blocks_to_come(other, held=len(other.table)) for other in self.running
-            )
+            room -= self.reserved_blocks()
             if reserve > room:
                 return "reserved_blocks", reserve, room
         return None
@@ -288,7 +311,7 @@ class Scheduler:
         self._emit(Admitted(request.id, request.lock, list(request.table), resumed, key))
         if not resumed:
             ask(PolicyError, self.policy.served, request, request.uncomputed, 0)
-        self._add_row(request, min(request.uncomputed, self._budget), [])
+        self._add_row(request, min(request.uncomputed, self._budget))
 
     def _form_static_batch(self) -> None:
         """Close a new batch over the first in line; it runs until its last member has finished."""

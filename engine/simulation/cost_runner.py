@@ -182,7 +182,9 @@ class CostRunner:
         """Nothing is stored."""
 
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:  # noqa: ARG002
-        """Let the step's cost pass, and say the next tokens."""
+        """Let the step's cost pass, and say the next tokens. Copies cost nothing."""
+        if not rows:
+            return []
         woken = self.clock.now() - self._ended_at > self._lasted_us
         self._lasted_us = round(self.step_ms(rows, woken=woken) * US_PER_MS)
         self.clock.advance(self._lasted_us)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from engine.events import vocabulary as v
 from engine.why.directory import Directory
 from engine.why.facts import Facts
-from engine.why.room import evictable
+from engine.why.room import evictable, free_blocks
 
 
 def why_blocked(who: Directory, facts: Facts, blocked: v.Blocked, *, asked: int) -> Iterator[str]:
@@ -32,7 +32,9 @@ def _reason(who: Directory, facts: Facts, blocked: v.Blocked) -> str:
             places = count(facts.config.max_batch_size, "place")
             text = f"No place in the batch: {numbers} of {places}. In the batch: {running}."
         case "token_budget":
-            rows = ", ".join(f"{who.name(row.request)} {row.count}" for row in facts.event.rows)
+            rows = ", ".join(  # drafts came after the head was asked
+                f"{who.name(row.request)} {row.count - len(row.drafts)}" for row in facts.event.rows
+            )
             budget = count(facts.config.token_budget, "token")
             text = f"The token budget: {numbers} of {budget}. The others took: {rows}."
         case "no_free_blocks":
@@ -67,7 +69,8 @@ def _reason(who: Directory, facts: Facts, blocked: v.Blocked) -> str:
 def _room(facts: Facts, blocked: v.Blocked) -> str:
     """ "free 0, evictable 3, all 3 part of its own match"."""
     match, there = facts.head_match(blocked), evictable(facts.state)
-    text = f"free {len(facts.state.free)}, evictable {there}"
+    free = free_blocks(facts.state, facts.event, facts.config)
+    text = f"free {free}, evictable {there}"
     if not match.unlocked:
         return text
     part = f"all {there}" if match.unlocked == there else f"{match.unlocked} of them"

@@ -42,6 +42,15 @@ def evictable(state: State) -> int:
     return sum(len(node.blocks) for node in state.nodes.values() if not node.lock)
 
 
+def free_blocks(state: State, event: v.StepScheduled, config: EngineConfig) -> int:
+    """Free blocks when the head of the queue was asked: drafts took theirs after that."""
+    free = len(state.free)
+    for row in event.rows:
+        end = row.start + row.count - len(row.drafts)
+        free += len(state.requests[row.request].table) - config.blocks_for(end)
+    return free
+
+
 def common(one: list[int], other: list[int]) -> int:
     """Length of the longest common beginning."""
     for index, (a, b) in enumerate(zip(one, other, strict=False)):
@@ -78,7 +87,7 @@ def remedy(
     classes  what ran, as in run_started; None where that is not known
 
     With preemption off or prompts that must not be cut, other checks decide, and nothing is claimed.
-    Nor where the policy might then put the head off, or a drafter take a share of a larger budget.
+    Nor where the policy might then put the head off. Drafts do not count: they got what was left.
     """
     blocked = event.blocked
     if blocked is None or not (config.preemption and config.chunked_prefill):
@@ -86,8 +95,8 @@ def remedy(
     length = len(state.requests[blocked.request].tokens)
     lack = blocked.need - blocked.have
     asked = classes is not None and classes["policy"] in NEVER_PUT_OFF
-    left = config.token_budget - sum(row.count for row in event.rows)
-    room = len(state.free) + evictable(state) - match.unlocked
+    left = config.token_budget - sum(row.count - len(row.drafts) for row in event.rows)
+    room = free_blocks(state, event, config) + evictable(state) - match.unlocked
 
     def fits(left: int, room: int) -> bool:
         end = min(length, match.blocks * state.block_size + left)
@@ -98,7 +107,7 @@ def remedy(
             return Remedy(lack, "place")
         case "no_free_blocks" if fits(left, room + lack):
             return Remedy(lack, "free block")
-        case "token_budget" if asked and classes is not None and "drafter" not in classes:
+        case "token_budget" if asked:
             tokens, blocks = _still_wanted(state, event, config)
             if fits(lack, room - blocks):
                 return Remedy(tokens + lack, "token")

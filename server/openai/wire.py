@@ -65,4 +65,5 @@ def best_choices(generation: Generation, choices: list[Gain]) -> list[Gain]:
 
 def _mean_logprob(gain: Gain) -> float:
     assert gain.logprobs is not None  # best_of asks for them
-    return sum(gain.logprobs.chosen) / max(1, len(gain.ids))
+    sampled = len(gain.ids) - sum(gain.logprobs.forced)  # forced tokens add 0.0 to the sum
+    return sum(gain.logprobs.chosen) / max(1, sampled)

@@ -171,7 +171,8 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     else:
         asked = (one.id for one in engine.scheduler.waiting.in_order() if one.id not in deferred)
         assert blocked.request == next(asked), "the blocked one is not the head of the queue"
-    check_reason(state, blocked, engine, preempted, config.token_budget - used)
+    drafts = sum(len(row.drafts) for row in event.rows)  # added after the head was asked
+    check_reason(state, blocked, engine, preempted, config.token_budget - used + drafts)
 
 
 def check_deferral(state: State, id_: int, event: v.StepScheduled, engine: Engine) -> None:
@@ -222,6 +223,9 @@ def check_reason(
     else:
         unlocked = sum(len(node.blocks) for node in state.nodes.values() if not node.lock)
         room = len(state.free) + unlocked - (cached - locked)
+        for row in state.plan:  # drafts took their blocks after the head was asked
+            end = row.start + row.count - len(row.drafts)
+            room += len(state.requests[row.request].table) - config.blocks_for(end)
         if blocked.reason == "no_free_blocks":
             end = min(len(request.tokens), cached * config.block_size + left)
             assert blocked.need == config.blocks_for(end) - cached

@@ -17,6 +17,7 @@ from tests.engine.workloads import next_token
 
 SIZE, BLOCKS = 4, 32
 MOST = int(BLOCKS * HELD_SHARE)
+CACHED = [97] * SIZE * 4
 
 
 @pytest.fixture
@@ -112,6 +113,69 @@ def test_nothing_is_held_that_a_live_request_may_need(preemption: bool) -> None:
         engine.step()
         check_after_step(engine)
     assert request.finish_reason == "length"
+
+
+def run_with_hold(blocks: int, hold_before: int, prompts: list[int], n: int) -> Engine:
+    """Requests without preemption, and a prefix in the cache that is held before a later step."""
+    config = EngineConfig(
+        block_size=SIZE, max_kv_tokens=SIZE * blocks, token_budget=256, preemption=False
+    )
+    engine = Engine(CheckingRunner(next_token), config)
+    compute(engine, CACHED)
+    for index, length in enumerate(prompts):
+        params = SamplingParams(max_tokens=12, n=n, temperature=1.0, ignore_eos=True)
+        engine.submit([98 + index] * length, params)
+    for step in range(1, 200):
+        if step == hold_before:
+            engine.holds.hold(CACHED)
+        if not engine.has_work():
+            break
+        engine.step()
+    return engine
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("prompts", [[4, 4], [6, 7], [5, 9, 3]], ids=str)
+def test_with_preemption_off_a_hold_never_takes_a_block_that_is_reserved(
+    prompts: list[int], n: int
+) -> None:
+    """Before, between and after admissions, and after a fork whose samples have to copy a block."""
+    held_beside_running = 0
+    for blocks in range(14, 30):
+        for hold_before in (1, 2, 4):
+            engine = run_with_hold(blocks, hold_before, prompts, n)
+            assert not engine.log.of(v.Preempted)
+            ends = [event.reason for event in engine.log.of(v.RequestFinished)]
+            assert ends == ["length"] * (1 + n * len(prompts))
+            held_beside_running += bool(engine.log.of(v.PrefixHeld)) and hold_before > 1
+    assert held_beside_running, "a hold that fits beside the reservations is taken"
+
+
+def test_of_a_prefix_as_much_is_held_as_the_reservations_leave() -> None:
+    config = EngineConfig(block_size=SIZE, max_kv_tokens=SIZE * 16, preemption=False)
+    engine = Engine(CheckingRunner(next_token), config)
+    compute(engine, CACHED)
+    for token in (98, 99):  # 7 blocks each
+        engine.submit([token] * SIZE, SamplingParams(max_tokens=25, ignore_eos=True))
+    engine.step()
+    assert len(engine.scheduler.running) == 2
+    assert len(engine.holds.hold(CACHED).table) == 2
+
+
+def test_with_preemption_off_an_admission_leaves_held_blocks_alone() -> None:
+    config = EngineConfig(block_size=SIZE, max_kv_tokens=SIZE * 16, preemption=False)
+    engine = Engine(CheckingRunner(next_token), config)
+    compute(engine, CACHED)
+    hold = engine.holds.hold(CACHED)
+    for token in (98, 99):  # 7 blocks each, and the hold has 4
+        engine.submit([token] * SIZE, SamplingParams(max_tokens=25, ignore_eos=True))
+    engine.step()
+    [scheduled] = engine.log.of(v.StepScheduled)[-1:]
+    assert (scheduled.blocked.reason, scheduled.blocked.need) == ("reserved_blocks", 7)
+    while engine.has_work():
+        engine.step()
+    assert list(engine.holds.live) == [hold.id]
+    assert not engine.log.of(v.Preempted)
 
 
 def test_a_window_of_the_log_knows_what_was_held_before_it(engine: Engine) -> None:

@@ -184,6 +184,16 @@ def test_best_of_hands_out_the_likeliest_best_first():
     assert len(engine.log.of(v.Forked)) == 4
 
 
+def test_best_of_does_not_count_the_tokens_that_a_tool_forced():
+    """The first sample says less likely tokens, and calls the calculator: 8 sampled, 4 forced."""
+    call = [PYTHON_START, *b"17+25", PYTHON_END]
+    engine = scripted({1: [*call, 0, 0, 0, 0, END], 2: [*b"abcd", END]}, {1: -3.0, 2: -2.5})
+    params = SamplingParams(n=1, best_of=2, max_tokens=20)
+    [one] = engine.complete(["q"], params, progress=False)
+    assert one.request_id == 2
+    assert sum(row.forced for event in engine.log.of(v.StepFinished) for row in event.tokens) == 4
+
+
 def test_a_prompt_that_fails_before_it_forks_stands_for_all_its_samples():
     class Broken(Script):
         def run(self, rows, copies):

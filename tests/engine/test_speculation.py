@@ -16,6 +16,7 @@ from engine.simulation.checking_runner import CheckingRunner
 from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.compute.parity import ROWS, make_prompts
 from tests.engine.drafters import Guessing, Knowing
+from tests.engine.workloads import FailingRunner, play, random_workload
 
 TOKENIZER = ByteTokenizer()
 EOS = min(TOKENIZER.eos_ids)
@@ -198,6 +199,56 @@ def test_max_tokens_is_reached_and_not_passed(max_tokens):
         for row in event.rows:
             assert row.start + row.count < 7 + max_tokens, "computes what nobody asked for"
     assert count(engine.log)["steps"] == 1 + -(-(max_tokens - 1) // 6)
+
+
+class Wrong:
+    """Four drafts for every request, which the pretended model never says."""
+
+    def propose(self, request):
+        return [0, 0, 0, 0]
+
+
+def decisions(log):
+    """What the scheduler decided, drafts left out."""
+    for event in log:
+        if isinstance(event, v.Admitted):
+            yield "admitted", event.request, event.resumed
+        if isinstance(event, v.Preempted):
+            yield "preempted", event.request, event.needed_by
+        if isinstance(event, v.RadixEvicted):
+            yield "evicted", event.node, event.needed_by
+        if isinstance(event, v.StepScheduled):
+            rows = [(row.request, row.start, row.count - len(row.drafts)) for row in event.rows]
+            yield "scheduled", rows, event.skipped, event.blocked
+
+
+def test_wrong_drafts_change_no_decision_of_the_scheduler():
+    """They take no budget from decodes and prompts, and preempt and evict nothing."""
+    total = Counter()
+    for seed in range(80):
+        workload = random_workload(seed)
+        logs = []
+        for drafter in (None, Wrong()):
+            runner = FailingRunner(workload.failures)
+            engine = Engine(runner, workload.config, tokenizer=TOKENIZER, drafter=drafter)
+            play(engine, workload)
+            logs.append(engine.log)
+        plain, drafted = logs
+        assert list(decisions(drafted)) == list(decisions(plain)), f"seed {seed}"
+        total += count(drafted)
+        total["evicted"] += len(drafted.of(v.RadixEvicted))
+    assert total["proposed"] > total["accepted"] == 0
+    assert total["trimmed"] and total["preempted"] and total["evicted"]
+
+
+def test_drafts_take_no_step_from_other_decodes():
+    """A budget of six feeds four decodes; five of it for one request's drafts would starve two."""
+    runner = CheckingRunner(lambda tokens, seed: 97 + len(tokens) % 6)
+    settings = ROOMY | dict(token_budget=6)
+    params = SamplingParams(max_tokens=12)
+    engine, _ = serve(runner, [[100 + i] for i in range(4)], params, Wrong(), settings)
+    assert not any(event.skipped for event in engine.log.of(v.StepScheduled))
+    assert count(engine.log)["steps"] == 12
 
 
 SAMPLED = {

@@ -365,3 +365,35 @@ def test_an_interrupted_forward_pass_ends_its_step_and_the_engine_goes_on() -> N
         seen |= engine.requests
     samples = [seen[first.id + sample] for first in requests for sample in range(2)]
     assert [request.output_ids for request in samples] == expected
+
+
+@pytest.mark.parametrize("after", ["copies", "forward pass"])
+def test_an_interrupt_repeats_no_copy_whose_source_has_been_overwritten(after: str) -> None:
+    """The source may be the block that another request of the same step was given to write into."""
+
+    class Interrupted(CheckingRunner):
+        copied = interrupted = False
+
+        def run(self, rows, copies):
+            done = super().run(rows, copies)
+            self.copied = self.copied or bool(copies)
+            if self.copied and not self.interrupted and (rows or after == "copies"):
+                self.interrupted = True
+                raise KeyboardInterrupt
+            return done
+
+    runner = Interrupted(lambda tokens, seed: 97 + len(tokens) % 5 + seed)
+    engine = Engine(runner, EngineConfig(max_kv_tokens=20, block_size=4, max_batch_size=4))
+    copying = say(engine, TEXT[:6], max_tokens=2, n=2, temperature=1.0)
+    overwriting = say(engine, TEXT[6:14], max_tokens=2)
+    with pytest.raises(KeyboardInterrupt):
+        finish(engine, copying)
+    [copied], [_, taken] = engine.log.of(v.BlockCopied), allocated(engine, overwriting)
+    assert copied.source in taken.blocks
+    finish(engine, overwriting)
+    assert (copying.error, overwriting.error) == ("", "")
+    assert copying.output_ids == [97 + 6 % 5 + copying.seed, 97 + 7 % 5 + copying.seed]
+
+
+def allocated(engine: Engine, request: Request) -> list[v.BlocksAllocated]:
+    return [event for event in engine.log.of(v.BlocksAllocated) if event.request == request.id]

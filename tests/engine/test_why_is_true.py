@@ -6,7 +6,7 @@ from typing import Any
 
 from engine.events import vocabulary as v
 from engine.why.facts import Admission
-from engine.why.room import evictable
+from engine.why.room import evictable, free_blocks
 from tests.engine.explanations import Explanation, explain
 from tests.engine.witness import Seen, Witness, starts_with, watched_engine
 from tests.engine.workloads import play, random_workload
@@ -156,10 +156,15 @@ def check_reason(told: Explanation, witness: Witness, seen: Seen, request: int) 
         case "token_budget":
             rows = seen.event.rows
             assert_names(text, seen.need, seen.have, config.token_budget)
-            assert_names(text, *ids(row.request for row in rows), *(row.count for row in rows))
+            assert_names(
+                text,
+                *ids(row.request for row in rows),
+                *(row.count - len(row.drafts) for row in rows),
+            )
         case "no_free_blocks":
             state, match = facts.state, facts.head_match(blocked)
-            free, unlocked = (len(state.free), evictable(state)), match.unlocked
+            free = free_blocks(state, facts.event, facts.config), evictable(state)
+            unlocked = match.unlocked
             assert (*free, unlocked) == (seen.free, seen.evictable, seen.unlocked)
             tables = {id_: len(state.requests[id_].table) for id_ in state.running}
             assert tables == seen.running

@@ -144,6 +144,7 @@ class Witness(EventLog):
         running = {request.id: len(request.table) for request in engine.scheduler.running}
         waiting = [request.id for request in engine.scheduler.waiting]
         free, evictable = len(engine.pool.free), engine.tree.unlocked_blocks
+        free += drafted_blocks(engine)  # drafts take theirs after the head of the queue is asked
         seen = Seen(event, waiting, running, free, evictable)
         seen.victims, seen.admitted, seen.twin = self._victims, self._admitted, self._twin
         if event.blocked is not None:
@@ -158,7 +159,7 @@ class Witness(EventLog):
 def lacks(engine: Engine, seen: Seen, head: Request) -> tuple[int, int]:
     """What the blocked head needs and has, in its reason's unit."""
     config, size = engine.config, engine.config.block_size
-    left = config.token_budget - sum(row.count for row in seen.event.rows)
+    left = config.token_budget - sum(row.count - len(row.drafts) for row in seen.event.rows)
     room = seen.free + seen.evictable - seen.unlocked
     missing = len(head.tokens) - seen.match * size
     match seen.event.blocked.reason:
@@ -173,8 +174,16 @@ def lacks(engine: Engine, seen: Seen, head: Request) -> tuple[int, int]:
         case "reserved_blocks":
             for other in engine.scheduler.running:
                 room -= worst_case(other, size) - len(other.table)
+            room -= drafted_blocks(engine)  # which the tables have already
             return worst_case(head, size) - seen.match, room
     return 0, 0
+
+
+def drafted_blocks(engine: Engine) -> int:
+    """Blocks that only drafts of this step need."""
+    size = engine.config.block_size
+    ends = [(r.request, r.start + r.count - len(r.drafts)) for r in engine.scheduler.plan.rows]
+    return sum(len(request.table) - -(-end // size) for request, end in ends)
 
 
 def worst_case(request: Request, size: int) -> int:

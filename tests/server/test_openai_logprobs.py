@@ -15,6 +15,7 @@ from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
 from server.generation import Gain, Generation, Logprobs, Prompt
 from server.openai.completions import CompletionForm, Shown
+from server.openai.wire import best_choices
 from server.process import serve_in_background
 from tests.server.harness import post, sse_data
 from tests.server.sdk import lenient, sdk
@@ -255,6 +256,20 @@ def test_best_of_returns_the_likeliest_samples_best_first(client: openai.OpenAI)
         expected = sorted(mean, key=mean.__getitem__, reverse=True)[:2]
         assert [choice.text for choice in best.choices[2 * prompt : 2 * prompt + 2]] == expected
     assert best.usage.completion_tokens == samples.usage.completion_tokens
+
+
+def test_best_of_does_not_count_the_tokens_that_a_tool_forced() -> None:
+    def sample(choice: int, logprobs: list[float], forced: int) -> Gain:
+        count = len(logprobs) + forced
+        told = [False] * len(logprobs) + [True] * forced
+        scores = Logprobs(["x"] * count, logprobs + [0.0] * forced, [[]] * count, told)
+        return Gain(choice, 0, [120] * count, ["x"] * count, scores)
+
+    generation = Generation(0, 100, lambda _: None)
+    generation.prompts = [Prompt([1], SamplingParams(n=1, best_of=2))]
+    called_a_tool, likelier = sample(0, [-3.0] * 8, forced=4), sample(1, [-2.5] * 4, forced=0)
+    [best] = best_choices(generation, [called_a_tool, likelier])
+    assert best is likelier
 
 
 def test_best_of_as_many_as_n_may_be_streamed(client: openai.OpenAI) -> None:

@@ -65,7 +65,7 @@ def _from_gguf(kind: str, type_: gguf_files.Type):
         judge = transformers.AutoModelForCausalLM.from_pretrained(
             directory, gguf_file="model.gguf", config=written.config, dtype=torch.float32
         )
-        runner, tokenizer = loader.load(directory / "model.gguf", EngineConfig())
+        runner, tokenizer = loader.load(directory / "model.gguf")
         return Subject(runner, tokenizer, judge)
 
     return make

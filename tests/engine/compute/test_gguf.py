@@ -8,7 +8,6 @@ import transformers
 from engine.compute.checkpoint import CheckpointError
 from engine.compute.gguf_checkpoint import GGUFCheckpoint
 from engine.compute.loader import load
-from engine.config import EngineConfig
 from engine.runner import Row
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
@@ -37,7 +36,7 @@ def last_logits(runner):
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_those_of_the_model_that_was_written(tmp_path, kind, type_, tied):
     model = write(tmp_path / "m.gguf", kind, type_, tied=tied)
-    runner, _ = load(tmp_path / "m.gguf", EngineConfig())
+    runner, _ = load(tmp_path / "m.gguf")
     assert runner.describe()["architecture"] == f"{KINDS[kind]}ForCausalLM"
     assert runner.describe()["name"] == "m"
     expected = reference_logits(model, PROMPT)[-1:]
@@ -53,7 +52,7 @@ def test_logits_are_those_of_transformers_reading_the_same_file(tmp_path, kind, 
     judge = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path, gguf_file="m.gguf", config=model.config, dtype=torch.float32
     )
-    runner, _ = load(tmp_path / "m.gguf", EngineConfig())
+    runner, _ = load(tmp_path / "m.gguf")
     expected = reference_logits(judge, PROMPT)[-1:]
     torch.testing.assert_close(last_logits(runner), expected, atol=5e-5, rtol=1e-4)
 
@@ -78,15 +77,15 @@ def test_what_is_not_supported_is_named(tmp_path):
     file = tmp_path / "m.gguf"
     write(file, "llama", model_type="llama")
     with raises_naming(TokenizerError, "llama", "gpt-2", "llama-bpe", "qwen2"):
-        load(file, EngineConfig())
+        load(file)
     file.unlink()
     write(file, "llama", pre="tekken")
     with raises_naming(TokenizerError, "tekken"):
-        load(file, EngineConfig())
+        load(file)
     file.unlink()
     write(file, "llama", Type.Q4_0)
     with raises_naming(CheckpointError, "embed_tokens.weight", "Q4_0", "Q8_0"):
-        load(file, EngineConfig())
+        load(file)
     writer = gguf.GGUFWriter(tmp_path / "other.gguf", "mamba")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -124,4 +123,4 @@ def test_a_damaged_file_is_named(tmp_path, keep):
     write(file, "llama")
     file.write_bytes(file.read_bytes()[:keep])
     with raises_naming(CheckpointError, file):
-        load(file, EngineConfig())
+        load(file)

@@ -8,7 +8,6 @@ import pytest
 from engine.compute.checkpoint import CheckpointError
 from engine.compute.hub import is_hub_name
 from engine.compute.loader import load
-from engine.config import EngineConfig
 from tests.engine.compute.models import add_tokenizer
 from tests.facts import raises_naming
 
@@ -28,13 +27,13 @@ def test_a_model_in_the_cache_is_loaded_by_its_name(cache, qwen3):
     snapshot = repository / "snapshots" / ("0" * 40)
     shutil.copytree(qwen3[0], snapshot)
     add_tokenizer(snapshot)
-    runner, tokenizer = load("someone/tiny", EngineConfig())
+    runner, tokenizer = load("someone/tiny")
     assert runner.describe()["name"] == tokenizer.describe()["name"] == "someone/tiny"
 
 
 def test_without_a_network_the_error_says_so():
     with raises_naming(CheckpointError, "someone/tiny", "HF_HUB_OFFLINE"):
-        load("someone/tiny", EngineConfig())
+        load("someone/tiny")
 
 
 @pytest.mark.parametrize("name", ["../tiny/", "tiny", "a/b/c", "a b/c", "some one", "./a/b", ""])

@@ -4,13 +4,15 @@ import json
 import shutil
 import struct
 import threading
+import weakref
 
 import pytest
 import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from engine.compute import threads
+from engine import Engine
+from engine.compute import threads, torch_runner
 from engine.compute.checkpoint import CheckpointError
 from engine.compute.loader import load
 from engine.config import ConfigError, EngineConfig
@@ -22,8 +24,6 @@ from tests.engine.compute.driver import Driver
 from tests.engine.compute.judge import PROMPT, reference_logits
 from tests.engine.compute.models import add_tokenizer, save
 from tests.facts import raises_naming
-
-CONFIG = EngineConfig()
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def edit_weights(directory, change):
 
 
 def test_load_gives_a_runner_and_its_tokenizer(copy):
-    runner, tokenizer = load(copy, CONFIG)
+    runner, tokenizer = load(copy)
     assert runner.describe() == {
         "name": "model",
         "architecture": "Qwen3ForCausalLM",
@@ -66,11 +66,12 @@ def test_load_gives_a_runner_and_its_tokenizer(copy):
     json.dumps(runner.describe())
     assert runner.max_context == 256
     assert runner.vocab_size == tokenizer.vocab_size == 97
-    load(str(copy), CONFIG)
+    load(str(copy))
 
 
-def test_a_loaded_runner_is_ready_and_serves_engines_of_any_size(copy):
-    runner, _ = load(copy, EngineConfig(max_kv_tokens=16))
+def test_a_loaded_runner_serves_engines_of_any_size(copy):
+    runner, _ = load(copy)
+    runner.reserve(1, 16)
     assert runner.max_context == 256
     request = Request(id=1, tokens=PROMPT[:16], texts=[], params=SamplingParams(), table=[0])
     first = runner.run([Row(request, 0, 16, [], [0])], [])
@@ -79,7 +80,25 @@ def test_a_loaded_runner_is_ready_and_serves_engines_of_any_size(copy):
     request.tokens, request.table = [1] * 256, list(range(16))
     assert len(runner.run([Row(request, 0, 256, [], [0])], [])[0][0].ids) == 1
     with raises_naming(ConfigError, "max_kv_tokens"):
-        load(copy, EngineConfig(max_kv_tokens=2**44))
+        Engine.load(copy, EngineConfig(max_kv_tokens=2**44))
+
+
+def test_kv_memory_is_reserved_once_and_freed_before_another_engine_reserves_its_own(
+    copy, monkeypatch
+):
+    reserved = []
+
+    class Counted(torch_runner.KVPages):
+        def __init__(self, config, num_blocks, block_size, dtype):
+            assert not any(pages() for pages, _ in reserved), "reserved beside an earlier one"
+            super().__init__(config, num_blocks, block_size, dtype)
+            reserved.append((weakref.ref(self), num_blocks * block_size))
+
+    monkeypatch.setattr(torch_runner, "KVPages", Counted)
+    engine = Engine.load(copy, EngineConfig(max_kv_tokens=64))
+    assert [tokens for _, tokens in reserved] == [64]
+    Engine(engine.runner, EngineConfig(max_kv_tokens=32), tokenizer=engine.tokenizer)
+    assert [tokens for _, tokens in reserved] == [64, 32]
 
 
 @pytest.mark.parametrize("name", ["llama", "smollm", "gpt2"])
@@ -113,7 +132,7 @@ def test_a_tied_model_may_bring_its_output_layer_along(copy):
     edit_weights(
         copy, lambda t: t.update({"lm_head.weight": t["model.embed_tokens.weight"].clone()})
     )
-    load(copy, CONFIG)
+    load(copy)
 
 
 @pytest.mark.parametrize("keep", [0, 5, 100, 4000, -1])
@@ -121,14 +140,14 @@ def test_a_truncated_file_is_named(copy, keep):
     file = copy / "model.safetensors"
     file.write_bytes(file.read_bytes()[:keep])
     with raises_naming(CheckpointError, file):
-        load(copy, CONFIG)
+        load(copy)
 
 
 def test_a_header_of_nonsense_is_named(copy):
     file = copy / "model.safetensors"
     file.write_bytes(struct.pack("<Q", 2**62) + b"x" * 50)
     with raises_naming(CheckpointError, file):
-        load(copy, CONFIG)
+        load(copy)
 
 
 @pytest.mark.parametrize(
@@ -156,7 +175,7 @@ def test_a_header_of_nonsense_is_named(copy):
 def test_weights_that_do_not_fit_the_configuration(copy, change, facts):
     edit_weights(copy, change)
     with raises_naming(CheckpointError, *facts):
-        load(copy, CONFIG)
+        load(copy)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +209,7 @@ def test_weights_that_do_not_fit_the_configuration(copy, change, facts):
 def test_a_configuration_that_cannot_run(copy, entries, facts):
     edit_config(copy, **entries)
     with raises_naming(CheckpointError, *facts):
-        load(copy, CONFIG)
+        load(copy)
 
 
 def test_older_config_files_have_rope_theta_at_the_top(copy):
@@ -215,7 +234,7 @@ def test_older_config_files_have_rope_theta_at_the_top(copy):
 def test_a_missing_file_is_named(copy, file, error):
     (copy / file).unlink()
     with raises_naming(error, file):
-        load(copy, CONFIG)
+        load(copy)
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors.index.json"])
@@ -223,12 +242,12 @@ def test_a_missing_file_is_named(copy, file, error):
 def test_damaged_json_is_named(copy, file, content):
     (copy / file).write_text(content)
     with raises_naming(CheckpointError, file):
-        load(copy, CONFIG)
+        load(copy)
 
 
 def test_no_such_directory():
     with raises_naming(CheckpointError, "no-such-model", "bundled"):
-        load("no-such-model", CONFIG)
+        load("no-such-model")
 
 
 class TestThreads:

@@ -192,7 +192,11 @@ export class Story {
     this.places = state.running.reduce((sum, id) => sum + state.request(id).slots, 0);
     if (!event.blocked) return;
     const [request, reason, behind, need, have] = event.blocked;
-    const { free } = state.counts;
+    let { free } = state.counts;
+    for (const { request: id, end } of this.rows) {
+      // Drafts took their blocks after the head was asked.
+      free += state.request(id).table.length - Math.ceil(end / state.blockSize);
+    }
     this.blocked = { request, reason, behind, need, have, free, evictable: state.evictable, seq };
   }
 }
