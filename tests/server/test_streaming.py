@@ -6,8 +6,8 @@ from starlette.types import Message
 
 from server.streaming import StreamedAnswer
 from server.teaching import TeachingStream
+from tests.server.bridges import TOKENIZER, order, running
 from tests.server.harness import sse_data
-from tests.server.test_bridge import TOKENIZER, order, running
 
 
 def test_the_last_token_and_the_end_leave_in_one_write() -> None:
