@@ -60,9 +60,25 @@ function checkBlocks(/** @type {import("../../src/model/frame.js").Frame} */ fra
     if (block.mark === "freed") assert.equal(block.kind, "free");
     if (block.kind === "free") assert.equal(block.filled, 0);
   }
-  const handed = blocks.filter(({ mark }) => mark === "handed");
-  for (const { id, owners, to } of handed) assert.ok(owners.includes(to), `block ${id}, r${to}`);
-  if (handed.length) assert.ok(frame.changes.length);
+  checkHands(frame);
+}
+
+/** Whether a request still holds what it was handed, by the words that say so; a word never says both. */
+const meanings = new Map();
+
+function checkHands(/** @type {import("../../src/model/frame.js").Frame} */ frame) {
+  const handed = frame.blocks.filter(({ mark, from, to }) => mark === "handed" && from !== to);
+  for (const spans of frame.changes) {
+    const [from, to, ...others] = spans.flatMap(({ request }) => request ?? []);
+    const group = handed.filter((block) => block.from === from && block.to === to);
+    if (group.length !== 1 || others.length) continue;
+    const [{ id, owners }] = group;
+    assertNames(plain(spans), id);
+    const words = spans.map(({ text, request }) => (request ? "" : text.replace(/\d+/g, ""))).join("");
+    const holds = owners.includes(to);
+    assert.equal(meanings.get(words) ?? holds, holds, plain(spans));
+    meanings.set(words, holds);
+  }
 }
 
 function checkTree(/** @type {import("../../src/model/frame.js").Frame} */ frame) {
