@@ -28,6 +28,8 @@ from server.lmtp.client import Client, StreamError, connect
 MAX_TOKENS = 64
 PARAMETERS = {field.encode_name for field in msgspec.structs.fields(GenerateCall)}
 PARAMETERS -= {"stream_id", "prompt"}
+# Ends an error line when the same request may succeed later.
+RETRY_HINT = " (may work if sent again)"
 
 _PARAMETER = re.compile(r'(?:^|(?<=\s))([A-Za-z_]\w*)=("(?:[^"\\]|\\.)*"|\S*)(?:\s+|$)')
 
@@ -103,7 +105,7 @@ class Conversation:
                     self._defaults |= line.parameters
             except (LineError, StreamError) as error:
                 self.failed = True
-                again = " (may work if sent again)" if getattr(error, "retry", False) else ""
+                again = RETRY_HINT if getattr(error, "retry", False) else ""
                 print(f"underglass: {error}{again}", file=sys.stderr)
                 if getattr(error, "code", "") == "connection_lost":
                     return

@@ -1,10 +1,12 @@
 """Servers and pages for tests of what is drawn of a running engine."""
 
+import re
+
 from playwright.sync_api import Locator, Page, expect
 
 from engine.events.vocabulary import RequestArrived
 from server.process import BackgroundServer
-from tests.browser.board import BoardOnPage, counts_at, words_for
+from tests.browser.board import BoardOnPage, counts_at, swatches_for
 from tests.server.harness import Caller, Feed, post, start, trace
 
 ENGINE = {"max_batch_size": 4, "max_kv_tokens": 256, "block_size": 8, "token_budget": 32}
@@ -45,19 +47,20 @@ def expect_same_as_trace(board: BoardOnPage, url: str, step: int) -> None:
     expected = counts_at(trace(url), step)
     for name, count in expected.items():
         expect(board.root).to_have_attribute(f"data-{name}", str(count))
-    expect(board.root.locator(".swatches").first).to_contain_text(
-        words_for(expected), use_inner_text=True
+    numbers = r"\D+".join(map(str, ["", *swatches_for(expected), ""]))
+    expect(board.root.locator(".swatches").first).to_have_text(
+        re.compile(rf"^{numbers}$"), use_inner_text=True
     )
 
 
 def engine_button(page: Page, name: str) -> Locator:
-    return page.get_by_role("toolbar", name="Engine").get_by_role("button", name=name)
+    """A button of the teacher's: pause, step or resume."""
+    return page.locator(f"#{name}")
 
 
 def send(page: Page, prompt: str, **fields: str) -> None:
-    """Send a prompt from the page's box."""
+    """Send a prompt from the page's box; fields are its inputs `name` and `tokens`."""
     for field, value in fields.items():
-        label = field.replace("_", " ").capitalize()
-        page.get_by_label(label, exact=True).fill(value)
-    page.get_by_role("textbox", name="Prompt").fill(prompt)
-    page.get_by_role("button", name="Send").click()
+        page.locator(f"#{field}").fill(value)
+    page.locator("#text").fill(prompt)
+    page.locator("#send").click()

@@ -7,8 +7,9 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.board import BoardOnPage
 from tests.browser.conftest import NewPage
-from tests.browser.test_jupyterlab import open_notebook, run_cell, set_theme, write_notebook
+from tests.browser.notebooks import open_notebook, run_cell, set_theme, write_notebook
 from visualizer import gallery
+from visualizer.playing.controls import NAMES
 
 CELLS = [
     "from visualizer import playground\np = playground()\np",
@@ -21,10 +22,10 @@ class PlaygroundOnPage:
         self.page = page
         self.root = page.locator(".underglass-playground").first
 
-    def control(self, label: str) -> Locator:
-        return self.root.locator(
-            ".widget-inline-hbox", has=self.page.get_by_text(label, exact=True)
-        )
+    def control(self, setting: str) -> Locator:
+        """The control of an engine setting."""
+        label = self.page.get_by_text(NAMES[setting], exact=True)
+        return self.root.locator(".widget-inline-hbox", has=label)
 
     def board(self) -> BoardOnPage:
         """The one board that can be seen."""
@@ -33,12 +34,15 @@ class PlaygroundOnPage:
         expect(board.root).to_have_count(1)
         return board.wait()
 
-    def says(self, text: str | re.Pattern[str]) -> None:
-        expect(self.root.locator(".underglass-words p")).to_contain_text(text, timeout=20_000)
+    def changed(self, setting: str, before: int, after: int) -> None:
+        """The words name the setting that was changed, its old value and its new one."""
+        change = re.compile(rf"{NAMES[setting]}\D+{before}\D+{after}\b")
+        expect(self.root.locator(".underglass-words p")).to_have_text(change, timeout=20_000)
 
-    def row(self, name: str) -> list[str]:
-        row = self.root.locator(".underglass-numbers tr", has=self.page.get_by_text(name))
-        return row.locator("td").all_inner_texts()
+    def steps(self) -> list[str]:
+        """The numbers of steps: of this run; or of the run before, of this one, and the change."""
+        rows = self.root.locator(".underglass-numbers tbody tr").all()
+        return [row.locator("td").first.inner_text() for row in rows]
 
 
 def opened(page: Page, address: str, work: Path, name: str, cells: list[str]) -> PlaygroundOnPage:
@@ -57,26 +61,27 @@ def test_a_control_moves_the_board_and_the_old_run_stays_beside_the_new(
     ground = opened(page, *jupyter, "playground.ipynb", CELLS)
     board = ground.board()
     old = board.data("steps")
-    assert ground.row("this run")[0] == old
+    assert ground.steps() == [old]
     expect(ground.root.locator(".underglass-plots .js-plotly-plot")).to_have_count(4)
 
     # By keyboard alone.
-    ground.control("batch size").locator("[role=slider]").focus()
+    ground.control("max_batch_size").locator("[role=slider]").focus()
     page.keyboard.press("Home")
-    ground.says("batch size 6 \N{RIGHTWARDS ARROW} 1")
+    ground.changed("max_batch_size", 6, 1)
     board = ground.board()
     new = board.data("steps")
     assert int(new) > int(old)
-    assert (ground.row("the run before")[0], ground.row("this run")[0]) == (old, new)
-    assert ground.row("change")[0].startswith("+")
+    assert ground.steps()[:2] == [old, new]
+    assert ground.steps()[2].startswith("+")
     run_cell(page, 1)
     said = page.locator(".jp-OutputArea-output").filter(has_text="steps:").last
     expect(said).to_have_text(f"steps: {old} {new} 1")
 
     # The run before is a click away.
-    ground.root.get_by_role("button", name="the run before").click()
+    before, now = ground.root.locator(".widget-toggle-button").all()
+    before.click()
     expect(ground.root.locator(".underglass:visible")).to_have_attribute("data-steps", old)
-    ground.root.get_by_role("button", name="this run").click()
+    now.click()
     expect(ground.root.locator(".underglass:visible")).to_have_attribute("data-steps", new)
 
 
@@ -86,14 +91,13 @@ def test_what_cannot_be_run_is_said_in_place_and_the_picture_stays(
     page = new_page(width=900, height=1000)
     ground = opened(page, *jupyter, "impossible.ipynb", CELLS)
     steps = ground.board().data("steps")
-    ground.control("memory").locator("[role=slider]").focus()
+    ground.control("max_kv_tokens").locator("[role=slider]").focus()
     page.keyboard.press("Home")
     alert = ground.root.locator("[role=alert]")
-    expect(alert).to_contain_text("could never be served", timeout=20_000)
-    expect(alert).to_contain_text("raise max_kv_tokens")
+    expect(alert).to_contain_text("max_kv_tokens", timeout=20_000)
     assert ground.board().data("steps") == steps
     page.keyboard.press("End")
-    ground.says("memory 224 \N{RIGHTWARDS ARROW} 2048")
+    ground.changed("max_kv_tokens", 224, 2048)
     assert ground.root.evaluate("node => node.scrollWidth <= node.clientWidth")
 
 
@@ -129,7 +133,7 @@ def test_a_scenario_is_shown_by_its_name_under_its_caption(
     board = BoardOnPage(page).wait()
     board.expect_step(one.step)
     board.expect_selected(one.select)
-    assert board.text("h2.title") == "Preemption"
+    assert board.text("h2.title") == one.title
     assert board.text("p.caption") == one.caption
     run_cell(page, 1)
     rows = page.locator(".jp-RenderedHTMLCommon th")

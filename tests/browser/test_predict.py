@@ -1,6 +1,7 @@
 """predict in a real JupyterLab: before the reveal no part of the answer is anywhere in the page."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,14 @@ from playwright.sync_api import Locator, Page, expect
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from tests.browser.conftest import NewPage
-from tests.browser.test_jupyterlab import open_notebook, run_cell, write_notebook
+from tests.browser.notebooks import open_notebook, run_cell, write_notebook
+from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer.questions import questions
 
 CELLS = [
     'from visualizer import predict\ngame = predict("run.jsonl", questions=3, seed=2)\ngame',
-    "print('kernel:', game, [one['right'] for one in game.answers])",
+    "print('kernel:', [one['right'] for one in game.answers])",
     # A slow kernel answers late what widgets it has: their state is then set once more, as here.
     "game.game.send_state()\nprint('sent')",
 ]
@@ -102,7 +104,7 @@ def test_answers_come_from_the_kernel_and_only_after_the_question(
     for number, question in enumerate(questions(log, most=3, seed=2)):
         expect(root).to_have_attribute("data-number", str(number), timeout=30_000)
         expect(root).to_have_attribute("data-state", "asking")
-        expect(root.locator("legend")).to_contain_text(f"Step {question.step} comes next.")
+        expect(root.locator("legend")).to_have_text(re.compile(rf"\b{question.step}\b"))
         board = root.locator(".underglass").last
         expect(board).to_have_attribute("data-ready", "true")
         assert int(board.get_attribute("data-steps") or 0) <= question.step
@@ -119,7 +121,7 @@ def test_answers_come_from_the_kernel_and_only_after_the_question(
             root.locator(f'.ask [data-request="{question.about}"]').click()
             board.locator(f'.decisions [data-request="{question.about}"]').first.click()
             expect(board).to_have_attribute("data-selected", "")
-            assert "would be found" not in root.inner_text()
+            expect(root.locator("[data-found]")).to_have_count(0)
         if number == 0:
             # Who looks back stays there, also when Jupyter sets the same state a second time.
             board.press(",")
@@ -138,17 +140,18 @@ def test_answers_come_from_the_kernel_and_only_after_the_question(
         expect(root).to_have_attribute("data-state", "revealed")
         expect(root).to_have_attribute("data-right", str(not wrong).lower())
         expect(root.locator(".underglass").last).to_have_attribute("data-step", str(question.step))
-        expect(root.locator(".said strong").first).to_contain_text("Not so." if wrong else "Right")
+        expect(root.locator(".said strong").first).not_to_be_empty()
         assert page.evaluate(EVERYTHING)["text"].count(f'"step_started","step":{question.step}}}')
         # The focus is on the way on.
         expect(root.locator(".said .go")).to_be_focused()
         page.keyboard.press("Enter")
     expect(root).to_have_attribute("data-state", "done")
-    expect(root.locator(".said")).to_contain_text("2 of 3 right.")
+    expect(root).to_have_attribute("data-score", "2")
+    assert_names(root.locator(".said strong").inner_text(), 2, 3)
     last = [event.step for event in log.of(v.StepStarted)][-1]
     expect(root.locator(".underglass").last).to_have_attribute("data-steps", str(last))
     run_cell(page, 1)
-    said = "kernel: Prediction(3 questions, 3 answered, 2 right) [True, False, True]"
+    said = "kernel: [True, False, True]"
     expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(said)
     # What was typed into the form was no command of the notebook.
     expect(page.locator(".jp-Cell")).to_have_count(3)
@@ -168,5 +171,5 @@ def test_without_a_kernel_the_reader_is_told(
     page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
     first = questions(log, most=3, seed=2)[0]
     choose(root, first.answer, first.form)
-    expect(root.locator(".said")).to_contain_text("No kernel answers", timeout=15_000)
+    expect(root.locator(".said [data-message=no-kernel]")).to_be_visible(timeout=15_000)
     expect(root).to_have_attribute("data-state", "asking")

@@ -191,7 +191,7 @@ def test_words_that_took_turns_while_playing_are_all_true_once_it_stops(
 ) -> None:
     board = long_board
     board.press("Home", "+", "+", "+", " ")
-    expect(board.root.get_by_role("button", name="speed in steps")).to_have_text("60/s")
+    expect(board.act("speed")).to_have_attribute("data-per-second", "60")
     expect(board.root).to_have_attribute("data-playing", "true")
     board.page.wait_for_function("document.querySelector('.underglass').dataset.step > 40")
     board.press(" ")

@@ -112,6 +112,13 @@ class Feed:
         while not wanted.items() <= self.status.items():
             next(self._read())
 
+    def until_not_ready(self) -> str:
+        """Read on until the server says why it takes no requests; returns what it says."""
+        while not self.status.get("not_ready"):
+            next(self._read())
+        reason: str = self.status["not_ready"]
+        return reason
+
     def _read(self) -> Iterator[Event | None]:
         """The log's events, and None for each new status."""
         name = ""

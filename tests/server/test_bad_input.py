@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from server.process import BackgroundServer
+from tests.facts import assert_names
 from tests.server.harness import get, http, post
 
 COMPLETIONS = [
@@ -193,7 +194,7 @@ def test_a_body_that_does_not_say_it_is_json_gets_told_how(url: str) -> None:
     with http(url) as client:
         answer = client.post("/v1/completions", data={"prompt": "x"})
     assert answer.status_code == 400
-    assert "Content-Type: application/json" in answer.json()["error"]["message"]
+    assert_names(answer.json()["error"]["message"], "Content-Type", "application/json")
 
 
 @pytest.mark.parametrize("kind", ["Application/JSON; charset=utf-8", "application/x+json"])
@@ -214,7 +215,9 @@ def test_a_body_that_cannot_be_read_is_told_what_it_must_be(
     with http(url) as client:
         answer = client.post(path, content=content, headers={"Content-Type": "application/json"})
     assert answer.status_code == 400
-    assert "JSON in UTF-8" in answer.json()["error"]["message"]
+    error = answer.json()["error"]
+    assert (error["type"], error["param"]) == ("invalid_request_error", None)
+    assert_names(error["message"], "JSON", "UTF-8")
 
 
 def test_a_compressed_body_is_refused_by_its_encoding(url: str) -> None:
@@ -223,7 +226,7 @@ def test_a_compressed_body_is_refused_by_its_encoding(url: str) -> None:
     with http(url) as client:
         answer = client.post("/v1/completions", content=content, headers=headers)
     assert (answer.status_code, answer.headers["accept-encoding"]) == (415, "identity")
-    assert "gzip" in answer.json()["error"]["message"]
+    assert_names(answer.json()["error"]["message"], "gzip")
 
 
 def test_a_body_that_is_too_large(serve: Callable[..., BackgroundServer]) -> None:

@@ -2,48 +2,15 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 
 import pytest
 
-from engine.config import EngineConfig
-from engine.engine import Engine
 from engine.events.vocabulary import RequestArrived, RequestFinished
-from engine.scheduling.sampling_params import SamplingParams
-from engine.text.byte_tokenizer import ByteTokenizer
 from server.bridge import Bridge
-from server.errors import ApiError
 from server.generation import Generation, Order, Prompt
-from server.settings import ServerSettings
-from server.window import Outbox
-from tests.server.app_under_test import AlphabetRunner
-
-TOKENIZER = ByteTokenizer()
-
-
-@asynccontextmanager
-async def running(**settings: object) -> AsyncIterator[Bridge]:
-    outbox = Outbox()
-    engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER, log=outbox)
-    bridge = Bridge(engine, outbox, ServerSettings(**settings))
-    bridge.start()
-    yield bridge
-    await bridge.stop()
-
-
-def order(*texts: str, max_tokens: int = 8, **fields: object) -> Order:
-    params = SamplingParams(max_tokens=max_tokens)
-    prompts = [Prompt(TOKENIZER.encode(text), params) for text in texts]
-    return Order(lambda: prompts, **fields)
-
-
-async def read(generation: Generation) -> dict[int, str]:
-    texts: dict[int, str] = {}
-    while not generation.finished:
-        for gain in await generation.gains(60):
-            texts[gain.choice] = texts.get(gain.choice, "") + "".join(gain.texts)
-    return texts
+from tests.server.bridges import order, read, running
+from tests.server.facts import raises_api_error
 
 
 async def until(bridge: Bridge, wanted: Callable[[], bool]) -> None:
@@ -139,13 +106,10 @@ def test_a_client_that_leaves_while_its_prompt_is_tokenized_never_arrives() -> N
 def test_what_prepare_raises_leaves_nothing_behind() -> None:
     async def test() -> None:
         async with running() as bridge:
-            with pytest.raises(ApiError) as refused:
-                async with bridge.generate(
-                    order("x", max_tokens=10**6, fields={"max_tokens": "m"})
-                ):
+            fields = {"max_tokens": "m"}
+            with raises_api_error(400, None, "m", param="m"):
+                async with bridge.generate(order("x", max_tokens=10**6, fields=fields)):
                     pass
-            assert refused.value.error["param"] == "m"
-            assert refused.value.error["message"].startswith("m: ")
             assert bridge.pending_submit == 0
             await bridge.drain()  # returns at once: nobody is in
 

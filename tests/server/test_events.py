@@ -124,7 +124,7 @@ def test_viewers_hear_that_the_server_is_about_to_stop(
     with Feed(server.url) as feed:
         feed.keyframe()
         server.process.terminate()
-        feed.until_status(not_ready="the server is shutting down")
+        assert feed.until_not_ready()
         gate.write_text("open")
     assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"
 
@@ -138,7 +138,7 @@ def test_viewers_hear_that_the_engine_has_failed(serve: Callable[..., Background
         Caller(url, "/engine/resume", None).read_all()
         for caller in callers:
             caller.read_all()
-        feed.until_status(not_ready=get(url, "/ready")["error"]["message"])
+        assert feed.until_not_ready() == get(url, "/ready")["error"]["message"]
 
 
 def test_the_trace_on_disk_is_the_log(serve: Callable[..., BackgroundServer], tmp_path) -> None:

@@ -124,8 +124,7 @@ def test_a_hanging_step_ends_what_waits_for_it_and_the_server_recovers(
             assert "engine_stuck" in answer
             assert "retry-after: 1" in answer.lower()
         assert http(url).get("/ready").status_code == 503
-        while not feed.status.get("not_ready"):
-            next(feed._read())
+        feed.until_not_ready()
         refused = post(url, "/v1/completions", body)
         assert (refused.status_code, refused.json()["error"]["code"]) == (503, "engine_stuck")
         assert refused.headers["retry-after"] == "1"

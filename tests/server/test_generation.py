@@ -2,12 +2,10 @@
 
 import asyncio
 
-import pytest
-
 from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
-from server.errors import ApiError
 from server.generation import Gain, Generation, Logprobs, Prompt
+from tests.server.facts import raises_api_error
 
 
 def step(choice: int, token: int, *, forced: bool = False) -> Gain:
@@ -42,5 +40,5 @@ def test_logprobs_count_for_the_buffer_limit() -> None:
     one = generation(buffer_bytes=500)
     one.put(step(0, 97))
     one.put(step(0, 98))
-    with pytest.raises(ApiError, match="cut off"):
+    with raises_api_error(500, "slow_reader", 500):
         asyncio.run(one.gains(1))

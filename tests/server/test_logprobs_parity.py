@@ -1,7 +1,7 @@
 """What an evaluation gets over HTTP is what transformers computes from the same weights.
 
 The requests are lm-eval's: ids, one token, `echo` and `logprobs: 1`. lm-eval itself runs in
-`benchmarks/clients`.
+`tests/clients`.
 """
 
 from collections.abc import Iterator

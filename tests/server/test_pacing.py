@@ -8,7 +8,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from server import pacing
 from server.generation import Gain, Generation, Prompt
 from server.pacing import Pace
-from tests.server.test_bridge import order, read, running
+from tests.server.bridges import order, read, running
 
 
 def generation() -> Generation:

@@ -11,8 +11,8 @@ from server.models import Models
 from server.openai.chat import ChatForm
 from server.streaming import Form, StreamedAnswer
 from server.teaching import TeachingStream
+from tests.server.bridges import TOKENIZER, running
 from tests.server.harness import sse_data
-from tests.server.test_bridge import TOKENIZER, running
 
 
 def writes(form: Form, **sampling: Any) -> list[list[Any]]:

@@ -6,15 +6,10 @@ from collections.abc import Callable
 
 from engine.events.vocabulary import Admitted, RequestArrived, StepFinished
 from server.process import BackgroundServer
+from tests.server.curl import curl
 from tests.server.harness import http, post, sse_data, trace
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 20}
-
-
-def curl(url: str, body: str) -> "subprocess.Popen[bytes]":
-    command = ["curl", "-sN", f"{url}/v1/completions", "-d", body]
-    command += ["-H", "Content-Type: application/json"]
-    return subprocess.Popen(command, stdout=subprocess.PIPE)
 
 
 def receipts(process: "subprocess.Popen[bytes]") -> list[tuple[float, str]]:

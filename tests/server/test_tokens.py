@@ -3,6 +3,8 @@
 import pytest
 
 from engine.events.vocabulary import RequestArrived
+from server import prompt_length, tokens
+from tests.facts import assert_names
 from tests.server.harness import post, trace
 
 TEXTS = ["Once", "", "naïve 🙂", "<|user_end|> is a token", "tab\tand\nline"]
@@ -60,9 +62,15 @@ def test_bad_input_is_named(url: str, path: str, body: dict, param: str) -> None
     ],
     ids=["flat", "nested", "key"],
 )
-@pytest.mark.parametrize("path", ["/tokenize", "/v1/chat/completions"])
-def test_text_anywhere_in_a_message_counts(url: str, path: str, more: dict) -> None:
+@pytest.mark.parametrize(
+    ("path", "limit"),
+    [
+        ("/tokenize", tokens.MAX_CHARACTERS),
+        ("/v1/chat/completions", prompt_length.MAX_CHARACTERS),
+    ],
+)
+def test_text_anywhere_in_a_message_counts(url: str, path: str, limit: int, more: dict) -> None:
     """A chat template may render all of it, and tokenizing it would hold up everybody."""
     answer = post(url, path, {"messages": [{"role": "assistant", "content": "x"} | more]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")
-    assert "characters" in answer.json()["error"]["message"]
+    assert_names(answer.json()["error"]["message"], limit)

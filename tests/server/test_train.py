@@ -1,6 +1,7 @@
 """`underglass serve --train`: trained first, then served like any other model."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,13 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from engine.events.vocabulary import RequestArrived
 from server.cli import app
 from server.process import BackgroundServer, serve_in_background
+from tests.facts import assert_names
+from tests.server.curl import curl
 from tests.server.harness import Feed, get, post, sse_data
-from tests.server.test_teaching_stream import curl
 
 PROMPT = "Once upon a time there was a fox"
 
@@ -89,14 +92,14 @@ def test_more_than_the_context_is_a_400_that_names_the_field(
     answer = post(server.url, "/v1/completions", body)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == field
-    assert "context of 160" in answer.json()["error"]["message"]
+    assert_names(answer.json()["error"]["message"], 160)
 
 
-def test_chat_is_a_400_that_points_to_completions(server: BackgroundServer) -> None:
+def test_chat_is_a_400_that_names_its_messages(server: BackgroundServer) -> None:
     body = {"messages": [{"role": "user", "content": "Hello"}]}
     answer = post(server.url, "/v1/chat/completions", body)
     assert answer.status_code == 400
-    assert "plain completions" in answer.json()["error"]["message"]
+    assert answer.json()["error"]["param"] == "messages"
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
@@ -129,12 +132,13 @@ def test_train_and_model_together_are_one_line(environment: dict[str, str]) -> N
     arguments = [] if environment else ["--model", "bundled"]
     done = CliRunner(env=environment).invoke(app, ["serve", "--train", *arguments])
     assert done.exit_code == 2
-    assert done.stderr.startswith("underglass: --train makes the model to serve: leave out --model")
     assert len(done.stderr.splitlines()) == 1
+    assert_names(done.stderr, "underglass:", "--train", "--model")
 
 
 def test_help_says_what_train_does() -> None:
     shown = CliRunner().invoke(app, ["serve", "--help"], env={"COLUMNS": "200"}).stdout
-    assert "Train a NanoGPT" in shown
-    assert "default: (bundled)" in shown
+    parameters = {one.name: one for one in get_command(app).commands["serve"].params}
+    assert parameters["train"].help in " ".join(shown.split())
+    assert re.search(r"\[[^\]]*\bbundled\b[^\]]*\]", shown)  # the default model
     assert "train-steps" not in shown

@@ -10,6 +10,7 @@ from websockets.exceptions import InvalidStatus
 from engine.events.vocabulary import RequestArrived, StepScheduled
 from server.lmtp.client import connect
 from server.process import BackgroundServer
+from tests.facts import assert_names
 from tests.server.harness import post, sse_data, trace
 from tests.server.lmtp.wire import Wire, letters
 
@@ -212,7 +213,7 @@ def test_what_is_wrong_ends_the_stream_and_names_the_field(
         wire.send(word, stream_id=7, **payload)
         error = wire.error(7)
         assert error["param"].startswith(param)
-        assert param in error["error"]
+        assert_names(error["error"], param)
         assert error["retry"] is False
         wire.generate(7, [120], max_tokens=1)  # the number is free again
         assert letters(wire.tokens(7)) == "a"
@@ -245,21 +246,22 @@ def test_a_frame_that_says_nothing_is_answered_and_the_connection_lives(
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "code", "param"),
     [
-        ('{"stream_id": 7, "prompt": "\\ud800"}', "no Unicode"),
-        ('{"prompt": "half a frame", "stream_id": 7, "max_to', "not followed by JSON"),
-        ('{"prompt": "\\"stream_id\\": 3, ", "stream_id":7, "stop', "not followed by JSON"),
-        ('{"stream_id": 7, "prompt": ' + "[" * 100_000, "prompt[0]"),
+        ('{"stream_id": 7, "prompt": "\\ud800"}', "not_json", None),
+        ('{"prompt": "half a frame", "stream_id": 7, "max_to', "not_json", None),
+        ('{"prompt": "\\"stream_id\\": 3, ", "stream_id":7, "stop', "not_json", None),
+        ('{"stream_id": 7, "prompt": ' + "[" * 100_000, "invalid_request", "prompt[0]"),
     ],
-    ids=lambda one: one[:20],
+    ids=lambda one: str(one)[:20],
 )
 def test_whoever_waits_on_a_stream_hears_that_its_frame_could_not_be_read(
-    url: str, content: str, words: str
+    url: str, content: str, code: str, param: str | None
 ) -> None:
     with Wire(url) as wire:
         wire.socket.send(f"GENERATE {content}")
-        assert words in wire.next("TOKEN", 7)["error"]
+        error = wire.next("TOKEN", 7, "error")
+        assert (error["code"], error.get("param")) == (code, param)
 
 
 def test_a_number_in_use_is_refused_without_touching_its_stream(
@@ -270,7 +272,9 @@ def test_a_number_in_use_is_refused_without_touching_its_stream(
         wire.generate(1, [120], max_tokens=3)
         wire.next("MSG", 1, "request")
         wire.generate(1, [121], max_tokens=5)
-        assert "still open" in wire.next("MSG", 1, "error")["error"]
+        error = wire.next("MSG", 1, "error")
+        assert error["param"] == "stream_id"
+        assert_names(error["error"], 1)
         post(url, "/engine/resume")
         assert letters(wire.tokens(1)) == "abc"
 

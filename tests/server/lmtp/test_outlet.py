@@ -9,7 +9,7 @@ import pytest
 from server.lmtp.outlet import FRAME_BYTES, LIMIT_BYTES, Outlet
 from server.lmtp.session import Session
 from server.lmtp.wire import frame, split
-from tests.server.test_models import Shelf, registry
+from tests.server.shelf import Shelf, registry
 
 ITEM = b'"' + b"x" * 998 + b'"'
 

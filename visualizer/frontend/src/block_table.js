@@ -19,7 +19,7 @@ export function blockTableNodes(context) {
     return [
       h(
         "p",
-        { class: "note" },
+        { class: "note", "data-found": claim.wanted.size || null },
         who,
         h("span", { class: "muted" }, ` ${holdsNothing(frame, selected, claim)}`),
       ),

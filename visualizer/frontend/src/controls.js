@@ -11,11 +11,11 @@ const ICONS = {
 
 /** Builds the controls. `act` has `step(delta)`, `toggle()`, `faster()` and `help()`. */
 export function buildControls(act) {
-  const back = button("Step back ( , )", icon("back"), () => act.step(-1));
-  const play = button("Play (space)", icon("play"), act.toggle);
-  const forward = button("Step forward ( . )", icon("forward"), () => act.step(1));
-  const speed = button("Speed, in steps per second", "", () => act.faster());
-  const help = button("Keys and mouse ( ? )", "?", act.help);
+  const back = button("back", "Step back ( , )", icon("back"), () => act.step(-1));
+  const play = button("play", "Play (space)", icon("play"), act.toggle);
+  const forward = button("forward", "Step forward ( . )", icon("forward"), () => act.step(1));
+  const speed = button("speed", "Speed, in steps per second", "", () => act.faster());
+  const help = button("help", "Keys and mouse ( ? )", "?", act.help);
   const left = h(
     "div",
     { class: "controls", role: "toolbar", "aria-label": "Playback" },
@@ -37,6 +37,7 @@ export function buildControls(act) {
         play.dataset.playing = String(playing);
       }
       speed.textContent = `${perSecond}/s`;
+      speed.dataset.perSecond = perSecond;
       speed.setAttribute("aria-label", `${perSecond}/s: speed in steps per second, press to change`);
     },
   };
@@ -45,16 +46,16 @@ export function buildControls(act) {
 /** The line at the end of the board: what a mouse finds no other way to. */
 export function buildFoot(act) {
   const entries = [
-    ["Search", "/", act.search],
-    ["Steps or time", "X", act.axis],
-    ["Sum up from here", "[", act.rangeFrom],
-    ["to here", "]", act.rangeTo],
-    ["Tables", "T", act.tables],
-    ["Link to this view", "L", act.link],
-    ["Keys and mouse", "?", act.help],
+    ["search", "Search", "/", act.search],
+    ["axis", "Steps or time", "X", act.axis],
+    ["range-from", "Sum up from here", "[", act.rangeFrom],
+    ["range-to", "to here", "]", act.rangeTo],
+    ["tables", "Tables", "T", act.tables],
+    ["link", "Link to this view", "L", act.link],
+    ["help", "Keys and mouse", "?", act.help],
   ];
-  const buttons = entries.map(([name, key, does]) => {
-    const element = h("button", { type: "button" }, name, " ", h("kbd", {}, key));
+  const buttons = entries.map(([act_, name, key, does]) => {
+    const element = h("button", { type: "button", "data-act": act_ }, name, " ", h("kbd", {}, key));
     element.addEventListener("click", does);
     return element;
   });
@@ -76,8 +77,9 @@ export class StepSlider {
   }
 }
 
-function button(title, content, onClick) {
-  const element = h("button", { type: "button", title, "aria-label": title }, content);
+/** `act` names the button for tests and for hosts; its title may change. */
+function button(act, title, content, onClick) {
+  const element = h("button", { type: "button", "data-act": act, title, "aria-label": title }, content);
   element.addEventListener("click", onClick);
   return element;
 }

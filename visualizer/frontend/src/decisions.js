@@ -158,6 +158,7 @@ function row(decision, index, context) {
     "data-index": index,
     class: decision.hot ? "moment" : null,
     "data-kind": decision.kind,
+    "data-heat": decision.heat ?? null,
     "data-request": decision.request ?? null,
   };
   const words = wordNodes(decision.spans, context);

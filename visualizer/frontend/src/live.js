@@ -131,9 +131,9 @@ export class Live {
   /** A keyframe: the first, or the first after something was lost. */
   #begin(run, dropped) {
     if (this.run && run !== this.run) {
-      this.#remark("The server was started again: this is a new run.");
+      this.#remark("new-run", "The server was started again: this is a new run.");
     } else if (dropped) {
-      this.#remark(`Dropped ${count(dropped, "event")}: joined anew.`);
+      this.#remark("dropped", `Dropped ${count(dropped, "event")}: joined anew.`, dropped);
     }
     this.run = run;
     if (this.board.time) this.board.time.lanesKept = null;
@@ -160,7 +160,7 @@ export class Live {
     }
     const began = performance.now();
     if (this.#missed) {
-      this.#remark(`Dropped ${count(this.#missed, "event")}: joined anew.`);
+      this.#remark("dropped", `Dropped ${count(this.#missed, "event")}: joined anew.`, this.#missed);
       this.#missed = 0;
       this.#joinAnew();
       return;
@@ -237,7 +237,7 @@ export class Live {
     board.time?.keepLanes(renewed);
     board.open(renewed, { step, selected: renewed.request(selected) ? selected : null });
     if (window?.[0] >= renewed.firstStep) board.axis?.lookAt(window);
-    this.#remark(`Steps before ${renewed.firstStep} have left the window.`);
+    this.#remark("window", `Steps before ${renewed.firstStep} have left the window.`, renewed.firstStep);
   }
 
   #sayNothingYet() {
@@ -265,8 +265,10 @@ export class Live {
     this.#tell();
   }
 
-  #remark(words) {
+  /** `about` names what happened, `number` says how many or from where. */
+  #remark(about, words, number = "") {
     this.note.textContent = words;
+    Object.assign(this.note.dataset, { about, number });
   }
 
   #tell() {

@@ -187,7 +187,7 @@ class PredictionPage {
       const now = [this.get("question"), this.get("verdict")];
       if (this.signal.aborted || now.some((one, i) => one !== before[i])) return;
       this.said.replaceChildren(
-        h("p", {}, "No kernel answers. Only it has the rest of the log: run the cell again."),
+        h("p", { "data-message": "no-kernel" }, "No kernel answers. Only it has the rest of the log: run the cell again."),
       );
     }, PATIENCE);
   }

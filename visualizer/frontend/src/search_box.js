@@ -83,6 +83,7 @@ export class SearchBox {
     const finds = find(board.model, input.value, board.store.step);
     this.searching = finds;
     this.found = [];
+    this.count.dataset.over = false;
     this.list.replaceChildren();
     this.point(0);
     const slice = () => {
@@ -126,6 +127,7 @@ export class SearchBox {
       : over && !length
         ? "Nothing found."
         : `${many} found${over ? "" : ", searching"}; Enter goes there`;
+    Object.assign(this.count.dataset, { over, found: length });
     this.list.hidden = !length;
     this.input.setAttribute("aria-expanded", String(length > 0));
   }

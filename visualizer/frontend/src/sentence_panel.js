@@ -1,6 +1,6 @@
 /** The step's sentence: large, first, and always as high as two lines, so that the board never moves. */
 
-import { plain, sentence } from "./model/index.js";
+import { compose, plain } from "./model/index.js";
 import { SANS } from "./pencil.js";
 import { renew } from "./renew.js";
 import { wordNodes } from "./words_html.js";
@@ -34,8 +34,10 @@ if (ruler) ruler.font = `500 100px ${SANS}`;
 
 /** Writes the sentence of the context's frame and sets it in the largest size that fits `width`. */
 export function fitSentence(element, context, { narrow, unit, width }) {
-  const spans = sentence(context.model, context.frame.step);
+  const { kinds, spans } = compose(context.frame);
   renew(element, wordNodes(spans, context));
+  const { step, status } = context.frame;
+  Object.assign(element.dataset, { step, status, told: kinds.join(" ") });
   const { reserved, sizes } = SIZES[narrow ? "narrow" : "wide"];
   element.style.minHeight = `${reserved * unit}px`;
   // Measured with a ruler: asking the page for a height would lay it out in the middle of drawing.

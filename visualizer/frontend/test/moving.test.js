@@ -5,6 +5,8 @@ import { pythonFor, readAddress, writeAddress } from "../src/address.js";
 import { aggregate, rangeWords } from "../src/range.js";
 import { find } from "../src/search.js";
 import { labAddress, sourceOf } from "../src/sources.js";
+import { milliseconds } from "../src/tell.js";
+import { assertNames } from "./facts.js";
 import { storytellers } from "./recorder.js";
 
 const model = storytellers();
@@ -34,11 +36,16 @@ test("the means are over requests that finish in the range, from the log's own t
   const gaps = life.tokenSteps.slice(1).map((one, i) => at(one) - at(life.tokenSteps[i]));
   assert.ok(Math.abs(itl - gaps.reduce((a, b) => a + b) / gaps.length) < 1e-6);
   assert.equal(wall, at(step) - start[step - model.firstStep]);
-  assert.match(rangeWords(model, [step, step]), /^Step 8: 7.5 ms\..*1 request finished: mean/);
+  const text = rangeWords(model, [step, step]);
+  assertNames(text, step, 7.5, 1, milliseconds(ttft), milliseconds(itl));
 });
 
 test("a range in which nobody finishes names no means", () => {
-  assert.match(rangeWords(model, [2, 3]), /0 requests finished\.$/);
+  const { finished, wall } = aggregate(model, 2, 3);
+  assert.equal(finished, 0);
+  const text = rangeWords(model, [2, 3]);
+  assertNames(text, 2, 3, finished);
+  assert.deepEqual(text.match(/[\d.]+ ms/g), [milliseconds(wall)], "the only time is the range's own");
 });
 
 test("an address comes back as the view it was written for", () => {

@@ -80,7 +80,7 @@ test("what cannot be read is said, and what came before it is there", async () =
   assert.equal(broken.model.lastStep, 4000);
   const torn = new Reading(gzipSync(bytes).subarray(0, -2000));
   await finish(torn);
-  assert.match(torn.error.message, /cannot be unpacked/);
+  assert.ok(torn.error && !(torn.error instanceof LogError), "the bytes are at fault, not a line");
   assert.ok(torn.model.lastStep > 100);
 });
 

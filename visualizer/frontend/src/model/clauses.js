@@ -17,8 +17,8 @@ export const FILLER = 20;
 /** So many are named who take a victim's blocks; more are counted. */
 const MOST_TAKERS = 3;
 
-/** @type {((frame: Frame, add: Add) => void)[]} */
-export const CLAUSES = [
+/** By kind. @type {Record<string, (frame: Frame, add: Add) => void>} */
+export const CLAUSES = {
   aborted,
   cleared,
   preempted,
@@ -38,7 +38,7 @@ export const CLAUSES = [
   finished,
   firstTokens,
   routine,
-];
+};
 
 /**
  * @param {Frame} frame

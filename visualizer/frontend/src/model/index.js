@@ -7,6 +7,6 @@ export { LogError } from "./log.js";
 export { parseLog } from "./lines.js";
 export { State } from "./fold.js";
 export { Model } from "./model.js";
-export { sentence } from "./sentence.js";
+export { compose, sentence } from "./sentence.js";
 export { openingStep, openingRequest } from "./opening.js";
 export { plain, reasonWords } from "./words.js";

@@ -19,11 +19,21 @@ const MOST_CLAUSES = 3;
  * @returns {Span[]}
  */
 export function sentence(model, step) {
-  const frame = model.frame(step);
+  return compose(model.frame(step)).spans;
+}
+
+/**
+ * The sentence, and the kinds of clauses that it tells after its lead, in order.
+ *
+ * @param {Frame} frame
+ * @returns {{kinds: string[], spans: Span[]}}
+ */
+export function compose(frame) {
   const lead = bold(opening(frame));
-  /** @type {{rank: number, spans: Span[]}[]} */
+  /** @type {{kind: string, rank: number, spans: Span[]}[]} */
   const clauses = [];
-  for (const tell of CLAUSES) tell(frame, (rank, spans) => clauses.push({ rank, spans }));
+  for (const [kind, tell] of Object.entries(CLAUSES))
+    tell(frame, (rank, spans) => clauses.push({ kind, rank, spans }));
   const chosen = new Set();
   let room = ROOM - width(lead);
   for (const clause of clauses.toSorted((a, b) => a.rank - b.rank)) {
@@ -34,7 +44,10 @@ export function sentence(model, step) {
     room -= width(spans) + 1;
   }
   const told = clauses.filter((clause) => chosen.has(clause));
-  return told.reduce((spans, clause) => say`${spans} ${capital(clause.spans)}`, lead);
+  return {
+    kinds: told.map(({ kind }) => kind),
+    spans: told.reduce((spans, clause) => say`${spans} ${capital(clause.spans)}`, lead),
+  };
 }
 
 /** @param {Span[]} spans */

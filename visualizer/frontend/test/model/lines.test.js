@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 import { LogError, Model, plain, sentence } from "../../src/model/index.js";
+import { assertNames } from "../facts.js";
 import * as make from "./events.js";
 
 const encoder = new TextEncoder();
@@ -121,7 +122,7 @@ test("an error names its line, and what came before it stays", () => {
       assert.ok(model.lastStep >= 748 && model.lastStep <= 750, name);
       assert.deepEqual(model.event(2999), JSON.parse(rows[2999]));
       assert.equal(model.frame(700).waiting.length, 699);
-      assert.match(plain(sentence(model, model.lastStep)), /^Step/);
+      assertNames(plain(sentence(model, model.lastStep)), model.lastStep);
     }
   }
 });

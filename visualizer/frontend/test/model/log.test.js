@@ -1,15 +1,16 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { LogError, parseLog } from "../../src/model/index.js";
+import { assertNames } from "../facts.js";
 import { admitted, arrived, started } from "./events.js";
 
 const lines = (...events) => events.map((event) => `${JSON.stringify(event)}\n`).join("");
-const refuses = (text, pattern, line) =>
+const refuses = (text, line, ...facts) =>
   assert.throws(
     () => parseLog(text),
     (error) => {
       assert.ok(error instanceof LogError);
-      assert.match(error.message, pattern);
+      assertNames(error.message, line, ...facts);
       assert.equal(error.line, line);
       return true;
     },
@@ -31,16 +32,16 @@ test("a torn last line is dropped, wherever it was cut", () => {
 });
 
 test("a bad line anywhere else is named", () => {
-  refuses(`${lines(started())}{"type":\n${lines(arrived(1, "a"))}`, /^line 2: not valid JSON/, 2);
-  refuses(lines(started(), { type: "teleported" }), /^line 2: .*"teleported"/, 2);
-  refuses(lines(started(), { type: "constructor" }), /no event of the type/, 2);
-  refuses(lines(started(), 5), /^line 2: an event is an object/, 2);
+  refuses(`${lines(started())}{"type":\n${lines(arrived(1, "a"))}`, 2, "JSON");
+  refuses(lines(started(), { type: "teleported" }), 2, "teleported");
+  refuses(lines(started(), { type: "constructor" }), 2, "constructor");
+  refuses(lines(started(), 5), 2);
 });
 
 test("a missing or wrong field is named", () => {
   const { request, ...nobody } = admitted(1);
-  refuses(lines(started(), nobody), /admitted needs request, a whole number/, 2);
-  refuses(lines(started(), { ...admitted(1), blocks: ["x"] }), /needs blocks, a list of whole/, 2);
+  refuses(lines(started(), nobody), 2, "admitted", "request");
+  refuses(lines(started(), { ...admitted(1), blocks: ["x"] }), 2, "admitted", "blocks");
 });
 
 test("what is left out where it has its default may be left out", () => {
@@ -49,11 +50,11 @@ test("what is left out where it has its default may be left out", () => {
 });
 
 test("another schema version says both", () => {
-  refuses(lines({ ...started(), schema: 2 }), /schema 2, and this viewer reads 1/, 1);
+  refuses(lines({ ...started(), schema: 2 }), 1, 2, 1);
 });
 
 test("a text that is no log says so", () => {
-  refuses(lines(arrived(1, "a")), /a log begins with run_started or keyframe/, 1);
-  refuses('{"cells": []}\n', /a log begins with/, 1);
-  refuses("hello\n", /not valid JSON/, 1);
+  refuses(lines(arrived(1, "a")), 1, "run_started", "keyframe");
+  refuses('{"cells": []}\n', 1, "run_started", "keyframe");
+  refuses("hello\n", 1, "JSON");
 });

@@ -7,7 +7,7 @@ import openai
 from langchain_core.messages import HumanMessage  # type: ignore[import-not-found]
 from langchain_openai import ChatOpenAI, OpenAI  # type: ignore[import-not-found]
 
-from benchmarks.clients.checks import (
+from tests.clients.checks import (
     KEY,
     PROMPT,
     QUESTION,

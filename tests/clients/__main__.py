@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.clients.checks import KEY, Servers
 from server.process import serve_in_background
+from tests.clients.checks import KEY, Servers
 
 HERE = Path(__file__).parent
 BUILD = HERE.parents[1] / "build" / "clients"
@@ -47,12 +47,7 @@ def main() -> None:
     found: list[dict[str, str]] = []
     with ExitStack() as stack:
         empty = stack.enter_context(tempfile.TemporaryDirectory())
-        auto = serve_in_background("auto", model_dir=empty, api_key=KEY)
-        servers = Servers(
-            url=stack.enter_context(serve_in_background(max_batch_size=32)).url,
-            full=stack.enter_context(serve_in_background(max_waiting=1)).url,
-            auto=stack.enter_context(auto).url,
-        )
+        servers = start_servers(stack, Path(empty))
         for name in names:
             print(f"{name} ...", flush=True)
             found += run(CLIENTS[name], servers)
@@ -62,6 +57,16 @@ def main() -> None:
         print(f"\n{check['client']}, {check['check']}:\n{check['error']}")
     print(f"\n{len(found) - len(failures)} of {len(found)} checks passed")
     sys.exit(bool(failures))
+
+
+def start_servers(stack: ExitStack, empty: Path) -> Servers:
+    """Start the three servers that every session talks to; they stop with the stack."""
+    auto = serve_in_background("auto", model_dir=empty, api_key=KEY)
+    return Servers(
+        url=stack.enter_context(serve_in_background(max_batch_size=32)).url,
+        full=stack.enter_context(serve_in_background(max_waiting=1)).url,
+        auto=stack.enter_context(auto).url,
+    )
 
 
 def set_up(environment: str) -> None:
@@ -92,7 +97,7 @@ def run(client: Client, servers: Servers) -> list[dict[str, str]]:
     if client.environment == "node":
         command = ["node", str(HERE / client.session), *addresses]
     else:
-        command = [str(folder / "bin" / "python"), "-m", f"benchmarks.clients.{client.session}"]
+        command = [str(folder / "bin" / "python"), "-m", f"tests.clients.{client.session}"]
         command += addresses
     where = folder if client.environment == "node" else HERE.parents[1]
     done = subprocess.run(

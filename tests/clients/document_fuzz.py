@@ -1,6 +1,6 @@
 """schemathesis: requests made from the OpenAPI document, right and wrong ones, against a real server.
 
-    python -m benchmarks.clients.document_fuzz [CASES]
+    python -m tests.clients.document_fuzz [CASES]
 
 No answer may have a status of 500 or more, and every answer must be one that the document tells of.
 Valid requests may be refused, because a schema cannot say all: that a prompt fits, for one.
@@ -12,9 +12,9 @@ import re
 import subprocess
 import sys
 
-from benchmarks.clients.__main__ import BUILD, set_up
-from benchmarks.clients.checks import KEY
 from server.process import serve_in_background
+from tests.clients.__main__ import BUILD, set_up
+from tests.clients.checks import KEY
 
 CASES = 200
 PARTS = {

@@ -16,7 +16,7 @@ import torch
 import transformers
 from lm_eval.tasks import TaskManager  # type: ignore[import-not-found]
 
-from benchmarks.clients.checks import Servers, Session, call, same
+from tests.clients.checks import Servers, Session, call, same
 
 session = Session("lm-eval")
 TASKS = Path(__file__).parent / "lm_eval_tasks"

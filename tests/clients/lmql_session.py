@@ -12,7 +12,7 @@ import lmql  # type: ignore[import-not-found]
 from lmql.models.lmtp.errors import LMTPStreamError  # type: ignore[import-not-found]
 from lmql.models.lmtp.lmtp_client import LMTPWebSocketClient  # type: ignore[import-not-found]
 
-from benchmarks.clients.checks import (
+from tests.clients.checks import (
     PROMPT,
     Servers,
     Session,
@@ -35,7 +35,7 @@ def tokens(servers: Servers, text: str) -> list[int]:
     return ids
 
 
-async def with_client(servers: Servers, talk):  # noqa: ANN001, ANN201
+async def with_client(servers: Servers, talk):
     """`talk` with LMQL's client, connected."""
     async with aiohttp.ClientSession() as http, http.ws_connect(servers.url) as socket:
         client = LMTPWebSocketClient("bundled", socket)
@@ -77,7 +77,7 @@ def streamed(servers: Servers) -> None:
 @session.check("stop")
 def stop(servers: Servers) -> None:
     @lmql.query(model=model(servers), max_len=64)
-    def sentence():  # noqa: ANN202
+    def sentence():
         """lmql
         "Once upon a time[REST]" where STOPS_AT(REST, ".")
         return REST
@@ -92,7 +92,7 @@ def choices(servers: Servers) -> None:
     """A constraint: nothing but the allowed words can be said."""
 
     @lmql.query(model=model(servers))
-    def hero():  # noqa: ANN202
+    def hero():
         """lmql
         "Once upon a time there was a[WHO]" where WHO in [" fox", " zebra", " king"]
         return WHO

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.clients.checks import (
+from tests.clients.checks import (
     KEY,
     PROMPT,
     QUESTION,

@@ -9,7 +9,7 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # its list of prices comes 
 
 import litellm  # type: ignore[import-not-found]
 
-from benchmarks.clients.checks import (
+from tests.clients.checks import (
     KEY,
     PROMPT,
     QUESTION,

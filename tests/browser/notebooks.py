@@ -1,0 +1,39 @@
+"""Notebooks in JupyterLab: written by a test, run cell by cell."""
+
+import json
+from pathlib import Path
+
+from playwright.sync_api import Page
+
+from authoring.lab import open_notebook
+
+__all__ = ["open_notebook", "run_cell", "set_theme", "write_notebook"]
+
+
+def write_notebook(path: Path, cells: list[str]) -> None:
+    source = [
+        {"cell_type": "code", "id": f"c{i}", "metadata": {}, "outputs": [], "source": cell,
+         "execution_count": None}
+        for i, cell in enumerate(cells)
+    ]  # fmt: skip
+    kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
+    notebook = {"cells": source, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    path.write_text(json.dumps(notebook))
+
+
+def run_cell(page: Page, index: int) -> None:
+    page.evaluate(
+        """async (index) => {
+          const panel = window.jupyterapp.shell.currentWidget;
+          await panel.sessionContext.ready;
+          panel.content.activeCellIndex = index;
+          await window.jupyterapp.commands.execute("notebook:run-cell");
+        }""",
+        index,
+    )
+
+
+def set_theme(page: Page, name: str) -> None:
+    page.evaluate(
+        "name => window.jupyterapp.commands.execute('apputils:change-theme', { theme: name })", name
+    )

@@ -1,0 +1,40 @@
+"""A bridge in the test's own event loop, what is asked of it, and what it answers."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.scheduling.sampling_params import SamplingParams
+from engine.text.byte_tokenizer import ByteTokenizer
+from server.bridge import Bridge
+from server.generation import Generation, Order, Prompt
+from server.settings import ServerSettings
+from server.window import Outbox
+from tests.server.app_under_test import AlphabetRunner
+
+TOKENIZER = ByteTokenizer()
+
+
+@asynccontextmanager
+async def running(**settings: object) -> AsyncIterator[Bridge]:
+    outbox = Outbox()
+    engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER, log=outbox)
+    bridge = Bridge(engine, outbox, ServerSettings(**settings))
+    bridge.start()
+    yield bridge
+    await bridge.stop()
+
+
+def order(*texts: str, max_tokens: int = 8, **fields: object) -> Order:
+    params = SamplingParams(max_tokens=max_tokens)
+    prompts = [Prompt(TOKENIZER.encode(text), params) for text in texts]
+    return Order(lambda: prompts, **fields)
+
+
+async def read(generation: Generation) -> dict[int, str]:
+    texts: dict[int, str] = {}
+    while not generation.finished:
+        for gain in await generation.gains(60):
+            texts[gain.choice] = texts.get(gain.choice, "") + "".join(gain.texts)
+    return texts

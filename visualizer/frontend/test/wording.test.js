@@ -1,0 +1,82 @@
+/**
+ * The board's wording, each kind of sentence once: the only test that holds phrases. After a change of words
+ *
+ *     UPDATE_WORDING=1 node --test visualizer/frontend/test/wording.test.js
+ *
+ * writes the file anew; read its difference.
+ */
+
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import test from "node:test";
+import { countWords } from "../src/lane_words.js";
+import { parseLog } from "../src/model/lines.js";
+import { Model, plain, reasonWords, sentence } from "../src/model/index.js";
+import { rangeWords } from "../src/range.js";
+import { tellBlock, tellLane } from "../src/tell.js";
+import { scenes } from "./model/scenes.js";
+
+const FILE = new URL("./wording.snapshot.json", import.meta.url);
+const log = readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8");
+const storytellers = new Model(parseLog(log).events);
+
+const frames = Object.values(scenes).map(({ model, step }) => model.frame(step));
+const everywhere = [
+  ...frames,
+  ...Array.from({ length: storytellers.stepCount }, (_, at) => storytellers.frame(at + 1)),
+];
+
+/** The first text of each kind. */
+function eachOnce(found) {
+  const texts = {};
+  for (const [kind, text] of found) texts[kind] ??= text;
+  return texts;
+}
+
+const segments = [...new Set(frames.map(({ model }) => model)), storytellers].flatMap((model) =>
+  model.requests.flatMap((life) => life.segments.map((segment) => ({ model, life, segment }))),
+);
+
+const wording = {
+  sentences: Object.fromEntries(
+    Object.entries(scenes).map(([name, { model, step }]) => [name, plain(sentence(model, step))]),
+  ),
+  decisions: eachOnce(
+    everywhere.flatMap(({ decisions }) => decisions.map(({ heat, spans }) => [heat, plain(spans)])),
+  ),
+  outcomes: eachOnce(
+    everywhere.flatMap(({ outcomes }) => outcomes.map(({ kind, spans }) => [kind, plain(spans)])),
+  ),
+  reasons: reasonWords,
+  lanes: eachOnce(
+    segments.map(({ model, life, segment: { kind, from } }) => [
+      kind,
+      tellLane(model, from, { step: from, inPlot: true, life }, true).join("; "),
+    ]),
+  ),
+  blocks: eachOnce(
+    storytellers
+      .frame(30)
+      .blocks.map(({ id, kind }) => [
+        kind,
+        tellBlock(storytellers, storytellers.frame(30), id).map((line) => line.text ?? line).join("; "),
+      ]),
+  ),
+  "a step": tellLane(storytellers, 30, { step: 30, inPlot: true }, false).join("; "),
+  "a range": rangeWords(storytellers, [1, 53]),
+  "a lane's first prefill": countWords(
+    {
+      scale: { x: (step) => 10 * step, end: (step) => 10 * step + 10, width: 10 },
+      model: { lastStep: 90 },
+    },
+    { segments: [{ kind: "prefill", from: 1, to: 1, count: 40, found: 0 }] },
+    0,
+    20,
+    { words: 8, over: 12 },
+  ).long,
+};
+
+test("the board says what the snapshot says", () => {
+  if (process.env.UPDATE_WORDING) writeFileSync(FILE, `${JSON.stringify(wording, null, 2)}\n`);
+  assert.deepEqual(wording, JSON.parse(readFileSync(FILE, "utf8")));
+});
