@@ -1,8 +1,8 @@
 /**
  * What the canvases show, as tables: for those who hear the board, and for everybody with "T".
  *
- * They are written when the reader stands still, because nobody can read a table at 60 steps a second, and
- * hold at most MOST rows each, because a log of a million events has thousands of everything.
+ * While they are out of sight they are written once the reader rests, and are empty until then: a table never
+ * shows another step than the pictures. They hold at most MOST rows each, because a log of a million events has thousands of everything.
  */
 
 import { h, visible } from "./html.js";
@@ -12,6 +12,10 @@ const MOST = 40;
 
 export function writeTables(panels) {
   for (const panel of panels) panel.alternative?.replaceChildren(...panel.tables());
+}
+
+export function emptyTables(panels) {
+  for (const { alternative } of panels) if (alternative?.firstChild) alternative.replaceChildren();
 }
 
 function table(caption, heads, rows, total = rows.length) {
