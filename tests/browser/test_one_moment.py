@@ -63,7 +63,11 @@ def clients(url: str, count: int) -> Iterator[None]:
     over = threading.Event()
 
     def ask(name: int) -> None:
-        body = {"prompt": f"Once upon a time {name % 3}", "max_tokens": 40, "user": f"Student {name}"}
+        body = {
+            "prompt": f"Once upon a time {name % 3}",
+            "max_tokens": 40,
+            "user": f"Student {name}",
+        }
         with http(url) as client:
             while not over.is_set():
                 client.post("/v1/completions", json=body)

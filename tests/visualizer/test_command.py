@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from engine.events import EventLog
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.visualizer.storytellers import storytellers
+from visualizer.durations import duration
 from visualizer.__main__ import app
 from visualizer.html import to_html
 
@@ -89,11 +90,13 @@ def test_the_summary_says_what_happened(trace: Path, log: EventLog) -> None:
     said = {line[:13].strip(): line[13:] for line in lines}
     ttft, gaps = log.requests.ttft_ms, log.tokens.gap_ms
     assert said["requests"] == "12 (9 length, 3 stop)"
-    assert said["steps"].startswith(f"{len(log.steps)} in 0.463 s: ")
+    assert said["steps"].startswith(f"{len(log.steps)} in 463 ms: ")
     assert said["tokens"] == f"{log.steps.tokens.sum()} computed, {len(log.tokens)} output"
-    assert said["TTFT"] == f"median {ttft.median():.3g} ms, max {ttft.max():.3g} ms"  # 12: no p95
+    assert (
+        said["TTFT"] == f"median {duration(ttft.median())}, max {duration(ttft.max())}"
+    )  # 12: no p95
     assert said["ITL"].startswith(
-        f"median {gaps.median():.3g} ms, p95 {gaps.quantile(0.95):.3g} ms"
+        f"median {duration(gaps.median())}, p95 {duration(gaps.quantile(0.95))}"
     )
     assert said["prefix cache"] == "136 of 437 prompt tokens found (31.1%)"
     assert said["preemptions"] == "1"

@@ -93,7 +93,7 @@ def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy: EventLog
 
 def test_percentiles_are_told_only_with_enough_values_behind_them(log: EventLog) -> None:
     assert figures.ttft(log).data[1].y == (0.5,)  # 12 requests
-    assert heading(figures.ttft(log))[-1].startswith("■ 12 requests; median 18.2, max 175 ms")
+    assert heading(figures.ttft(log))[-1].startswith("■ 12 requests; median 18.3 ms, max 175 ms")
     assert figures.itl(log).data[1].y == (0.5, 0.95, 0.99)  # 251 gaps
 
 
@@ -186,7 +186,7 @@ def test_latency_against_load_has_a_dot_for_each_run() -> None:
     ]
     few = figures.latency_vs_load({5: storytellers()})
     assert np.isnan(drawn(few, "p95").y[0])  # 12 requests have no 95th percentile
-    assert heading(few)[0] == "Median TTFT: 18.2 ms at 5/s"
+    assert heading(few)[0] == "Median TTFT: 18.3 ms at 5/s"
     with pytest.raises(ValueError, match="measure must be"):
         figures.latency_vs_load(runs, measure="speed")
     with pytest.raises(TypeError, match="requests per second"):

@@ -6,7 +6,7 @@
  */
 
 import { h, visible } from "./html.js";
-import { milliseconds } from "./tell.js";
+import { duration } from "./duration.js";
 
 const MOST = 40;
 
@@ -46,10 +46,11 @@ export function stepTable({ model, frame }) {
     ["of them prefill", prefill[i]],
     ["of them decode", decode[i]],
     ["of them computed again", catchup[i]],
-    ["running", `${frame.running.length} of ${model.settings.max_batch_size}`],
+    ["places taken", `${frame.seats.taken} of ${frame.seats.all}`],
+    ["running", frame.running.length],
     ["waiting", frame.waiting.length],
   ];
-  if (time) rows.push(["took", milliseconds(time.end - time.start)]);
+  if (time) rows.push(["took", duration(time.end - time.start)]);
   const texts = rows.map(([name, value]) => [name, String(value)]);
   return table(`Step ${frame.step} of ${model.lastStep}`, ["measure", "value"], texts);
 }
