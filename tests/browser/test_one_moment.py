@@ -38,9 +38,9 @@ _READ = r"""
   const blocks = [unshared, shared, cached, free].map(Number);
   const counts = [
     ["blocks", blocks, numbers(words(".swatches"))],
-    ["blocks, for who hears them", blocks, numbers(root.querySelector(".map > canvas").ariaLabel).slice(1)],
+    ["blocks, in the label", blocks, numbers(root.querySelector(".map > canvas").ariaLabel).slice(1)],
     ["waiting", [Number(waiting)], numbers(root.querySelector(".strip").ariaLabel).slice(-1)],
-    ["waiting, beside the decisions", [Number(waiting)], numbers(words(".decisions .count")).slice(-1)],
+    ["waiting, in Decisions", [Number(waiting)], numbers(words(".decisions .count")).slice(-1)],
   ];
   return { steps, counts };
 }

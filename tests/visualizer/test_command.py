@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from engine.events import EventLog
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.visualizer.storytellers import storytellers
-from visualizer.durations import duration
 from visualizer.__main__ import app
+from visualizer.durations import duration
 from visualizer.html import to_html
 
 
