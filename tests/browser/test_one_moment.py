@@ -110,3 +110,26 @@ def test_every_read_of_a_log_that_is_played_is_of_one_step(
     expect(board.root).to_have_attribute("data-playing", "true")
     steps = {read(board) for _ in range(READS)}
     assert len(steps) > 5
+
+
+def test_another_log_in_a_zoomed_board_keeps_the_cursor_in_view(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log = crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
+    text = to_html(log).replace("await mount(", "window.board = await mount(")
+    (tmp_path / "log.html").write_text(text, "utf-8")
+    board = opened(new_page(), tmp_path / "log.html")
+    board.press("End")
+    board.expect_step(int(board.data("steps")))
+    view = board.page.evaluate(
+        """(log) => {
+          const model = new board.model.constructor();
+          model.read(new TextEncoder().encode(log));
+          model.end();
+          board.open(model, { step: 30, selected: 2 });
+          return board.root.querySelector(".lanes canvas").dataset.view.split(" ").map(Number);
+        }""",
+        log.to_bytes().decode(),
+    )
+    assert (board.data("step"), board.data("selected")) == ("30", "2")
+    assert view[0] <= 30 < view[1]
