@@ -4,6 +4,7 @@ import pandas as pd
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
+from visualizer.durations import duration
 from visualizer.settings import settings_of
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
@@ -50,11 +51,11 @@ def number(value: float) -> str:
 def _percentiles(values: pd.Series) -> str:
     values = values.dropna()
     told = [
-        f"{name} {number(values.quantile(share))} ms"
+        f"{name} {duration(values.quantile(share))}"
         for name, share in PERCENTILES.items()
         if len(values) >= ENOUGH[name]
     ]
-    return ", ".join([*told, f"max {number(values.max())} ms"] if told else ["none"])
+    return ", ".join([*told, f"max {duration(values.max())}"] if told else ["none"])
 
 
 def _lasted(steps: pd.DataFrame) -> str:
@@ -63,7 +64,7 @@ def _lasted(steps: pd.DataFrame) -> str:
     if not ms > 0:
         return ""
     output = steps.sampled_tokens.sum() + steps.forced_tokens.sum()
-    return f" in {number(ms / 1000)} s: {number(1000 * output / ms)} output tokens/s"
+    return f" in {duration(ms)}: {number(1000 * output / ms)} output tokens/s"
 
 
 def _listed(counts: dict[str, int]) -> str:

@@ -6,6 +6,8 @@
  * is set as text: a prompt is never markup.
  */
 
+import { duration } from "/board/board.js";
+
 const WORDS = {
   stop: "finished: it came to its end",
   length: "finished: its tokens are used up",
@@ -141,17 +143,10 @@ export class Stream {
     else if (request == null) parts.push("sending");
     else if (!this.text.textContent) parts.push("waits for its first token");
     else parts.push("runs");
-    if (ttft !== null) parts.push(`first token after ${inWords(ttft)}`);
+    if (ttft !== null) parts.push(`first token after ${duration(1000 * ttft)}`);
     const words = parts.join(", ");
     if (this.words.textContent !== words) this.words.textContent = words;
   }
 }
 
 class Refused extends Error {}
-
-/** Three digits, with a unit. */
-function inWords(milliseconds) {
-  return milliseconds < 1000
-    ? `${Number(milliseconds.toPrecision(3))} ms`
-    : `${Number((milliseconds / 1000).toPrecision(3))} s`;
-}

@@ -186,7 +186,7 @@ def test_after_zooming_moving_and_scrolling_a_long_log(long_board: BoardOnPage) 
     expect_as_made_anew(board)
 
 
-def test_words_that_took_turns_while_playing_are_all_true_once_it_stops(
+def test_what_was_played_fast_is_all_true_once_it_stops(
     long_board: BoardOnPage,
 ) -> None:
     board = long_board

@@ -18,6 +18,7 @@ from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer.__main__ import app
+from visualizer.durations import duration
 from visualizer.html import to_html
 
 
@@ -91,11 +92,11 @@ def test_the_summary_says_what_happened(trace: Path, log: EventLog) -> None:
     said = {line[:13].strip(): line[13:] for line in lines}
     ttft, gaps = log.requests.ttft_ms, log.tokens.gap_ms
     assert_names(said["requests"], 12, 9, "length", 3, "stop")
-    assert_names(said["steps"], len(log.steps), 0.463)
+    assert_names(said["steps"], len(log.steps), "463 ms")
     assert_names(said["tokens"], log.steps.tokens.sum(), len(log.tokens))
-    assert_names(said["TTFT"], f"{ttft.median():.3g}", f"{ttft.max():.3g}", "ms")
+    assert_names(said["TTFT"], duration(ttft.median()), duration(ttft.max()))
     assert "p95" not in said["TTFT"], "12 requests have no 95th percentile"
-    assert_names(said["ITL"], f"{gaps.median():.3g}", "p95", f"{gaps.quantile(0.95):.3g}", "ms")
+    assert_names(said["ITL"], duration(gaps.median()), "p95", duration(gaps.quantile(0.95)))
     assert_names(said["prefix cache"], 136, 437, "31.1%")
     assert said["preemptions"] == "1"
     assert_names(said["KV blocks"], 40, 28)

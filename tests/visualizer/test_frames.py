@@ -127,7 +127,10 @@ def facts_of(log: EventLog, id_: int) -> dict[str, object]:
                     facts["first_token_step"] = facts["first_token_step"] or step
                     forced, accepted = forced + gain.forced, accepted + gain.accepted
         elif isinstance(event, v.RequestFinished) and event.request == id_:
-            facts |= {"finish_reason": event.reason, "finished_step": step}
+            facts |= {
+                "finish_reason": event.reason,
+                "finished_step": max(step, facts["arrived_step"]),
+            }
             facts["matched"] = event.matched
     gaps = [(b - a) / 1000 for a, b in pairwise(times)]
     return facts | {

@@ -17,6 +17,7 @@ from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Keyframe
 from tests.engine.workloads import make_engine, play, random_workload
+from visualizer.durations import duration
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "visualizer" / "frontend" / "test" / "model"
@@ -101,3 +102,30 @@ def test_what_the_model_says_is_true(soak: bool, first_seed: int, tmp_path: Path
 def test_it_is_true_in_a_window_of_a_log(first_seed: int, tmp_path: Path) -> None:
     save(windowed(first_seed), tmp_path)
     node("truths.js", tmp_path)
+
+
+def test_the_board_and_the_frame_say_the_same_of_each_request(
+    first_seed: int, tmp_path: Path
+) -> None:
+    """Steps of arrival and end included: an abort between two steps ends in the one before."""
+    logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + 60)}
+    save(logs, tmp_path)
+    said = json.loads(node("lives.js", tmp_path))
+    aborted = 0
+    for name, log in logs.items():
+        rows = log.requests
+        ours = json.loads(rows.to_json(orient="index"))
+        assert said[name].keys() == ours.keys()
+        for request, facts in said[name].items():
+            assert facts == {key: ours[request][key] for key in facts}, (name, request)
+        aborted += int((rows.finish_reason == "abort").sum())
+    assert aborted > 20
+
+
+def test_python_and_the_board_write_durations_alike() -> None:
+    edges = [0, 1, 999, 1000, 1125, 18_250, 999_499, 999_500, 999_999, 1_000_000, 1_005_000]
+    edges += [35_100_000, 999_499_999, 999_500_000, 1_234_500_000, 86_400_000_000]
+    values = edges + [int(1.37**power) for power in range(80)]
+    theirs = json.loads(node("../durations.js", json.dumps(values)))
+    assert theirs == [duration(value / 1000) for value in values]
+    assert duration(35_100) == "35.1 s"

@@ -96,13 +96,19 @@ def test_set_is_the_same_as_moving_controls_and_moves_them() -> None:
     assert_names(words(p), "48 → 16", "50 → 0")
 
 
-def test_the_reader_keeps_their_place_if_they_have_one() -> None:
+def test_the_cursor_and_the_selection_stay_whatever_is_changed() -> None:
     p = playground()
+    opening = p.board.step, p.board.selected
     p.set(token_budget=40)
-    assert (p.board.step, p.board.selected) == Steps(p.log).opening
+    assert (p.board.step, p.board.selected) == opening
     p.board.step, p.board.selected = 9, 3
-    p.set(token_budget=32)
-    assert (p.board.step, p.board.selected) == (9, 3)
+    for budget in (32, 24, 48):
+        p.set(token_budget=budget)
+        assert (p.board.step, p.board.selected) == (9, 3)
+        assert (p.board_before.step, p.board_before.selected) == (9, 3)
+    p.board.selected = p.log.requests.index[-1]
+    p.set(requests=2)
+    assert p.board.selected == -1
     p.board.step = max(Steps(p.log).ends)
     p.set(output_tokens=4)
     assert p.board.step == max(Steps(p.log).ends)

@@ -13,9 +13,10 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from engine.events import EventLog
+from visualizer.durations import duration
 from visualizer.figures.logs import POINTS, Logs, named
 from visualizer.figures.theme import Look, figure, look_of, nothing, short, swatch, text
-from visualizer.summary import ENOUGH, PERCENTILES, number
+from visualizer.summary import ENOUGH, PERCENTILES
 
 DOTS = 200
 HOLLOW = "circle-open"
@@ -96,14 +97,14 @@ def _title(measure: str, unit: str, found: dict[str, pd.Series]) -> str:
     if len(medians) == 1:
         (median,) = medians.values()
         verb = "wait" if unit == "request" else "are"
-        return f"{measure}: half of the {unit}s {verb} {number(median)} ms or less"
+        return f"{measure}: half of the {unit}s {verb} {duration(median)} or less"
     least, most = min(medians, key=medians.__getitem__), max(medians, key=medians.__getitem__)
     low, high = medians[least], medians[most]
-    if number(low) == number(high):
-        return f"{measure}: the median is {number(low)} ms in each"
+    if duration(low) == duration(high):
+        return f"{measure}: the median is {duration(low)} in each"
     low_there, high_there = (
-        f"{number(low)} ms in {short(least)}",
-        f"{number(high)} in {short(most)}",
+        f"{duration(low)} in {short(least)}",
+        f"{duration(high)} in {short(most)}",
     )
     return f"{measure}: the median is {low_there}, {high_there}"
 
@@ -113,11 +114,11 @@ def _told(values: pd.Series, unit: str) -> str:
     if values.empty:
         return count
     told = [
-        f"{name} {number(values.quantile(share))}"
+        f"{name} {duration(values.quantile(share))}"
         for name, share in PERCENTILES.items()
         if len(values) >= ENOUGH[name]
     ]
-    return f"{count}; {', '.join(told)}, max {number(values.max())} ms"
+    return f"{count}; {', '.join(told)}, max {duration(values.max())}"
 
 
 def _curve(

@@ -7,6 +7,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from engine.events import EventLog
+from visualizer.durations import duration
 from visualizer.figures.logs import named
 from visualizer.figures.theme import figure, look_of, nothing, short, swatch, text
 from visualizer.logs import LogLike
@@ -88,9 +89,9 @@ def _title(measured: str, sweeps: dict[str, pd.DataFrame]) -> str:
     if len(sweeps) == 1:
         (frame,) = sweeps.values()
         ends = frame.iloc[[0, -1]] if len(frame) > 1 else frame
-        at = (f"{number(row['median'])} ms at {number(load)}/s" for load, row in ends.iterrows())
+        at = (f"{duration(row['median'])} at {number(load)}/s" for load, row in ends.iterrows())
         return f"Median {measured}: {', '.join(at)}"
     ends = (
-        f"{number(frame['median'].iloc[-1])} ms in {short(name)}" for name, frame in sweeps.items()
+        f"{duration(frame['median'].iloc[-1])} in {short(name)}" for name, frame in sweeps.items()
     )
     return f"Median {measured} at the largest load: {', '.join(ends)}"

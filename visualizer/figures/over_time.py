@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
+from visualizer.durations import duration
 from visualizer.figures.logs import (
     AXES,
     Logs,
@@ -45,7 +46,7 @@ def throughput(logs: Logs, *, theme: str | None = None) -> go.Figure:
     }
     lines = []
     for place, (name, tokens) in enumerate(gained.items()):
-        told = f"{tokens.sum():,} tokens in {number(spans[name] / 1000)} s"
+        told = f"{tokens.sum():,} tokens in {duration(spans[name])}"
         words = f"{short(name)}: " * bool(name) + f"{told}: {number(means[name])}/s"
         lines.append((swatch(look.hue(place)), words))
     drawn = figure(look, _title(means), lines)
@@ -69,9 +70,8 @@ def throughput(logs: Logs, *, theme: str | None = None) -> go.Figure:
             + f"{'s' if seconds else 'ms'} on<extra></extra>",
         )
     unit = "s" if seconds else "ms"
-    span = f"{number(window / 1000)} s" if window >= 1000 else f"{number(window)} ms"
     drawn.update_xaxes(title_text=f"time since the run started ({unit})")
-    drawn.update_yaxes(title_text=f"output tokens/s, in windows of {span}")
+    drawn.update_yaxes(title_text=f"output tokens/s, in windows of {duration(window)}")
     return drawn
 
 

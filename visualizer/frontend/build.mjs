@@ -56,6 +56,7 @@ const code = new Blob([await new Response(stream).arrayBuffer()], { type: "text/
 const url = URL.createObjectURL(code);
 const module = await import(url);
 URL.revokeObjectURL(url);
+export const duration = module.duration;
 export const mount = module.mount;
 export const watch = module.watch;
 export default module.default;

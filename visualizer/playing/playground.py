@@ -18,6 +18,7 @@ import ipywidgets as widgets
 
 from engine.events import EventLog
 from visualizer.board import NOBODY, Board
+from visualizer.durations import duration
 from visualizer.logs import Steps
 from visualizer.playing import controls
 from visualizer.playing.numbers import numbers, table
@@ -52,7 +53,6 @@ class Playground:
         self.log = EventLog()
         self.previous: EventLog | None = None
         self.board_before: Board | None = None
-        self._opening = 0, NOBODY
         self._told = ""
         self._at_rest = at_rest
         self._moved = False
@@ -164,7 +164,7 @@ class Playground:
             output.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
     def _show_boards(self) -> None:
-        """This run's board where the reader was, if they had moved; else where something happens."""
+        """Show this run where the reader is; the first run opens where something happens."""
         if self.previous is None:
             # With a moment of its own, so that nobody else's board of this log goes along.
             self.board = Board(self.log, *Steps(self.log).opening)
@@ -177,13 +177,10 @@ class Playground:
                 self._which.layout.display = None
             else:
                 self.board_before.view_model.replace(self.previous, step, selected)
-            view.replace(self.log)
-            if (step, selected) != self._opening:
-                view.step = min(step, max(view.steps.ends))
-                if selected <= view.requests:
-                    view.selected = selected
+            last = max(Steps(self.log).ends)
+            known = selected in self.log.requests.index
+            view.replace(self.log, min(step, last), selected if known else NOBODY)
             self._which.value = "this run"
-        self._opening = self.board.step, self.board.selected
 
     def _look(self, change: Any) -> None:
         """This run's board, or the one before."""
@@ -248,7 +245,7 @@ def _spoken(value: Any) -> str:
 def _in_words(served: Served, now: dict[str, float]) -> str:
     requests = len(served.log.requests)
     words = f"{requests} request{'' if requests == 1 else 's'} in {now['steps']:.0f} steps, "
-    words += f"run in {served.seconds * 1000:,.0f} ms."
+    words += f"run in {duration(1000 * served.seconds)}."
     if served.left_out:
         words += f" {served.left_out} more were left out, so that a run does not take too long."
     return words

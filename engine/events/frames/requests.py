@@ -55,7 +55,8 @@ def requests_frame(log: "EventLog") -> pd.DataFrame:
     at its fork, but its prompt was computed, and found in the cache, once for all samples of a root.
     What happened: preemptions, finish_reason (stop, length, abort, error; None while it lives), matched
     (the stop string that ended it), message (of an error). Steps: arrived_step (the first that could
-    take it), admitted_step, first_token_step, finished_step (in it or after it).
+    take it), admitted_step, first_token_step, finished_step (the last that it lived in; arrived_step
+    for a request that ended before any step).
     Times: arrived_ms (since the run started), queue_ms (arrival to the step that first admitted it),
     ttft_ms (arrival to first token), itl_ms, itl_p95_ms, itl_max_ms (mean, 95th percentile and
     maximum of the time between consecutive tokens; 0 for tokens of one step), e2e_ms (arrival to last
@@ -109,7 +110,7 @@ class _Table:
                 self._finish_step(event)
             case v.RequestFinished():
                 row = self._rows[event.request]
-                row["finished_step"] = self._step
+                row["finished_step"] = max(self._step, row["arrived_step"] or 0)
                 row["finish_reason"] = event.reason
                 row["matched"], row["message"] = event.matched, event.message
 

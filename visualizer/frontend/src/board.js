@@ -2,7 +2,8 @@
  * The board: the panels of one log, how they are laid out, and what the reader does with them.
  *
  * Everything the reader does goes through the verbs here and ends in the view's store; the store tells the
- * boards of the view, which are redrawn at most once a frame. Attributes on the root say in text what is
+ * boards of the view, which are redrawn at most once a frame. `render` draws and writes everything for one
+ * step, so no panel, number or word can show another step than its neighbours. Attributes on the root say in text what is
  * shown, for tests and for whoever embeds the board.
  */
 
@@ -17,7 +18,7 @@ import { MapPanel } from "./map_panel.js";
 import { SearchBox } from "./search_box.js";
 import { fitSentence } from "./sentence_panel.js";
 import { aboutNodes, Shell } from "./shell.js";
-import { writeTables } from "./tables.js";
+import { emptyTables, writeTables } from "./tables.js";
 import { TimePanel } from "./time_panel.js";
 import { Tip } from "./tip.js";
 import { TokensPanel } from "./tokens.js";
@@ -40,7 +41,6 @@ const FAR_WALL = [
   [1100, 1.5],
 ];
 const NARROW = 720;
-const READABLE = 5; // steps a second
 const CALM = 120; // ms without a move
 const SPARE = 130; // px beside the timeline that are worth filling; half of it below
 
@@ -81,6 +81,7 @@ export class Board extends Shell {
     if (!this.grid) this.build();
     for (const panel of this.panels) panel.setModel(model);
     if (!this.panel && PANELS[opening.only]) this.only = opening.only;
+    this.time?.refit();
     this.layout();
     if (opening.window) this.axis?.lookAt(opening.window);
   }
@@ -262,29 +263,30 @@ export class Board extends Shell {
     this.focus.keep();
     // Pictures first: once words have changed, a canvas that chooses a font resolves the page's styles.
     for (const panel of this.shown) panel.draw();
-    if (!this.hurries) this.write();
+    this.write();
     this.focus.restore();
     this.label();
     this.showControls();
   }
 
-  /** All words; while they change faster than anybody reads, those of one place in every other frame. */
+  /** Writes all words, for the step that has just been drawn. */
   write() {
-    const { store, narrow, unit } = this;
+    this.tip.renew(); // before words change: it asks the page where the pointer is
+    const { frame, narrow, unit } = this;
     const width = this.laidOutFor / unit - (narrow ? 28 : 40);
-    const writers = [
-      () => fitSentence(this.sentence, this.context(), { narrow, unit, width }),
-      ...this.shown.map((panel) => () => panel.write()),
-    ];
-    const isFast = store.playing && store.speed > READABLE;
-    this.turn = isFast ? ((this.turn ?? 0) + 0.5) % writers.length : 0;
-    for (const [i, write] of writers.entries()) if (!isFast || i === this.turn) write();
+    fitSentence(this.sentence, this.context(), { narrow, unit, width });
+    this.sentence.dataset.step = frame.step;
+    for (const panel of this.shown) {
+      panel.write();
+      panel.element.dataset.step = frame.step;
+    }
     if (this.showsTables) writeTables(this.shown);
+    else emptyTables(this.shown);
     clearTimeout(this.calm);
     this.calm = setTimeout(() => this.writeRest(), CALM);
   }
 
-  /** What was not to be seen while the reader moved, for those who scroll, search or hear the board. */
+  /** Writes what is out of sight, once the reader rests: until then it is left out. */
   writeRest() {
     for (const panel of this.shown) panel.writeRest?.();
     if (!this.showsTables) writeTables(this.shown);

@@ -10,7 +10,7 @@ import { bytesFor, modelOf } from "./notebook.js";
 import { requestTable, totalsTable } from "./compare_tables.js";
 import { buildSheet, spansOf } from "./sheet.js";
 import { View, viewOf } from "./view.js";
-import { milliseconds } from "./tell.js";
+import { duration } from "./duration.js";
 import { chip, wordNodes } from "./words_html.js";
 
 /** anywidget's `render` of a comparison. `load(board, log, opening)` draws a log. */
@@ -189,7 +189,7 @@ class ComparisonPage {
     } else this.verdict.replaceChildren(facts.verdict);
     views.forEach(({ model, store }, side) => {
       const at = timeOf(model, store.step);
-      const time = at >= 0 ? `, ${milliseconds(at)}` : "";
+      const time = at >= 0 ? `, ${duration(at)}` : "";
       const ended = store.step === model.lastStep ? ", its last" : "";
       this.moments[side].textContent = `step ${store.step}${ended}${time}`;
     });

@@ -3,15 +3,11 @@
 /** What lies after the cursor keeps this much of its opacity. */
 export const AFTER = 0.42;
 
-/** The pale band of the cursor's step, below everything else. */
+/** The pale band of the cursor's step, below everything else; none where the step is out of view. */
 export function cursorBand(pencil, { scale, step }, top, bottom) {
-  pencil.fill(
-    scale.x(step) - 0.5,
-    top,
-    Math.max(1, scale.end(step) - scale.x(step)) + 1,
-    bottom - top,
-    pencil.theme.band,
-  );
+  const left = Math.max(scale.x(step) - 0.5, scale.left - 1);
+  const right = Math.min(Math.max(scale.end(step), scale.x(step) + 1) + 0.5, scale.right + 1);
+  if (scale.end(step) > scale.left && scale.x(step) < scale.right) pencil.fill(left, top, right - left, bottom - top, pencil.theme.band);
 }
 
 /** The two edges of the cursor's step; one line where a step is too thin for two. */

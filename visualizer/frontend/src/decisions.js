@@ -108,8 +108,8 @@ function showMoment(panel) {
 /** Of the plain rows those between two lines, in a list that has its measures without the others. */
 function decisionNodes(lines, context, { from, to, ruler }) {
   const { model, frame } = context;
-  const { max_batch_size: places } = model.settings;
-  const counts = `running ${frame.running.length} of ${places}, waiting ${frame.waiting.length}`;
+  const { taken, all } = frame.seats;
+  const counts = `${taken} of ${plural(all, "place")} taken, ${frame.waiting.length} waiting`;
   const bodies = bodiesOf(lines).map(({ first, last, plain }) => {
     const body = h("tbody", { class: plain ? "plain" : null });
     if (plain) body.style.setProperty("--rows", last - first + 1);

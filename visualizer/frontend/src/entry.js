@@ -1,9 +1,10 @@
-/** What the built module hands out: `mount` and `watch` for pages, anywidget's `render` for notebooks. */
+/** What the built module hands out: `mount`, `watch` and `duration` for pages, anywidget's `render` for notebooks. */
 
+import { duration } from "./duration.js";
 import { watch, watchInNotebook } from "./live_doors.js";
 import widget, { mount } from "./widget.js";
 
-export { mount, watch };
+export { duration, mount, watch };
 
 export default {
   render: (context) => (context.model.get("live") ? watchInNotebook : widget.render)(context),

@@ -2,6 +2,10 @@
  * A board that follows a running engine. Messages come from a feed (`live_feed.js`, or a notebook's kernel);
  * what they bring is folded and drawn at most once a frame, and takes at most half of the time.
  *
+ * An engine takes more steps a second than a class can read, so a moment stands for a while, all of it: events
+ * wait, unfolded, until the next moment is drawn. No word and no picture is ahead of the others. Of a held
+ * engine every step is drawn at once.
+ *
  * While it follows, the cursor stays on the newest step: of a held engine the one that is to come, with who has
  * arrived for it, else the last that was computed. Whoever moves it looks back, and the log goes on growing
  * meanwhile; moving to the newest step, or N, follows again. A lost connection leaves the picture, greyed. Memory is bounded: see `live_window.js`.
@@ -14,7 +18,7 @@ import { LogError, Model } from "./model/index.js";
 
 const LIMIT = 200_000; // events
 const PIECE = 1 << 18; // characters folded between two frames
-const READABLE = 500; // ms that words stand while steps come faster than anybody reads
+const MOMENT = 500; // ms that a moment stands while the engine runs
 const SPARE = 4; // ms a frame for the window that is to come
 
 const encoder = new TextEncoder();
@@ -34,8 +38,8 @@ export class Live {
   #cost = 0;
   #idleSince = 0;
   #successor = null;
-  #wordsAt = -Infinity;
-  #words = null; // timer of the words that are still to be written
+  #momentAt = -Infinity; // when the moment that is shown was drawn
+  #timer = null; // of the next moment
 
   /** `rejoin()` asks the feed for a keyframe; `told(live)` hears of every change of what is known. */
   constructor(board, { rejoin, told = () => {}, limit = LIMIT }) {
@@ -67,12 +71,14 @@ export class Live {
   }
 
   /**
-   * The step to follow. One that has not begun says little, and while the engine runs there would be such a
+   * The step to follow. One that is not scheduled yet says little, and while the engine runs there would be such a
    * one every time somebody arrives; it is left out if it is about to begin.
    */
   get newest() {
     const { firstStep, lastStep, measures } = this.model;
-    const comes = lastStep > firstStep && this.model.span(lastStep).status === "pending";
+    const { status, scheduled } = this.model.span(lastStep);
+    const isToCome = status === "pending" || (status === "running" && scheduled == null);
+    const comes = lastStep > firstStep && isToCome;
     const last = lastStep - firstStep;
     const isBusy = !this.status.paused && measures.running[last] + measures.waiting[last] > 0;
     return comes && isBusy ? lastStep - 1 : lastStep;
@@ -90,6 +96,7 @@ export class Live {
     else if (message.type === "status") {
       this.status = message.status;
       this.#live();
+      if (this.#pending.length) this.#schedule(); // held: what happened before is due at once
       if (this.following && this.shows) this.board.goTo(this.newest); // held: now who arrived counts
     } else if (message.type === "lost") {
       const what = this.run ? "The connection is lost: reconnecting" : "No server answers: trying again";
@@ -144,8 +151,21 @@ export class Live {
     this.#joining = false;
   }
 
+  /** Milliseconds until the next moment may be drawn. */
+  get #rest() {
+    if (!this.shows || this.status.paused) return 0;
+    return Math.max(0, this.#momentAt + MOMENT - performance.now());
+  }
+
+  /** Asks for a frame: for the next moment when it is due, for a successor at once. */
   #schedule() {
     if (this.#scheduled) return;
+    clearTimeout(this.#timer);
+    const rest = this.#successor ? 0 : this.#rest;
+    if (rest > 0) {
+      this.#timer = setTimeout(() => this.#schedule(), rest);
+      return;
+    }
     this.#scheduled = true;
     requestAnimationFrame((now) => this.#frame(now));
   }
@@ -165,7 +185,7 @@ export class Live {
       this.#joinAnew();
       return;
     }
-    this.#fold();
+    if (!this.#rest) this.#fold();
     this.#renew();
     this.#idleSince = performance.now();
     this.#cost = this.#idleSince - began;
@@ -180,6 +200,10 @@ export class Live {
       this.#waiting -= next.happened;
     }
     if (!text) return;
+    const now = performance.now();
+    this.board.isBusy = !this.status.paused && now - this.#momentAt < 2 * MOMENT;
+    // What is left is of the same moment: it is folded in the frames that follow.
+    if (!this.#pending.length) this.#momentAt = now;
     try {
       this.model.read(encoder.encode(text));
     } catch (error) {
@@ -204,23 +228,9 @@ export class Live {
     const { board, model } = this;
     if (this.following) board.store.step = this.newest; // not `goTo`: it is drawn once, below
     if (board.time) board.time.pinned = this.following;
-    const now = performance.now();
-    const rest = this.following ? this.#wordsAt + READABLE - now : 0;
-    board.isBusy = board.hurries = rest > 0;
     board.grow();
-    board.hurries = false;
-    if (rest <= 0) this.#wordsAt = now;
-    else this.#words ??= setTimeout(() => this.#writeWords(), rest);
     if (this.following) board.onChange(board.state());
     this.#tell();
-  }
-
-  /** The last step's words, which were too quick to be read. */
-  #writeWords() {
-    this.#words = null;
-    this.#wordsAt = performance.now();
-    const { board } = this;
-    if (this.shows && board.laidOutFor && !board.signal.aborted) board.render();
   }
 
   /** Before the log is too long: the same log without its first half. */

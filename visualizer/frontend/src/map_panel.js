@@ -142,7 +142,7 @@ export class MapPanel {
     on("pointermove", (event) => {
       const id = blockAt(event);
       this.canvas.style.cursor = id < 0 ? "" : "pointer";
-      tip.show(event, id < 0 ? null : tellBlock(this.model, board.frame, id));
+      tip.show(event, () => tellBlock(this.model, board.frame, blockAt(event)));
     });
     on("pointerleave", () => tip.hide());
     on("click", (event) => {

@@ -1,7 +1,7 @@
 /** What a range of steps adds up to. Pure. */
 
 import { plural } from "./html.js";
-import { milliseconds } from "./tell.js";
+import { duration } from "./duration.js";
 
 /** Sums and means over steps `from` to `to`, both included. Times in microseconds, NaN if unknown. */
 export function aggregate(model, from, to) {
@@ -45,7 +45,7 @@ function mean(values) {
 export function rangeWords(model, [from, to]) {
   const sum = aggregate(model, from, to);
   const several = from < to ? [`${sum.steps} steps`] : [];
-  const measured = sum.wall > 0 ? [milliseconds(sum.wall)] : [];
+  const measured = sum.wall > 0 ? [duration(sum.wall)] : [];
   const size = [...several, ...measured].join(", ");
   const parts = [["prefill", sum.prefill], ["decode", sum.decode], ["computed again", sum.catchup]];
   const kinds = parts.filter(([, count]) => count).map(([name, count]) => `${count} ${name}`);
@@ -58,7 +58,7 @@ export function rangeWords(model, [from, to]) {
   ];
   const means = [["TTFT", sum.ttft], ["ITL", sum.itl]].filter(([, value]) => value > 0);
   words[3] += means.length
-    ? `: ${means.map(([name, value]) => `mean ${name} ${milliseconds(value)}`).join(", ")}.`
+    ? `: ${means.map(([name, value]) => `mean ${name} ${duration(value)}`).join(", ")}.`
     : ".";
   return words.join(" ");
 }

@@ -22,7 +22,8 @@ const HAPPENINGS = {
   resumed: (life) => life.admissions.filter(({ resumed }) => resumed).map(({ step }) => step),
   forked: (life) => (life.forked ? [life.forked.step] : []),
   finished: (life) => (life.finished ? [life.finished.step] : []),
-  aborted: (life) => (life.finished?.reason === "abort" ? [life.finished.step] : []),
+  aborted: (life, model) =>
+    life.finished?.reason === "abort" ? [model.stepOf(life.finished.seq)] : [], // which tells of it
   error: (life) => (life.finished?.reason === "error" ? [life.finished.step] : []),
 };
 
@@ -77,7 +78,7 @@ function* evictions(model) {
 
 function* happenings(model, kind) {
   const all = model.requests.flatMap((life) =>
-    HAPPENINGS[kind](life).map((step) => ({ kind, text: kind, step, request: life.id })),
+    HAPPENINGS[kind](life, model).map((step) => ({ kind, text: kind, step, request: life.id })),
   );
   yield* all.filter(({ step }) => step >= model.firstStep).sort((a, b) => a.step - b.step);
 }

@@ -6,7 +6,7 @@
  */
 
 import { cursorBand, cursorLines, veil } from "./cursor.js";
-import { duration, milliseconds } from "./tell.js";
+import { duration } from "./duration.js";
 
 export const STRIP_HEIGHT = 138;
 
@@ -255,7 +255,7 @@ function drawWindow(pencil, { scale, window }) {
 function flagOf(model, step, kind) {
   const { start, end } = model.measures;
   const took = end[step - model.firstStep] - start[step - model.firstStep];
-  return kind === "time" && took >= 0 ? `step ${step}: ${milliseconds(took)}` : `step ${step}`;
+  return kind === "time" && took >= 0 ? `step ${step}: ${duration(took)}` : `step ${step}`;
 }
 
 function drawFlag(pencil, { model, scale, step, width }) {

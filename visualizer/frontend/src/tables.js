@@ -1,17 +1,21 @@
 /**
  * What the canvases show, as tables: for those who hear the board, and for everybody with "T".
  *
- * They are written when the reader stands still, because nobody can read a table at 60 steps a second, and
- * hold at most MOST rows each, because a log of a million events has thousands of everything.
+ * While they are out of sight they are written once the reader rests, and are empty until then: a table never
+ * shows another step than the pictures. They hold at most MOST rows each, because a log of a million events has thousands of everything.
  */
 
 import { h, visible } from "./html.js";
-import { milliseconds } from "./tell.js";
+import { duration } from "./duration.js";
 
 const MOST = 40;
 
 export function writeTables(panels) {
   for (const panel of panels) panel.alternative?.replaceChildren(...panel.tables());
+}
+
+export function emptyTables(panels) {
+  for (const { alternative } of panels) if (alternative?.firstChild) alternative.replaceChildren();
 }
 
 function table(caption, heads, rows, total = rows.length) {
@@ -42,10 +46,11 @@ export function stepTable({ model, frame }) {
     ["of them prefill", prefill[i]],
     ["of them decode", decode[i]],
     ["of them computed again", catchup[i]],
-    ["running", `${frame.running.length} of ${model.settings.max_batch_size}`],
+    ["places taken", `${frame.seats.taken} of ${frame.seats.all}`],
+    ["running", frame.running.length],
     ["waiting", frame.waiting.length],
   ];
-  if (time) rows.push(["took", milliseconds(time.end - time.start)]);
+  if (time) rows.push(["took", duration(time.end - time.start)]);
   const texts = rows.map(([name, value]) => [name, String(value)]);
   return table(`Step ${frame.step} of ${model.lastStep}`, ["measure", "value"], texts);
 }

@@ -1,5 +1,6 @@
 /** What the hover box says: lines of text about the thing under the pointer. */
 
+import { duration } from "./duration.js";
 import { plural } from "./html.js";
 import { plain } from "./model/index.js";
 
@@ -20,7 +21,7 @@ function tellStep(model, step) {
     `step ${step}: ${plural(tokens[i], "token")}, ${prefill[i]} prefill, ${decode[i]} decode`,
     `${used[i]} blocks used, ${cached[i]} cached, ${free[i]} free; ${waiting[i]} waiting`,
   ];
-  if (took > 0) lines.push(`took ${milliseconds(took)}`);
+  if (took > 0) lines.push(`took ${duration(took)}`);
   return lines;
 }
 
@@ -82,12 +83,4 @@ export function tellBlock(model, frame, id) {
 /** "a, b and c". */
 export function listed(names) {
   return names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
-}
-
-/** Microseconds as milliseconds or, from a second on, as seconds. */
-export const duration = (us) => (us < 1e6 ? milliseconds(us) : `${Number((us / 1e6).toPrecision(3))} s`);
-
-/** Microseconds as milliseconds with three significant digits. */
-export function milliseconds(us) {
-  return `${Number((us / 1000).toPrecision(3))} ms`;
 }

@@ -162,6 +162,13 @@ export class TimePanel {
     return STRIP_HEIGHT + HEADROOM + this.viewHeight + AXIS_HEIGHT;
   }
 
+  /** Another log: the view stays as wide as it is, on the new axis and around the cursor. */
+  refit() {
+    if (!this.view) return;
+    const axis = this.timeAxis;
+    this.view = revealStep(clampView(this.view, axis), this.board.store.step, axis);
+  }
+
   openingView() {
     const axis = this.timeAxis;
     if (!this.long) return wholeView(axis);

@@ -48,8 +48,9 @@ export function listenToPointer(panel) {
         panel.panFrom(drag.view, (drag.x - event.clientX) / board.unit / panel.scale.per);
       }
       canvas.style.cursor = cursorFor(canvas === lanes, place, dragging && drag.kind);
-      const told = dragging ? null : tellLane(panel.model, store.step, place, canvas === lanes);
-      tip.show(event, told);
+      const onLanes = canvas === lanes;
+      const tell = () => tellLane(panel.model, store.step, panel.locate(event, canvas), onLanes);
+      tip.show(event, dragging ? null : tell);
     });
     on("pointerup", () => {
       const clicked = drag && !drag.moved && canvas === lanes && drag.kind !== "brush";

@@ -9,16 +9,11 @@ export class Tip {
     root.append(this.element);
   }
 
-  /** Shows lines of text beside the pointer: the first in ink, the others muted. */
-  show(event, lines) {
-    if (!lines?.length) {
-      this.hide();
-      return;
-    }
-    this.element.replaceChildren(
-      ...lines.map((line) => h("p", { class: line.mono ? "mono" : null }, line.text ?? line)),
-    );
-    this.element.hidden = false;
+  /** Shows the lines that `tell()` returns beside the pointer: the first in ink, the others muted. */
+  show(event, tell) {
+    this.tell = tell;
+    this.renew();
+    if (this.element.hidden) return;
     const root = this.root.getBoundingClientRect();
     const own = this.element.getBoundingClientRect();
     const x = event.clientX - root.left;
@@ -29,7 +24,18 @@ export class Tip {
     this.element.style.top = `${Math.max(4, top)}px`;
   }
 
+  /** Tells it again: the board shows another step now. */
+  renew() {
+    const lines = this.tell?.();
+    this.element.hidden = !lines?.length;
+    if (this.element.hidden) return;
+    this.element.replaceChildren(
+      ...lines.map((line) => h("p", { class: line.mono ? "mono" : null }, line.text ?? line)),
+    );
+  }
+
   hide() {
+    this.tell = null;
     this.element.hidden = true;
   }
 }

@@ -3,7 +3,7 @@
 import { h, plural } from "./html.js";
 import { lookOf } from "./palette.js";
 import { renew } from "./renew.js";
-import { milliseconds } from "./tell.js";
+import { duration } from "./duration.js";
 import { chip } from "./words_html.js";
 
 const MOST_PROMPT = 240;
@@ -87,7 +87,7 @@ function tokenNodes(context, panel, blocks) {
       h(
         "span",
         { class: "next" },
-        `next token at step ${next.step}${next.after > 0 ? `, ${milliseconds(next.after)} later` : ""}`,
+        `next token at step ${next.step}${next.after > 0 ? `, ${duration(next.after)} later` : ""}`,
       ),
     );
   return [
@@ -126,7 +126,7 @@ function draftLine(checked) {
 function summary({ prompt, output, found, ttft, maxTokens }) {
   const parts = [
     `${prompt.length} prompt tokens${found ? `, ${found} of them from the cache` : ""}`,
-    `${output.length} of at most ${maxTokens} tokens out${ttft > 0 ? `, first after ${milliseconds(ttft)}` : ""}`,
+    `${output.length} of at most ${maxTokens} tokens out${ttft > 0 ? `, first after ${duration(ttft)}` : ""}`,
   ];
   const known = output.some(({ probability }) => probability != null);
   return `${parts.join("; ")}.${known ? " Underline: probability" : ""}`;
@@ -149,7 +149,7 @@ function outputToken({ text, probability, forced, drafted, step, at }) {
     : probability == null
       ? ""
       : `probability ${Number(probability.toPrecision(3))}`;
-  const when = `step ${step}${at > 0 ? `, ${milliseconds(at)}` : ""}`;
+  const when = `step ${step}${at > 0 ? `, ${duration(at)}` : ""}`;
   return h(
     "span",
     { class: "token", "data-step": step, title: [when, how, drafted && FATES.kept].filter(Boolean).join("; ") },

@@ -74,6 +74,7 @@ export class TreePanel {
   write() {
     const { narrow, frame } = this.board;
     const { tree } = frame;
+    if (!this.told.hidden) this.point(this.pointed);
     const blocks = tree.reduce((sum, node) => sum + node.blocks.length, 0);
     const inNodes = `${plural(blocks, "block")} in ${plural(tree.length, "node")}`;
     this.count.textContent = !tree.length
@@ -129,7 +130,10 @@ export class TreePanel {
     on("pointermove", (event) => {
       const item = itemAt(event);
       this.canvas.style.cursor = item?.node || ownersOf(item).length ? "pointer" : "";
-      tip.show(event, item ? this.tell(item) : null);
+      tip.show(event, () => {
+        const now = itemAt(event);
+        return now && this.tell(now);
+      });
     });
     on("pointerleave", () => tip.hide());
     on("click", (event) => this.selectUser(itemAt(event)));

@@ -50,6 +50,7 @@ export class View {
     this.model = model;
     if (AXES.includes(axis)) this.store.axis = axis;
     Object.assign(this.store, openingView(model, step, selected));
+    if (!(this.store.block < model.settings.num_blocks)) this.store.block = null;
     this.store.range = range ? range.map((end) => this.clamp(end)) : null;
   }
 

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { blockGrid } from "../src/block_grid.js";
 import { drawLookedAt } from "../src/block_sharers.js";
 import { claimOf, drawBlocks } from "../src/blocks.js";
+import { cursorBand } from "../src/cursor.js";
 import { packLanes } from "../src/lane_packing.js";
 import { THEMES } from "../src/palette.js";
 import { drawStrip } from "../src/strip.js";
@@ -271,4 +272,15 @@ test("a block of one owner that is looked at has a ring and no curve", () => {
   const { pencil, marks } = recordingPencil();
   drawLookedAt(pencil, { model, frame: model.frame(30), grid: blockGrid(40, 449), block: 10 });
   assert.deepEqual([...new Set(marks.map(({ kind }) => kind))], ["frame"]);
+});
+
+test("a cursor out of view leaves no band on the names, nor beside the plot", () => {
+  const long = stepAxis({ first: 1, last: 400 });
+  const view = timeScale({ from: 100, to: 160 }, LEFT, RIGHT, long);
+  for (const [step, bands] of [[20, 0], [99, 0], [130, 1], [160, 0], [390, 0]]) {
+    const { pencil, marks } = recordingPencil();
+    cursorBand(pencil, { scale: view, step }, 0, 50);
+    assert.equal(marks.length, bands, `step ${step}`);
+    assert.ok(marks.every(({ x, width }) => x >= LEFT - 1 && x + width <= RIGHT + 1));
+  }
 });

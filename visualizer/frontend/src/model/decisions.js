@@ -80,7 +80,7 @@ function preempted(frame, loss) {
   const { request, by, free, evictable, computed } = loss;
   const who = request === by ? "it" : frame.model.tag(by);
   const needs = count(needOf(frame, loss), "block");
-  const why = say`${who} needs ${needs}, ${free} free, ${evictable} to evict`;
+  const why = say`${who} needs ${needs}, ${free} free, ${evictable} can be evicted`;
   const choice = whyVictim(frame, loss);
   const kept = Math.min(frame.path(request).tokens, computed);
   const rest = `${kept || "none"} ${kept > 1 ? "are" : "is"} still cached`;
@@ -158,7 +158,8 @@ export function waitOf({ model, step }, id) {
 }
 
 /** @param {Frame} frame @param {import("./story.js").Row} row @param {number} left */
-function scheduled({ model, story }, row, left) {
+function scheduled(frame, row, left) {
+  const { model, story } = frame;
   const { request, start, end, count: tokens, drafts, kind, prompt, length } = row;
   const parts = [say`decode`];
   if (kind !== "decode") {
@@ -169,7 +170,7 @@ function scheduled({ model, story }, row, left) {
   }
   if (drafts.length) parts.push(say`checks ${count(drafts.length, "draft")}`);
   const evicted = story.evictions.flatMap((one) => (one.neededBy === request ? one.blocks : []));
-  if (evicted.length) parts.push(say`evicting ${blockList(evicted)} for room`);
+  if (evicted.length) parts.push(say`evicting ${blockList(evicted)} for room${leftBy(frame, evicted)}`);
   const copy = story.copies.find((one) => one.request === request);
   if (copy) {
     const sharers = list(copy.sharers.map((id) => model.tag(id)));
@@ -183,6 +184,22 @@ function scheduled({ model, story }, row, left) {
   const spans = parts.flatMap((part, index) => (index ? say`, ${part}` : part));
   const heat = evicted.length ? "evicting" : copy ? "copying" : kind;
   return line(row, kind, spans, { tokens, left, heat });
+}
+
+/**
+ * Whose the evicted blocks were until this step preempted it. Before that they could not be evicted, and the
+ * reason for the preemption says so.
+ *
+ * @param {Frame} frame
+ * @param {number[]} evicted
+ */
+function leftBy({ model, story }, evicted) {
+  const losses = story.preemptions.filter(({ table }) => evicted.some((block) => table.includes(block)));
+  if (!losses.length) return [];
+  const left = evicted.filter((block) => losses.some(({ table }) => table.includes(block)));
+  const which = left.length < evicted.length ? `${left.length} of them ` : "";
+  const names = list([...new Set(losses.map(({ request }) => request))].map((id) => model.tag(id)));
+  return say` (${which}left by ${names})`;
 }
 
 /** Who waits, one line for each reason, the head of the queue first. @param {Frame} frame */

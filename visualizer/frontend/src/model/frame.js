@@ -80,6 +80,15 @@ export class Frame {
     };
   }
 
+  /** Seats of the batch that were taken when the step was scheduled, by a request as many as it has samples. */
+  get seats() {
+    const { running, settings } = this.state;
+    const taken = this.story.scheduled
+      ? this.story.places
+      : running.reduce((sum, id) => sum + this.state.request(id).slots, 0);
+    return { taken, all: settings.max_batch_size };
+  }
+
   get running() {
     return this.state.running;
   }

@@ -58,8 +58,9 @@ export class Lives {
    * @param {any} event
    * @param {number} step
    * @param {import("./fold.js").State} state
+   * @param {boolean} hasBegun  false: the event comes before the step's first decision
    */
-  note(event, step, state) {
+  note(event, step, state, hasBegun) {
     const seq = state.seq + 1;
     switch (event.type) {
       case "admitted": {
@@ -91,8 +92,9 @@ export class Lives {
       case "request_finished": {
         const life = this.#of(event.request);
         const { reason, message = "" } = event;
-        life.finished = { step, reason, message, seq };
-        // What ends between two steps counts to the later one, in which it did not wait any more.
+        // The last step that it lived in, as `finished_step` in `log.requests`.
+        const last = Math.max(hasBegun ? step : step - 1, life.arrived ?? 0);
+        life.finished = { step: last, reason, message, seq };
         this.#endWait(life, step - 1);
       }
     }

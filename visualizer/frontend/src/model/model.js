@@ -216,7 +216,7 @@ export class Model {
       if (this.#beginsStep(event)) this.#open(event);
       const span = this.spans.at(-1);
       const step = span?.step ?? 0;
-      this.#lives.note(event, step, this.#live);
+      this.#lives.note(event, step, this.#live, span?.status !== "pending");
       if (type === "step_scheduled") this.#heads.note(event, step, this.#live);
       this.#sum(event);
       this.#live.apply(event);

@@ -68,9 +68,9 @@ test("a step ends with its commit; arrivals, aborts and clearings belong to the 
   assert.equal(one.stepOf(8), 2);
 });
 
-test("an abort right after a commit belongs to the next step, a stop to this one", () => {
+test("a request ends in the last step it lived in; an abort right after a commit is told in the next", () => {
   const aborted = model(started(), firstStep, make.ended(1, "abort"));
-  assert.deepEqual([aborted.stepCount, aborted.request(1).finished.step], [2, 2]);
+  assert.deepEqual([aborted.stepCount, aborted.request(1).finished.step], [2, 1]);
   assert.equal(aborted.frame(1).phase(1).kind, "prefill");
   const stopped = model(started(), firstStep, make.ended(1, "stop"));
   assert.deepEqual([stopped.stepCount, stopped.request(1).finished.step], [1, 1]);

@@ -178,6 +178,22 @@ function checkDecisions(
   let left = model.settings.token_budget;
   for (const row of rows) assert.equal(row.left, (left -= row.tokens));
   assert.ok(left >= 0);
+  // Who waits for a place is told how many are taken, and the panel's header says the same number.
+  const { taken, all } = frame.seats;
+  assert.ok(taken <= all);
+  const [, reason, , need, have] = truth?.blocked ?? [];
+  if (reason === "batch_full") {
+    assert.equal(all - taken, have, "seats that are free");
+    assert.ok(need > have);
+  }
+  // What could not be evicted before a preemption was left by its victim, if it is evicted after it.
+  for (const { request, spans } of rows) {
+    const evictions = frame.story.evictions.filter(({ neededBy }) => neededBy === request);
+    const evicted = evictions.flatMap(({ blocks }) => blocks);
+    const victims = frame.story.preemptions.filter(({ table }) => table.some((one) => evicted.includes(one)));
+    assert.equal(/left by/.test(plain(spans)), victims.length > 0, plain(spans));
+    for (const victim of victims) assert.ok(plain(spans).includes(model.request(victim.request).name));
+  }
   assert.ok(frame.decisions.filter(({ hot }) => hot).length <= 1);
   for (const one of [...frame.decisions, ...frame.outcomes]) {
     assert.ok(one.spans.length);

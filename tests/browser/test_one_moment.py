@@ -1,0 +1,135 @@
+"""Everything on screen belongs to one step: while an engine runs, and while a log is played.
+
+A reader reads the whole page at once. So do these tests: one call to the page reads every attribute and
+every word that depends on the step, and all of them must say the same.
+"""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import expect
+
+from tests.browser.board import BoardOnPage
+from tests.browser.conftest import NewPage
+from tests.browser.exported import opened
+from tests.browser.live import open_live
+from tests.server.harness import http, start
+from tests.visualizer.storytellers import crowd
+from visualizer import to_html
+
+READS = 60
+
+# Steps by the place that names them, and counts by the place that says them.
+_READ = r"""
+(root) => {
+  const { step, unshared, shared, cached, free, running, waiting } = root.dataset;
+  const words = (selector) => root.querySelector(selector).textContent;
+  const numbers = (text) => (text.match(/\d+/g) ?? []).map(Number);
+  const steps = { root: Number(step), sentence: numbers(words(".sentence"))[0] };
+  steps.strip = numbers(root.querySelector(".strip").getAttribute("aria-label"))[0];
+  for (const section of root.querySelectorAll("section"))
+    steps[section.className] = Number(section.dataset.step);
+  for (const caption of root.querySelectorAll(".alternative caption"))
+    if (/step \d/i.test(caption.textContent))
+      steps[caption.textContent.split(/ at | of /)[0]] = numbers(caption.textContent)[0];
+  const blocks = [unshared, shared, cached, free].map(Number);
+  const counts = [
+    ["blocks", blocks, numbers(words(".swatches"))],
+    ["blocks, in the label", blocks, numbers(root.querySelector(".map > canvas").ariaLabel).slice(1)],
+    ["waiting", [Number(waiting)], numbers(root.querySelector(".strip").ariaLabel).slice(-1)],
+    ["waiting, in Decisions", [Number(waiting)], numbers(words(".decisions .count")).slice(-1)],
+  ];
+  return { steps, counts };
+}
+"""
+
+
+def read(board: BoardOnPage) -> int:
+    """Read all of the page at one moment; returns its step, once all places agree on it."""
+    seen: dict[str, Any] = board.root.evaluate(_READ)
+    assert len(seen["steps"]) >= 8
+    assert len(set(seen["steps"].values())) == 1, seen["steps"]
+    for place, shown, said in seen["counts"]:
+        assert shown == said, (place, seen)
+    return int(seen["steps"]["root"])
+
+
+@contextmanager
+def clients(url: str, count: int) -> Iterator[None]:
+    """So many clients, each of which asks again as soon as it has its answer."""
+    over = threading.Event()
+
+    def ask(name: int) -> None:
+        body = {
+            "prompt": f"Once upon a time {name % 3}",
+            "max_tokens": 40,
+            "user": f"Student {name}",
+        }
+        with http(url) as client:
+            while not over.is_set():
+                client.post("/v1/completions", json=body)
+
+    threads = [threading.Thread(target=ask, args=(name,)) for name in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_every_read_of_a_live_page_is_of_one_step(new_page: NewPage) -> None:
+    engine = {"max_batch_size": 8, "max_kv_tokens": 1024, "block_size": 8, "token_budget": 64}
+    with start(engine=engine) as server, clients(server.url, 12):
+        board = open_live(new_page(), server.url).wait()
+        steps = set()
+        for _ in range(READS):
+            steps.add(read(board))
+            board.page.evaluate("() => new Promise(requestAnimationFrame)")
+        while len(steps) < 4:  # it goes on
+            steps.add(read(board))
+            board.settle()
+        # One who looks back reads one step, too.
+        board.press(",")
+        expect(board.root).to_have_attribute("data-following", "false")
+        assert len({read(board) for _ in range(READS)}) == 1
+
+
+def test_every_read_of_a_log_that_is_played_is_of_one_step(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log = crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
+    to_html(log, tmp_path / "log.html")
+    board = opened(new_page(), tmp_path / "log.html")
+    board.press("Home", "+", "+", "+", " ")
+    expect(board.root).to_have_attribute("data-playing", "true")
+    steps = {read(board) for _ in range(READS)}
+    assert len(steps) > 5
+
+
+def test_another_log_in_a_zoomed_board_keeps_the_cursor_in_view(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log = crowd(requests=60, max_kv_tokens=32768, block_size=8, max_batch_size=2)
+    text = to_html(log).replace("await mount(", "window.board = await mount(")
+    (tmp_path / "log.html").write_text(text, "utf-8")
+    board = opened(new_page(), tmp_path / "log.html")
+    board.press("End")
+    board.expect_step(int(board.data("steps")))
+    view = board.page.evaluate(
+        """(log) => {
+          const model = new board.model.constructor();
+          model.read(new TextEncoder().encode(log));
+          model.end();
+          board.open(model, { step: 30, selected: 2 });
+          return board.root.querySelector(".lanes canvas").dataset.view.split(" ").map(Number);
+        }""",
+        log.to_bytes().decode(),
+    )
+    assert (board.data("step"), board.data("selected")) == ("30", "2")
+    assert view[0] <= 30 < view[1]

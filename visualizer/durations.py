@@ -1,0 +1,22 @@
+"""Durations in words, as the board writes them (`visualizer/frontend/src/duration.js`)."""
+
+from decimal import ROUND_HALF_UP, Context, Decimal
+
+DIGITS = Context(prec=3, rounding=ROUND_HALF_UP)
+
+
+def duration(ms: float) -> str:
+    """Return "35.1 s" or "120 ms": three significant digits; from 1000 s on, whole seconds."""
+    shown = DIGITS.create_decimal_from_float(ms)
+    if abs(shown) < 1000:
+        return f"{_plain(shown)} ms"
+    seconds = ms / 1000
+    if abs(seconds) < 1000:
+        return f"{_plain(DIGITS.create_decimal_from_float(seconds))} s"
+    return f"{Decimal(seconds).quantize(Decimal(1), ROUND_HALF_UP):,} s"
+
+
+def _plain(value: Decimal) -> str:
+    """Write all digits but trailing zeros behind the point: "1,000", "2.5"."""
+    text = f"{value:,f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,0 +1,26 @@
+/**
+ * Prints what the model says of each request of each log of a folder, as JSON: by log, by request, what
+ * `log.requests` says of it, too. tests/visualizer/test_golden_fold.py compares the two.
+ *
+ *   node lives.js FOLDER
+ */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Model, parseLog } from "../../src/model/index.js";
+
+const [folder] = process.argv.slice(2);
+const said = {};
+for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))) {
+  const { requests } = new Model(parseLog(readFileSync(join(folder, name), "utf8")).events);
+  const row = ({ arrived, finished, preemptions, tokenSteps }) => ({
+    arrived_step: arrived,
+    finished_step: finished?.step ?? null,
+    finish_reason: finished?.reason ?? null,
+    first_token_step: tokenSteps[0] ?? null,
+    output_tokens: tokenSteps.length,
+    preemptions: preemptions.length,
+  });
+  said[name.replace(".jsonl", "")] = Object.fromEntries(requests.map((life) => [life.id, row(life)]));
+}
+console.log(JSON.stringify(said));
