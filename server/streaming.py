@@ -11,7 +11,6 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -77,10 +76,10 @@ class Answer(Response, ABC):
             await asyncio.wait({leaving, answering}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             leaving.cancel()
-            if not answering.done():
-                answering.cancel()
-        with suppress(asyncio.CancelledError):
-            await answering
+            answering.cancel()
+            await asyncio.wait({leaving, answering})
+        if not answering.cancelled():
+            answering.result()  # an error is answered by the app
 
     async def _serve(self, connection: "Connection") -> None:
         async with self._bridge.generate(self._order) as generation:
