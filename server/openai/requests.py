@@ -1,6 +1,6 @@
 """What OpenAI's endpoints take: their bodies, and what they mean to the engine."""
 
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -96,8 +96,8 @@ class CompletionRequest(SamplingRequest):
         if not prompt:
             raise bad_request("prompt", "prompt is an empty list: give at least one prompt")
         if isinstance(prompt[0], int):
-            return [cast(list[int], prompt)]
-        return list(cast(list[str] | list[list[int]], prompt))
+            return [prompt]
+        return list(prompt)
 
 
 class TextPart(BaseModel):
