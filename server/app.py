@@ -3,6 +3,7 @@
 from fastapi import FastAPI
 
 from server import docs_page, errors, feed, live_page, metrics, openapi, operation, tokens
+from server.bodies import body_limits
 from server.cors import Cors
 from server.hosts import HostCheck
 from server.lmtp import routes as lmtp_routes
@@ -24,7 +25,7 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
     errors.install(app)
     openapi.install(app, needs_no_key, with_key=settings.api_key is not None)
     app.add_middleware(Head)
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, seconds=settings.stall_seconds)
+    app.add_middleware(BodyLimit, limits=body_limits(models), seconds=settings.stall_seconds)
     if settings.api_key is not None:
         app.add_middleware(ApiKey, key=settings.api_key)
     if settings.cors_origins:  # around the key: a preflight has none, and a 401 is to be read

@@ -7,6 +7,8 @@ at it.
 
 from collections.abc import Mapping
 from email.message import Message
+from itertools import islice
+from reprlib import Repr
 from typing import Any
 
 import msgspec
@@ -71,6 +73,27 @@ def unreadable_body() -> ApiError:
     return bad_request(None, message)
 
 
+def not_json(content_type: str) -> ApiError:
+    """400: the header says that the body is something else."""
+    return bad_request(
+        None,
+        f"the body must be JSON, Content-Type says {content_type[:100] or 'nothing'}: "
+        "send the header Content-Type: application/json",
+    )
+
+
+def unknown_field(name: str) -> ApiError:
+    """400: a field that the request does not have."""
+    name = _short(name)
+    return bad_request(name, f"{name} is not a field of this request; /docs lists its fields")
+
+
+def invalid_body(complaint: Mapping[str, Any]) -> ApiError:
+    """400: one of pydantic's errors in words; its `loc` begins at the body."""
+    param = _field(complaint["loc"])
+    return bad_request(param, _in_words(param, complaint))
+
+
 def unavailable(message: str, code: str) -> ApiError:
     """503: the server cannot take requests now; try another, or later."""
     return ApiError(503, message, code=code, type="server_error", headers={"Retry-After": "1"})
@@ -126,18 +149,13 @@ async def _api_error(_request: Request, error: Exception) -> Response:
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
-    """Pydantic's list of complaints becomes the first of them, in words."""
+    """Answer with the first of pydantic's errors, for what FastAPI itself validates."""
     assert isinstance(error, RequestValidationError)
     content_type = request.headers.get("content-type", "")
     if not is_json(content_type):
-        return bad_request(
-            None,
-            f"the body must be JSON, Content-Type says {content_type or 'nothing'}: "
-            "send the header Content-Type: application/json",
-        ).response()
+        return not_json(content_type).response()
     first = error.errors()[0]
-    param = _field(first["loc"])
-    return bad_request(param, _in_words(param, first)).response()
+    return invalid_body(first | {"loc": first["loc"][1:]}).response()
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -155,19 +173,19 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 def _field(location: tuple[int | str, ...]) -> str | None:
-    """`("body", "messages", 0, "role")` becomes `messages[0].role`.
+    """`("messages", 0, "role")` becomes `messages[0].role`.
 
     Inside a union pydantic appends the name of the type it tried; such a name ends the path.
     """
     path = ""
-    for part in location[1:]:
+    for part in location:
         if isinstance(part, int):
             path += f"[{part}]" if path else ""
         elif part.isidentifier() and part not in ("str", "int"):
             path += f".{part}" if path else part
         else:
             break
-    return path or None
+    return _short(path) or None
 
 
 def _in_words(param: str | None, complaint: Mapping[str, Any]) -> str:
@@ -178,9 +196,25 @@ def _in_words(param: str | None, complaint: Mapping[str, Any]) -> str:
         return "the body is empty: send a JSON object" if param is None else f"{param} is missing"
     if kind == "extra_forbidden":
         return f"{param} is not a field of this request; /docs lists its fields"
+    if kind == "too_long":
+        return f"{param} may have {complaint['ctx']['max_length']} entries at most: send fewer"
     if kind == "value_error":
         return f"{param}: {complaint['ctx']['error']}"
-    shown = repr(got) if len(repr(got)) <= 80 else f"{repr(got)[:77]}..."
     message = complaint["msg"].removeprefix("Input ")
     message = message.replace("a valid integer", "an integer").replace("valid ", "")
-    return f"{param or 'the body'} {message}, got {shown}"
+    return f"{param or 'the body'} {message}, got {_shown(got)}"
+
+
+def _shown(value: object) -> str:
+    """The beginning of a value, which may be a million elements long."""
+    if isinstance(value, dict):  # reprlib would sort all its keys
+        value = dict(islice(value.items(), 4))
+    return _short(_REPR.repr(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+_REPR = Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 80

@@ -9,6 +9,7 @@ MAX_NAME_LENGTH = 256
 MAX_STOPS = 64
 MAX_STOP_LENGTH = 256
 MAX_STOP_TOKENS = 1024
+MAX_BIASES = 1024  # vLLM's (`vllm/v1/worker/gpu/sample/logit_bias.py`)
 
 # The log is JSON, whose readers know 64 bits.
 LARGEST_WHOLE = 2**63 - 1

@@ -6,22 +6,25 @@ and costs four times as much per chunk.
 
 import asyncio
 import base64
-import re
 import secrets
 from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.bodies import (
+    CONTROL_BYTES,
+    CONTROL_PATHS,
+    MAX_JSON_DEPTH,
+    BodyLimits,
+    depth_and_values,
+    read_apart,
+)
 from server.errors import ApiError, bad_request
 
 # Whoever watches over the server must see its health without the key; and a browser has none when it
 # opens a page.
 _OPEN = frozenset({"/health", "/ready", "/", "/docs", "/openapi.json"})
 _OPEN_FOLDERS = ("/page/", "/board/")
-
-MAX_JSON_DEPTH = 64
-# Strings, also one that never ends, and brackets. Nothing in it can make the search go back.
-_STRING_OR_BRACKET = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 def needs_no_key(path: str) -> bool:
@@ -86,16 +89,18 @@ class Head:
 
 
 class BodyLimit:
-    """Refuses a body of more than `limit` bytes, announced or not, one that is not there after
-    `seconds`, one that is compressed, and JSON that is nested too deep.
+    """Rejects a body that is too large, too slow, compressed or nested too deep.
 
-    A body that is too large is not read to its end. One that is nested a thousand deep is a small
-    one, and would exhaust the stack of whatever walks through it.
+    limits    the largest body; see `server/bodies.py`
+    seconds   how long a body may take to arrive
+
+    A body that is too large is not read to its end, and one with too many values is not parsed. Deep
+    nesting would exhaust the stack of the code that walks through it.
     """
 
-    def __init__(self, app: ASGIApp, limit: int, seconds: float) -> None:
+    def __init__(self, app: ASGIApp, limits: BodyLimits, seconds: float) -> None:
         self._app = app
-        self._limit = limit
+        self._limits = limits
         self._seconds = seconds
         self._too_slow = ApiError(
             408,
@@ -103,33 +108,25 @@ class BodyLimit:
             code="request_timeout",
             headers={"Connection": "close"},
         )
-        self._too_large = ApiError(
-            413, f"the body is larger than {limit} bytes: send less", code="body_too_large"
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on with its whole body, or refuse it."""
         if scope["type"] != "http" or scope["method"] not in ("POST", "PUT", "PATCH"):
             await self._app(scope, receive, send)
             return
-        if refused := self._by_its_head(dict(scope["headers"])):
+        limit = CONTROL_BYTES if scope["path"].startswith(CONTROL_PATHS) else self._limits.bytes
+        if refused := _by_its_head(dict(scope["headers"]), limit):
             await refused.response()(scope, receive, send)
             return
         try:
             async with asyncio.timeout(self._seconds):
-                body = await self._read(receive)
+                body = await _read(receive, limit)
         except TimeoutError:
             await self._too_slow.response()(scope, receive, send)
             return
         if body is None:
             return
-        if len(body) > self._limit:
-            await self._too_large.response()(scope, receive, send)
-            return
-        if _too_deep(body):
-            refused = bad_request(
-                None, f"the body is nested more than {MAX_JSON_DEPTH} deep", code="too_deep"
-            )
+        if refused := await self._by_its_content(body, limit):
             await refused.response()(scope, receive, send)
             return
         unread = True
@@ -138,47 +135,61 @@ class BodyLimit:
             nonlocal unread
             if unread:
                 unread = False
-                return {"type": "http.request", "body": bytes(body), "more_body": False}
+                return {"type": "http.request", "body": body, "more_body": False}
             return await receive()
 
         await self._app(scope, receive_again, send)
 
-    def _by_its_head(self, headers: Mapping[bytes, bytes]) -> ApiError | None:
-        """Why nothing of the body needs to be read, if that is so."""
-        encoding = headers.get(b"content-encoding", b"").decode("latin-1")
-        if encoding.lower() not in ("", "identity"):  # how large it is would only show unpacked
+    async def _by_its_content(self, body: bytes, limit: int) -> ApiError | None:
+        """Why the body must not be parsed, if that is so."""
+        if len(body) > limit:
+            return _too_large(limit)
+        depth, values = await read_apart(len(body), lambda: depth_and_values(body))
+        if depth > MAX_JSON_DEPTH:
+            message = f"the body is nested {depth} deep, the limit is {MAX_JSON_DEPTH}: flatten it"
+            return bad_request(None, message, code="too_deep")
+        if values > self._limits.values:
             return ApiError(
-                415,
-                f"Content-Encoding {encoding[:40]!r} is not supported: send the body as it is",
-                code="unsupported_encoding",
-                headers={"Accept-Encoding": "identity"},
+                413,
+                f"the body has {values} values, the limit is {self._limits.values}: send less in one "
+                "request",
+                code="too_many_values",
             )
-        announced = headers.get(b"content-length", b"0")
-        if announced.isdigit() and (len(announced) > 15 or int(announced) > self._limit):
-            return self._too_large
         return None
 
-    async def _read(self, receive: Receive) -> bytearray | None:
-        """The body, or as much of it as shows that it is too large; None if the client left."""
-        body, more = bytearray(), True
-        while more and len(body) <= self._limit:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            more = message.get("more_body", False)
-        return body
+
+def _by_its_head(headers: Mapping[bytes, bytes], limit: int) -> ApiError | None:
+    """Why the body does not need to be read, if that is so."""
+    encoding = headers.get(b"content-encoding", b"").decode("latin-1")
+    if encoding.lower() not in ("", "identity"):  # its true size would only show unpacked
+        return ApiError(
+            415,
+            f"Content-Encoding {encoding[:40]!r} is not supported: send the body as it is",
+            code="unsupported_encoding",
+            headers={"Accept-Encoding": "identity"},
+        )
+    announced = headers.get(b"content-length", b"0")
+    if announced.isdigit() and (len(announced) > 15 or int(announced) > limit):
+        return _too_large(limit)
+    return None
 
 
-def _too_deep(body: bytearray) -> bool:
-    if body.count(b"[") + body.count(b"{") <= MAX_JSON_DEPTH:  # so is nearly every body
-        return False
-    depth = 0
-    for found in _STRING_OR_BRACKET.finditer(body):
-        if found[0] in (b"[", b"{"):
-            depth += 1
-            if depth > MAX_JSON_DEPTH:
-                return True
-        elif found[0] in (b"]", b"}"):
-            depth -= 1
-    return False
+async def _read(receive: Receive, limit: int) -> bytes | None:
+    """The body, or as much of it as shows that it is too large; None if the client left."""
+    body, more = bytearray(), True
+    while more and len(body) <= limit:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return bytes(body)
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(
+        413,
+        f"the body is larger than {limit} bytes, the most that this route takes: send less in one "
+        "request",
+        code="body_too_large",
+    )

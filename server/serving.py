@@ -20,6 +20,7 @@ import uvicorn
 
 from engine.engine import Engine
 from server.app import create_app
+from server.bodies import body_limits
 from server.bridge import Bridge
 from server.garbage import keep_what_is_loaded
 from server.models import ModelDirectory, Models
@@ -95,7 +96,7 @@ def run_server(
         lifespan="off",
         http=HttpProtocol,
         ws="websockets-sansio",
-        ws_max_size=settings.max_body_bytes,
+        ws_max_size=body_limits(models).bytes,
         ws_per_message_deflate=False,  # on the same machine it only costs time
         # A notebook answers no ping while a cell computes.
         ws_ping_timeout=settings.stall_seconds,

@@ -29,7 +29,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive       seconds of silence in a stream after which a comment is sent
     drain_seconds    seconds that running requests get to finish once the server is told to stop
     stuck_seconds    seconds in one step after which whoever waits is told that the engine hangs
-    max_body_bytes   size of a request body beyond which it is refused
     """
 
     model_name: str = "bundled"
@@ -46,7 +45,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     keep_alive: float = 15.0
     drain_seconds: float = 30.0
     stuck_seconds: float = 60.0
-    max_body_bytes: int = 8 << 20
 
     def __post_init__(self) -> None:
         """Raise ConfigError, which names the field, for what could never match or let everybody in."""

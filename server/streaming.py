@@ -11,7 +11,6 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -90,10 +89,10 @@ class Answer(Response, ABC):
             await asyncio.wait({leaving, answering}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             leaving.cancel()
-            if not answering.done():
-                answering.cancel()
-        with suppress(asyncio.CancelledError):
-            await answering
+            answering.cancel()
+            await asyncio.wait({leaving, answering})
+        if not answering.cancelled():
+            answering.result()  # an error is answered by the app
 
     async def _serve(self, connection: "Connection") -> None:
         # The lease ends with the last write: a client may request another model as soon as it has that.

@@ -11,14 +11,17 @@ from typing import Annotated
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import Response
 
 from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
 from server.bridge import Bridge
 from server.errors import bad_request
 from server.models import Models
+from server.openai.bodies import BodyRoute
 from server.openai.chat import encode_conversation
-from server.openai.requests import ChatMessage, conversation
+from server.openai.requests import MAX_MESSAGES, ChatMessage, conversation
+from server.openai.sampling_fields import FIRST_ERROR
 from server.prompt_length import characters_in
 
 MAX_CHARACTERS = 1 << 18  # more than a second's work
@@ -31,7 +34,9 @@ class TokenizeRequest(BaseModel):
 
     model: str | None = Field(None, description="Whose tokenizer; the first model's by default.")
     prompt: str | None = Field(None, description="Text.", examples=["Once upon a time"])
-    messages: list[ChatMessage] | None = Field(None, description="Or a conversation.")
+    messages: Annotated[list[ChatMessage], FIRST_ERROR] | None = Field(
+        None, max_length=MAX_MESSAGES, description="Or a conversation."
+    )
 
 
 class TokenizeResponse(BaseModel):
@@ -49,7 +54,7 @@ class DetokenizeRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     model: str | None = Field(None, description="Whose tokenizer; the first model's by default.")
-    tokens: list[Annotated[int, Field(ge=0)]] = Field(
+    tokens: Annotated[list[Annotated[int, Field(ge=0)]], FIRST_ERROR] = Field(
         description="Token ids.", examples=[[72, 105]]
     )
 
@@ -62,10 +67,10 @@ class DetokenizeResponse(BaseModel):
 
 def routes(models: Models) -> APIRouter:
     """Both routes; a model that is named is loaded."""
-    router = APIRouter(tags=["Tokens"])
+    router = APIRouter(tags=["Tokens"], route_class=BodyRoute)
 
-    @router.post("/tokenize")
-    async def tokenize(body: TokenizeRequest) -> TokenizeResponse:
+    @router.post("/tokenize", response_model=TokenizeResponse)
+    async def tokenize(body: TokenizeRequest) -> Response:
         """The token ids of a text or a conversation."""
         prompt, messages = body.prompt, body.messages
         if (prompt is None) == (messages is None):
@@ -75,18 +80,20 @@ def routes(models: Models) -> APIRouter:
         if len(prompt or "") + characters_in(chat or []) > MAX_CHARACTERS:
             raise bad_request(field, f"{field}: {MAX_CHARACTERS} characters are the limit")
 
-        def work(bridge: Bridge) -> TokenizeResponse:
+        def work(bridge: Bridge) -> Response:
             tokenizer = bridge.tokenizer
             ids = (
                 encode_conversation(chat or [], tokenizer)
                 if prompt is None
                 else tokenizer.encode(prompt)
             )
-            return TokenizeResponse(
-                tokens=ids,
-                token_strs=tokenizer.pieces(ids),
-                count=len(ids),
-                max_model_len=bridge.max_context,
+            return _json(
+                TokenizeResponse(
+                    tokens=ids,
+                    token_strs=tokenizer.pieces(ids),
+                    count=len(ids),
+                    max_model_len=bridge.max_context,
+                )
             )
 
         try:
@@ -95,14 +102,20 @@ def routes(models: Models) -> APIRouter:
         except (TokenizerError, ChatTemplateError) as error:
             raise bad_request(field, str(error)) from error
 
-    @router.post("/detokenize")
-    async def detokenize(body: DetokenizeRequest) -> DetokenizeResponse:
+    @router.post("/detokenize", response_model=DetokenizeResponse)
+    async def detokenize(body: DetokenizeRequest) -> Response:
         """The text of token ids."""
         async with models.lease(body.model) as bridge:
             tokenizer = bridge.tokenizer
             last = tokenizer.vocab_size - 1
             if (largest := max(body.tokens, default=0)) > last:
                 raise bad_request("tokens", f"tokens: ids go from 0 to {last}, got {largest}")
-            return DetokenizeResponse(prompt=await asyncio.to_thread(tokenizer.decode, body.tokens))
+            return await asyncio.to_thread(
+                lambda: _json(DetokenizeResponse(prompt=tokenizer.decode(body.tokens)))
+            )
 
     return router
+
+
+def _json(answer: BaseModel) -> Response:
+    return Response(answer.model_dump_json(), media_type="application/json")

@@ -11,7 +11,9 @@ ends and the next one, before anything can be evicted.
 """
 
 import threading
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engine.engine import Engine
@@ -46,6 +48,7 @@ class Buffers:
 
     def __init__(self) -> None:
         self._kept: dict[str, Buffer] = {}
+        self._reserved = Counter[str]()  # name -> running requests that will keep a buffer under it
         self._closed = False
         self._lock = threading.Lock()
 
@@ -56,19 +59,25 @@ class Buffers:
             raise bad_request("from", f"from: there is no buffer {name!r}", "no_such_buffer")
         return buffer
 
-    def keeper(self, name: str, bridge: Bridge) -> Callable[[Engine, Request], None]:
-        """What the engine thread calls when a request ends that is to be kept.
+    @contextmanager
+    def place(self, name: str, bridge: Bridge) -> Iterator[Callable[[Engine, Request], None]]:
+        """Reserve a buffer; yields what the engine thread calls when the request to keep ends.
 
-        Raises ApiError when there are too many buffers.
+        Reserved buffers count towards the limit, because many requests may run at once. Raises
+        ApiError when there are too many.
         """
-        if name not in self._kept and len(self._kept) >= MOST_BUFFERS:
-            raise bad_request(
-                "keep", f"a session has {MOST_BUFFERS} buffers at most: release one", "buffers_full"
-            )
+        with self._lock:
+            taken = self._kept.keys() | self._reserved.keys()
+            if name not in taken and len(taken) >= MOST_BUFFERS:
+                message = f"a session has {MOST_BUFFERS} buffers at most: release one"
+                raise bad_request("keep", message, "buffers_full")
+            self._reserved[name] += 1
 
         def keep(engine: Engine, request: Request) -> None:
             with self._lock:
                 if self._closed or request.finish_reason not in ("stop", "length"):
+                    return
+                if not self._reserved[name]:  # cancelled while its last step ran
                     return
                 before = self._kept.get(name)
                 if before is not None and before.bridge is bridge:
@@ -79,7 +88,12 @@ class Buffers:
                 held = len(hold.table) * engine.config.block_size
                 self._kept[name] = Buffer(list(request.tokens), hold.id, held, bridge)
 
-        return keep
+        try:
+            yield keep
+        finally:
+            with self._lock:
+                self._reserved[name] -= 1
+                self._reserved += Counter()  # drops the names at 0
 
     def summary(self, name: str) -> dict[str, object]:
         """What a client is told of a buffer: its length, and how much of it is held in the cache."""

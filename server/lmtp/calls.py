@@ -112,9 +112,9 @@ class ScoreCall(PromptCall, kw_only=True):
 
 
 class ModelInfoCall(Call, kw_only=True):
-    """MODEL_INFO. LMQL's client says the model's name once more in `data`."""
+    """MODEL_INFO. LMQL's client says the model's name once more in `data`, which is not parsed."""
 
-    data: Any = None
+    data: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class CancelCall(Call, kw_only=True):
@@ -201,7 +201,7 @@ def _in_words(complaint: str) -> ApiError:
     """msgspec's "Expected ..., got ... - at `$.field`" with the field in front."""
     what, _, path = complaint.partition(" - at ")
     if "required field" in what or "unknown field" in what:
-        field = what.rpartition(" field ")[2].strip("`")
+        field = what.rpartition(" field ")[2].strip("`")[:MAX_NAME_LENGTH]
         missing = "required" in what
         return bad_request(field, f"{field} is missing" if missing else f"{field} is not known")
     place = path.rpartition("$.")[2].strip("`")  # "`key` in `$.field`" for a key

@@ -10,7 +10,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
+from server.bodies import read_apart
 from server.bridge import Bridge
 from server.errors import ApiError, bad_request, internal_error
 from server.lmtp.buffers import Buffer, Buffers
@@ -77,8 +79,9 @@ class Session:
             word, stream_id = "", None
             try:
                 word, content = _split(text)
-                stream_id = stream_of(content)
-                await self._handle(parse_call(word, content))
+                stream_id = await read_apart(len(content), partial(stream_of, content))
+                call = await read_apart(len(content), partial(parse_call, word, content))
+                await self._handle(call)
             except ApiError as error:
                 # On a TOKEN error a client gives the stream up: not one that runs, and has that number.
                 gives_up = word in STREAM_WORDS and stream_id is not None

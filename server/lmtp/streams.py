@@ -5,10 +5,13 @@ batches, and are in the event log. SCORE is a request that asks for its prompt's
 one token that every request samples costs nothing and is dropped.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
+from engine.engine import Engine
 from engine.scheduling.admission import RequestError
+from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
 from server.bridge import Bridge
 from server.errors import ApiError, bad_request
@@ -40,6 +43,7 @@ class Stream:
         self._buffers = buffers
         self._outlet = outlet
         self._scored: list[int] = []  # known once the prompt has been tokenized
+        self._keeper: Callable[[Engine, Request], None] | None = None
 
     async def run(self, label: str) -> None:
         """Have it computed, and put every token into the outlet.
@@ -53,12 +57,15 @@ class Stream:
             priority=call.priority or 0,
             fields=_FIELDS,
         )
-        async with self._bridge.generate(order) as generation:
-            await self._say_queued(generation)
-            if isinstance(call, ScoreCall):
-                await self._send_scores(call, generation)
-            elif isinstance(call, GenerateCall):
-                await self._send_tokens(call, generation)
+        keep = call.keep if isinstance(call, GenerateCall) else None
+        place = nullcontext() if keep is None else self._buffers.place(keep, self._bridge)
+        with place as self._keeper:
+            async with self._bridge.generate(order) as generation:
+                await self._say_queued(generation)
+                if isinstance(call, ScoreCall):
+                    await self._send_scores(call, generation)
+                elif isinstance(call, GenerateCall):
+                    await self._send_tokens(call, generation)
 
     def _prompt(self) -> Prompt:
         """The engine's view of the call; on the tokenizer thread."""
@@ -82,8 +89,7 @@ class Stream:
             params = call.sampling(vocab_size=tokenizer.vocab_size, room=left)
         except SamplingError as error:
             raise RequestError(error.field, str(error).removeprefix(f"{error.field} ")) from error
-        keeper = self._buffers.keeper(call.keep, self._bridge) if call.keep is not None else None
-        return Prompt(ids, params, keeper)
+        return Prompt(ids, params, self._keeper)
 
     async def _say_queued(self, generation: Generation) -> None:
         """Tell the client which request of the log it is, and how many are in line before it."""

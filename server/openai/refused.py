@@ -7,7 +7,7 @@ which asks for nothing, passes; `null` always means absent.
 from collections.abc import Mapping
 from typing import Any
 
-from server.errors import bad_request
+from server.errors import bad_request, unknown_field
 
 # Known fields of OpenAI's API that are not supported (some in one of the endpoints only), and the
 # values that ask for nothing.
@@ -46,7 +46,7 @@ def check_extra(fields: Mapping[str, Any]) -> None:
         if value is None:
             continue
         if name not in _NEUTRAL:
-            raise bad_request(name, f"{name} is not a field of this request; see /docs")
+            raise unknown_field(name)
         if not any(_same(value, neutral) for neutral in _NEUTRAL[name]):
             raise bad_request(name, f"{name} is not supported here: leave it out")
 

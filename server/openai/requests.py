@@ -1,22 +1,26 @@
 """What OpenAI's endpoints take: their bodies, and what they mean to the engine."""
 
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from server.errors import bad_request
 from server.limits import MAX_NAME_LENGTH
 from server.openai.completions import Shown
-from server.openai.sampling_fields import MAX_LOGPROBS, SamplingRequest
+from server.openai.sampling_fields import FIRST_ERROR, MAX_LOGPROBS, SamplingRequest
 
 MAX_PROMPTS = 1024
 MAX_MESSAGES = 4096
 
 
+_Ids = Annotated[list[int], FIRST_ERROR]
+_Prompts = Field(fail_fast=True, max_length=MAX_PROMPTS)
+
+
 class CompletionRequest(SamplingRequest):
     """A body for /v1/completions. With neither `model` nor `stream` it asks for the teaching stream."""
 
-    prompt: str | list[str] | list[int] | list[list[int]] = Field(
+    prompt: str | Annotated[list[str], _Prompts] | _Ids | Annotated[list[_Ids], _Prompts] = Field(
         description="Text, token ids, or a list of either.", examples=["Once upon a time"]
     )
     best_of: int | None = Field(
@@ -92,9 +96,7 @@ class CompletionRequest(SamplingRequest):
         if not prompt:
             raise bad_request("prompt", "prompt is an empty list: give at least one prompt")
         if isinstance(prompt[0], int):
-            return [[int(token) for token in prompt]]
-        if len(prompt) > MAX_PROMPTS:
-            raise bad_request("prompt", f"prompt holds {len(prompt)}, the limit is {MAX_PROMPTS}")
+            return [prompt]
         return list(prompt)
 
 
@@ -113,13 +115,15 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(strict=True, extra="allow")
 
     role: str = Field(max_length=MAX_NAME_LENGTH, examples=["user"])
-    content: str | list[TextPart] | None = Field(None, examples=["What is 17 + 25?"])
+    content: str | Annotated[list[TextPart], FIRST_ERROR] | None = Field(
+        None, examples=["What is 17 + 25?"]
+    )
 
 
 class ChatRequest(SamplingRequest):
     """A body for /v1/chat/completions."""
 
-    messages: list[ChatMessage]
+    messages: Annotated[list[ChatMessage], FIRST_ERROR] = Field(max_length=MAX_MESSAGES)
     max_tokens: int | None = Field(None, ge=1, description="Output tokens at most.")
     max_completion_tokens: int | None = Field(
         None, ge=1, description="Output tokens at most; wins over max_tokens."
@@ -163,8 +167,6 @@ def conversation(messages: list[ChatMessage]) -> list[dict[str, Any]]:
     """Messages for the chat template: text parts joined, everything else as it came."""
     if not messages:
         raise bad_request("messages", "messages is empty: send at least one message")
-    if len(messages) > MAX_MESSAGES:
-        raise bad_request("messages", f"messages has {len(messages)}, the limit is {MAX_MESSAGES}")
     plain = []
     for index, message in enumerate(messages):
         content = message.content

@@ -37,7 +37,6 @@ def routes(models: Models) -> APIRouter:
     @router.post("/completions", responses=COMPLETION)
     async def completions(body: CompletionRequest, x_client: Label = None) -> Response:
         """Continue a text. With neither `model` nor `stream` in the body: the teaching stream."""
-        body.check_fields()
         teaching = body.is_teaching
         params = body.sampling(
             max_tokens=TEACHING_MAX_TOKENS if teaching else OPENAI_MAX_TOKENS,
@@ -77,7 +76,6 @@ def routes(models: Models) -> APIRouter:
     @router.post("/chat/completions", responses=CHAT_COMPLETION)
     async def chat_completions(body: ChatRequest, x_client: Label = None) -> Response:
         """Answer a conversation."""
-        body.check_fields()
         params = body.sampling(max_tokens=settings.chat_max_tokens, temperature=OPENAI_TEMPERATURE)
         messages = conversation(body.messages)
 

@@ -14,6 +14,7 @@ from server.errors import bad_request
 from server.limits import (
     LARGEST_COUNT,
     LARGEST_WHOLE,
+    MAX_BIASES,
     MAX_NAME_LENGTH,
     MAX_STOP_LENGTH,
     MAX_STOP_TOKENS,
@@ -27,6 +28,9 @@ _TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 # Bounded strings are also checked to be Unicode: half a surrogate pair, which JSON can express, could
 # neither be sent back nor logged.
 Stop = Annotated[str, Field(max_length=MAX_STOP_LENGTH)]
+# Only the first error is reported. Without `fail_fast` pydantic collects one for each element, and
+# one for each member of a union: 3.4 s and 0.8 GB for 250,000 floats where ids are expected.
+FIRST_ERROR = Field(fail_fast=True)
 
 
 class StreamOptions(BaseModel):
@@ -51,10 +55,10 @@ class SamplingRequest(BaseModel):
     min_tokens: int | None = Field(
         None, ge=0, description="So many come before an end token or a stop string counts."
     )
-    stop: Stop | list[Stop] | None = Field(
+    stop: Stop | Annotated[list[Stop], FIRST_ERROR] | None = Field(
         None, description=f"Texts that end the output, which is without them; {MAX_STOPS} at most."
     )
-    stop_token_ids: list[int] | None = Field(
+    stop_token_ids: Annotated[list[int], FIRST_ERROR] | None = Field(
         None, max_length=MAX_STOP_TOKENS, description="Tokens that end the output."
     )
     ignore_eos: bool | None = Field(None, description="Go on past the model's end token.")
@@ -68,8 +72,10 @@ class SamplingRequest(BaseModel):
     min_p: float | None = Field(
         None, ge=0, le=1, description="Keep tokens at least so likely, relative to the likeliest."
     )
-    logit_bias: dict[str, float] | None = Field(
-        None, description="Token id -> what is added to its logit, -100 to 100."
+    logit_bias: Annotated[dict[str, float], FIRST_ERROR] | None = Field(
+        None,
+        max_length=MAX_BIASES,
+        description="Token id -> what is added to its logit, -100 to 100.",
     )
     frequency_penalty: float | None = Field(
         None, ge=-2, le=2, description="Taken from a token's logit each time it is in the output."

@@ -229,13 +229,6 @@ def test_a_compressed_body_is_refused_by_its_encoding(url: str) -> None:
     assert_names(answer.json()["error"]["message"], "gzip")
 
 
-def test_a_body_that_is_too_large(serve: Callable[..., BackgroundServer]) -> None:
-    url = serve(server={"max_body_bytes": 1000}).url
-    answer = post(url, "/v1/completions", {"prompt": "x" * 2000})
-    assert answer.status_code == 413
-    assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
-
-
 def test_unknown_routes_and_wrong_methods(url: str) -> None:
     with http(url) as client:
         for answer, status in (

@@ -3,15 +3,17 @@
 import asyncio
 from typing import Any
 
+import pytest
 from starlette.types import Message
 
 from engine.scheduling.sampling_params import SamplingParams
-from server.generation import Order, Prompt
+from server.bridge import Bridge
+from server.generation import Generation, Order, Prompt
 from server.models import Models
 from server.openai.chat import ChatForm
-from server.streaming import Form, StreamedAnswer
+from server.streaming import Answer, Connection, Form, StreamedAnswer
 from server.teaching import TeachingStream
-from tests.server.bridges import TOKENIZER, running
+from tests.server.bridges import TOKENIZER, order, running
 from tests.server.harness import sse_data
 
 
@@ -88,3 +90,38 @@ def test_log_probabilities_belong_to_the_tokens_of_a_chat_and_not_to_its_role() 
     assert (role["delta"]["role"], role["logprobs"]) == ("assistant", None)
     told = [token for one in tokens if one["logprobs"] for token in one["logprobs"]["content"]]
     assert [token["token"] for token in told] == ["a", "b", "c"]
+
+
+def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up() -> None:
+    async def test() -> bool:
+        started, cleaning, clean = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+        class SlowToEnd(Answer):
+            async def _answer(
+                self, bridge: Bridge, generation: Generation, connection: Connection
+            ) -> None:
+                started.set()
+                try:
+                    await asyncio.Future()
+                finally:
+                    cleaning.set()
+                    await clean.wait()
+
+        async def receive() -> Message:
+            await started.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            pytest.fail(f"nothing is to be sent: {message}")
+
+        async with running() as bridge:
+            answering = asyncio.create_task(
+                SlowToEnd(Models(bridge), None, lambda _bridge: order("x"))({}, receive, send)
+            )
+            await cleaning.wait()
+            answering.cancel()
+            await asyncio.wait({answering})
+            clean.set()
+        return answering.cancelled()
+
+    assert asyncio.run(test())

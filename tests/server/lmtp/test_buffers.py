@@ -132,6 +132,24 @@ def test_a_session_has_so_many_buffers_and_no_more(url: str) -> None:
         assert letters(wire.tokens(66)) == "a"
 
 
+def test_running_calls_count_towards_the_limit(serve: Callable[..., BackgroundServer]) -> None:
+    url = serve(paused=True, engine=ENGINE).url  # all of them are queued, none has ended
+    with Wire(url) as wire:
+        for stream in range(64):
+            wire.generate(stream, [120], max_tokens=1, keep=f"{stream}")
+            assert wire.next("MSG", stream)["status"] == "queued"
+        wire.generate(64, [120], max_tokens=1, keep="64")
+        while not (answers := [item for _, item in wire.items if item["stream_id"] == 64]):
+            wire.items += wire.receive()
+        assert answers[0].get("code") == "buffers_full"
+        wire.generate(66, [120], max_tokens=1, keep="63")  # the same buffer again
+        assert wire.next("MSG", 66)["status"] == "queued"
+        wire.send("CANCEL", stream_id=0)
+        assert wire.next("MSG", 0, "status")["status"] == "cancelled"
+        wire.generate(67, [120], max_tokens=1, keep="67")  # in the place of the cancelled one
+        assert wire.next("MSG", 67)["status"] == "queued"
+
+
 def test_what_failed_is_not_kept(url: str) -> None:
     with Wire(url) as wire:
         wire.generate(1, [120] * 8, keep="tale", user="fail-after-2")

@@ -5,7 +5,7 @@ import { pythonFor, readAddress, writeAddress } from "../src/address.js";
 import { aggregate, rangeWords } from "../src/range.js";
 import { find } from "../src/search.js";
 import { labAddress, sourceOf } from "../src/sources.js";
-import { milliseconds } from "../src/tell.js";
+import { duration } from "../src/duration.js";
 import { assertNames } from "./facts.js";
 import { storytellers } from "./recorder.js";
 
@@ -37,7 +37,7 @@ test("the means are over requests that finish in the range, from the log's own t
   assert.ok(Math.abs(itl - gaps.reduce((a, b) => a + b) / gaps.length) < 1e-6);
   assert.equal(wall, at(step) - start[step - model.firstStep]);
   const text = rangeWords(model, [step, step]);
-  assertNames(text, step, 7.5, 1, milliseconds(ttft), milliseconds(itl));
+  assertNames(text, step, 7.5, 1, duration(ttft), duration(itl));
 });
 
 test("a range in which nobody finishes names no means", () => {
@@ -45,7 +45,7 @@ test("a range in which nobody finishes names no means", () => {
   assert.equal(finished, 0);
   const text = rangeWords(model, [2, 3]);
   assertNames(text, 2, 3, finished);
-  assert.deepEqual(text.match(/[\d.]+ ms/g), [milliseconds(wall)], "the only time is the range's own");
+  assert.deepEqual(text.match(/[\d.]+ ms/g), [duration(wall)], "the only time is the range's own");
 });
 
 test("an address comes back as the view it was written for", () => {
