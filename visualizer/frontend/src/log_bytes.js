@@ -10,6 +10,11 @@ export function asBytes(data) {
   return new Uint8Array(data);
 }
 
+/** The bytes that base64 text stands for. */
+export function fromBase64(text) {
+  return Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+}
+
 /** Do two views hold the same? Of the same object that is known at once. */
 export function areEqualBytes(a, b) {
   if (a === b) return true;
