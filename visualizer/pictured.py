@@ -1,8 +1,8 @@
 """A widget whose outputs also hold a still picture of it.
 
-A code host draws no widget: a notebook shows a picture there if the output has one. The front end draws
-it, so there is no second renderer in Python. The kernel asks for one picture per display, and adds it to
-the output when it arrives. Without a front end the output stays as it is.
+A code host draws no widget: a notebook shows a picture there if the output has one. The front end
+draws it, so there is no second renderer in Python. The kernel asks for one picture per display, and
+adds it to the output when it arrives. Without a front end the output stays as it is.
 """
 
 import base64
@@ -24,16 +24,16 @@ class Pictured(anywidget.AnyWidget):
     wants_picture = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, **values: Any) -> None:
-        self._without_picture: list[DisplayHandle] = []
+        self._without_picture: list[Any] = []  # display handles; IPython does not type them
         super().__init__(**values)
         self.on_msg(self._add_picture)
 
     def _ipython_display_(self) -> None:
         """Display the widget under an id, so that the output can be updated."""
-        handle = DisplayHandle()
+        handle: Any = DisplayHandle()  # type: ignore[no-untyped-call]
         self._without_picture.append(handle)
         self.wants_picture = True  # first: the front end reads it when it draws the output
-        data, metadata = self._repr_mimebundle_()
+        data, metadata = self._bundle()
         handle.display(data, metadata=metadata, raw=True)
 
     def _add_picture(self, _: Any, message: Any, buffers: list[Any]) -> None:
@@ -44,7 +44,12 @@ class Pictured(anywidget.AnyWidget):
             return
         shown, self._without_picture = self._without_picture, []
         self.wants_picture = False
-        data, metadata = self._repr_mimebundle_()
+        data, metadata = self._bundle()
         data["image/png"] = base64.b64encode(picture).decode()
         for handle in shown:
             handle.update(data, metadata=metadata, raw=True)
+
+    def _bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        bundle = self._repr_mimebundle_()
+        assert bundle is not None, "only a widget without a view has none"
+        return bundle

@@ -18,6 +18,7 @@ from engine.events import EventLog
 from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.conftest import NewPage
 from tests.visualizer.storytellers import storytellers
+from visualizer.view import SAVED_BYTES
 
 CELLS = [
     'from visualizer import show\nboard = show("run.jsonl")\nboard',
@@ -249,7 +250,9 @@ def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(
     page = new_page(width=1400, height=1400)
     open_notebook(page, address, "large.ipynb")
     board = BoardOnPage(page).wait()
-    expect(board.root.locator(".part")).to_contain_text("A part of a large log")
+    note = board.root.locator(".part")
+    for fact in (f"{packed / 1e6:.1f} MB", f"{SAVED_BYTES / 1e6:.1f} MB", "to_html"):
+        expect(note).to_contain_text(fact)
     assert int(board.data("steps")) < steps
 
     # With one it shows everything.

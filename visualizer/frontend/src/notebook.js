@@ -113,7 +113,7 @@ function openingOf(shared) {
 
 /** The whole log from the kernel if it answers in time, else what was saved. */
 export function bytesFor(view, shared) {
-  const saved = () => fromBase64(textOf(shared));
+  const saved = () => fromBase64(shared.get("log"));
   if (shared.get("whole")) return Promise.resolve(saved());
   return new Promise((resolve) => {
     const giveUp = setTimeout(() => resolve(saved()), PATIENCE);
@@ -134,12 +134,6 @@ export function bytesFor(view, shared) {
     };
     shared.send({ ask: "log" });
   });
-}
-
-/** The log in base64. Notebooks that were saved before it was text have an empty object in its place. */
-function textOf(shared) {
-  const log = shared.get("log");
-  return typeof log === "string" ? log : "";
 }
 
 /** Why there is no log to draw, and what to do. */

@@ -4,6 +4,8 @@
  * The page draws itself: an SVG image holds a copy of the element, and a canvas takes that image.
  */
 
+import { pngOf } from "./png.js";
+
 const FITS = 110_000; // bytes; base64 takes a third more
 const SCALES = [1, 0.75, 0.5];
 // An XML document must not have these, and a token's text may.
@@ -32,10 +34,10 @@ export async function pictureOf(root, parts) {
     await image.decode();
     let png;
     for (const scale of SCALES) {
-      png = await pngOf(image, width * scale, height * scale);
-      if (png.size <= FITS) break;
+      png = await pngOf(pixelsOf(image, width * scale, height * scale));
+      if (png.length <= FITS) break;
     }
-    return new Uint8Array(await png.arrayBuffer());
+    return png;
   } catch {
     return null; // some browsers let no page read such a canvas
   }
@@ -55,13 +57,12 @@ function copyOf(root) {
   return copy;
 }
 
-async function pngOf(image, width, height) {
+function pixelsOf(image, width, height) {
   const canvas = Object.assign(document.createElement("canvas"), {
     width: Math.round(width),
     height: Math.round(height),
   });
-  canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
-  return new Promise((resolve, reject) =>
-    canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("no picture")))),
-  );
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0, canvas.width, canvas.height);
+  return context.getImageData(0, 0, canvas.width, canvas.height);
 }

@@ -17,11 +17,10 @@ export function saveWith(manager) {
   const before = savedIn(context);
   context.saveState.connect((_, state) => {
     if (state !== "started" || manager.isDisposed) return;
-    // With the reader's setting on, the manager has just replaced what was saved by what has a kernel.
     const saved = savedIn(context);
     const live = manager.get_state_sync({ drop_defaults: true });
-    const cells = JSON.stringify(context.model.toJSON().cells);
-    const merged = mergeStates({ saved: { ...before, ...saved }, live: live.state, shown: idsIn(cells) });
+    const shown = idsIn(JSON.stringify(context.model.toJSON().cells));
+    const merged = mergeStates({ before, saved, live: live.state, shown });
     if (!Object.keys(merged).length && !Object.keys(saved).length) return;
     const { version_major, version_minor } = live;
     context.model.setMetadata("widgets", {
@@ -31,9 +30,13 @@ export function saveWith(manager) {
   });
 }
 
-/** What to save: of our widgets those that are shown, with what they refer to; of others what was saved. */
-export function mergeStates({ saved, live, shown }) {
-  const all = { ...saved, ...live };
+/**
+ * What to save: of our widgets those that are shown, with what they refer to; of others what is saved now.
+ * `before` is what the notebook held when it was opened: with the reader's setting on, the manager keeps
+ * only what has a kernel.
+ */
+export function mergeStates({ before, saved, live, shown }) {
+  const all = { ...before, ...saved, ...live };
   const ours = Object.keys(all).filter((id) => isOurs(all[id]));
   const kept = withReferences(all, ours.filter((id) => shown.has(id)));
   const left = withReferences(all, ours.filter((id) => !shown.has(id)));
@@ -45,8 +48,7 @@ function savedIn({ model }) {
   return model.getMetadata("widgets")?.[MIME]?.state ?? {};
 }
 
-const isOurs = ({ state }) =>
-  state?._anywidget_id?.startsWith("visualizer.") && "wants_picture" in state;
+const isOurs = ({ state }) => state._anywidget_id?.startsWith("visualizer.");
 
 const idsIn = (cells) => new Set([...cells.matchAll(/"model_id":"([^"]+)"/g)].map(([, id]) => id));
 
