@@ -7,12 +7,12 @@ few times a second and can set it, from any panel.
 
 from typing import Any
 
-import anywidget
 import ipywidgets
 import traitlets
 
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, state_at
+from visualizer.pictured import Pictured
 from visualizer.view import AXES, NOBODY, View, view_of
 
 __all__ = ["NOBODY", "BlockMap", "Board", "RadixTree", "Scheduler", "Timeline", "Tokens", "show"]
@@ -21,7 +21,7 @@ PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens")
 Steps = tuple[int, int]
 
 
-class Board(anywidget.AnyWidget):
+class Board(Pictured):
     """A log on one cursor and one selection.
 
     step       the step that is shown

@@ -18,7 +18,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import anywidget
 import ipywidgets
 import traitlets
 
@@ -29,6 +28,7 @@ from visualizer.html import MODULE, page_of
 from visualizer.inputs import input_changes
 from visualizer.logs import LogLike, read_log
 from visualizer.moments import count, names_of, plain
+from visualizer.pictured import Pictured
 from visualizer.same_machine import fitted, model_error, retime
 from visualizer.view import AXES, SAVED_BYTES, View
 
@@ -41,7 +41,7 @@ MOST_ROWS = 300  # of requests that a page is given: those that changed most
 US_PER_S = 1_000_000
 
 
-class Comparison(anywidget.AnyWidget):
+class Comparison(Pictured):
     """Two logs on one cursor. What it says is computed here; the browser draws.
 
     settings          {name: (in A, in B)}: what the two runs were told differently
@@ -259,7 +259,7 @@ def _views(a: EventLog, b: EventLog, step: int | None) -> tuple[View, View]:
     if len(a) > len(b):
         return _views(b, a, step)[::-1]
     shorter = view(a, SAVED_BYTES // 2)
-    return shorter, view(b, SAVED_BYTES - len(shorter.log))
+    return shorter, view(b, SAVED_BYTES - len(base64.b64decode(shorter.log)))
 
 
 def _at(log: EventLog, step: int) -> int | None:

@@ -9,6 +9,7 @@ more, and the kernel, which has all of it, checks what is answered and then send
 is no exported file of it: without a kernel nobody could know.
 """
 
+import base64
 import gzip
 from collections.abc import Sequence
 from typing import Any
@@ -35,7 +36,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
     the kernel if the page was too busy to begin within two seconds.
     """
 
-    log = traitlets.Bytes().tag(sync=True)
+    log = traitlets.Unicode().tag(sync=True)  # packed, in base64: JupyterLab saves no bytes
     question = traitlets.Dict().tag(sync=True)
     verdict = traitlets.Dict().tag(sync=True)
     score = traitlets.Int(0).tag(sync=True)
@@ -119,8 +120,8 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         }
         return {"log": self._until(question.index), "question": told, "verdict": {}}
 
-    def _until(self, end: int) -> bytes:
-        """The log's events before index `end`, packed; of a long log the last ones."""
+    def _until(self, end: int) -> str:
+        """The log's events before index `end`, packed, in base64; of a long log the last ones."""
         part, begin = EventLog(), 0
         state = State()
         for index, event in enumerate(self._events[:end]):
@@ -132,7 +133,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
             part.append(state.keyframe())
         for event in self._events[begin:end]:
             part.append(event)
-        return gzip.compress(part.to_bytes(), mtime=0)
+        return base64.b64encode(gzip.compress(part.to_bytes(), mtime=0)).decode()
 
     def _said(self, question: Question) -> Words:
         """The right answer in words."""

@@ -1,10 +1,12 @@
 """What the panels of one log share: the log, one cursor, one selection.
 
 A view is a widget without a picture. Every panel refers to it, so the log travels and is saved once,
-however many panels there are, and what one panel does all others show. A large log is not saved in the
-notebook: a part that is small enough is, and the browser asks for the whole while there is a kernel.
+however many panels there are, and what one panel does all others show. The packed log is base64 text:
+JupyterLab saves bytes as an empty object. A large log is not saved in the notebook: a part that is
+small enough is, and the browser asks for the whole while there is a kernel.
 """
 
+import base64
 import gzip
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from visualizer.named_logs import Scenario, find
 
 NOBODY = -1
 AXES = ("steps", "time")
-SAVED_BYTES = 1_300_000  # of a packed log in the notebook; base64 makes four of three
+SAVED_BYTES = 1_300_000  # of a packed log in the notebook; base64 takes 4 characters for 3 bytes
 
 LARGE = 20_000_000  # bytes of a log
 
@@ -33,10 +35,15 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
     """Where readers of a log are: step, selected request (or -1), range, window, time axis.
 
     A notebook saves at most `room` bytes of the packed log.
+
+    log    the packed log in base64, or the part that is saved; empty where no part is small enough
+    whole  is that all of the log?
+    sizes  bytes of the packed log, and the limit
     """
 
-    log = traitlets.Bytes().tag(sync=True)
+    log = traitlets.Unicode().tag(sync=True)
     whole = traitlets.Bool(True).tag(sync=True)
+    sizes = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
     selected = traitlets.Int(NOBODY).tag(sync=True)
     range = traitlets.List(traitlets.Int()).tag(sync=True)
@@ -86,8 +93,9 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
         whole = len(self.packed) <= self.room
         part = b"" if whole else _part(events, self.steps, step, len(self.packed), self.room)
         return {
-            "log": self.packed if whole else part,
+            "log": base64.b64encode(self.packed if whole else part).decode(),
             "whole": whole,
+            "sizes": {"packed": len(self.packed), "limit": self.room},
             "step": step,
             "selected": NOBODY if select is None else select,
         }

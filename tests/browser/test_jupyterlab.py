@@ -1,5 +1,6 @@
 """The board in a real JupyterLab: what the browser draws, the kernel knows, and the other way round."""
 
+import base64
 import os
 import subprocess
 import sys
@@ -11,11 +12,13 @@ import nbformat
 import pytest
 from playwright.sync_api import Page, expect
 
+from authoring.lab import WIDGET, cells
 from engine.events import EventLog
 from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.conftest import NewPage
 from tests.browser.notebooks import open_notebook, run_cell, set_theme, write_notebook
 from tests.visualizer.storytellers import storytellers
+from visualizer.view import SAVED_BYTES
 
 CELLS = [
     'from visualizer import show\nboard = show("run.jsonl")\nboard',
@@ -218,10 +221,110 @@ def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(
     page = new_page(width=1400, height=1400)
     open_notebook(page, address, "large.ipynb")
     board = BoardOnPage(page).wait()
-    expect(board.root.locator(".part")).to_be_visible()
+    note = board.root.locator(".part")
+    for fact in (f"{packed / 1e6:.1f} MB", f"{SAVED_BYTES / 1e6:.1f} MB", "to_html"):
+        expect(note).to_contain_text(fact)
     assert int(board.data("steps")) < steps
 
     # With one it shows everything.
     run_cell(page, 0)
     expect(board.root).to_have_attribute("data-steps", str(steps), timeout=60_000)
     expect(board.root.locator(".part")).to_have_count(0)
+
+
+STATE = "application/vnd.jupyter.widget-state+json"
+PNG = b"\x89PNG\r\n\x1a\n"
+COMPARED = """\
+from engine import what_if
+from engine.events import EventLog
+from visualizer import compare
+log = EventLog.load("run.jsonl")
+compare(log, what_if(log, token_budget=48))"""
+
+
+def wait_for_pictures(page: Page, count: int) -> list[bytes]:
+    """The pictures in the open notebook's outputs, once there are so many."""
+    page.wait_for_function(
+        """(count) => {
+          const { cells } = window.jupyterapp.shell.currentWidget.model.sharedModel.toJSON();
+          const outputs = cells.flatMap(({ outputs }) => outputs);
+          return outputs.filter(({ data }) => data?.["image/png"]).length === count;
+        }""",
+        arg=count,
+        timeout=30_000,
+    )
+    bundles = [output.get("data", {}) for one in cells(page) for output in one["outputs"]]
+    return [base64.b64decode(data["image/png"]) for data in bundles if "image/png" in data]
+
+
+def save(page: Page) -> None:
+    page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
+
+
+def reopen_without_kernel(page: Page, address: str, name: str) -> Page:
+    """End the notebook's kernel, reload the page, and end the kernel that JupyterLab starts."""
+    shut_down = "() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()"
+    page.evaluate(shut_down)
+    open_notebook(page, address, name)
+    page.evaluate(shut_down)
+    return page
+
+
+def test_a_saved_board_steps_and_selects_without_a_kernel(
+    new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
+) -> None:
+    address, work = jupyter
+    log.save(work / "run.jsonl")
+    path = work / "saved.ipynb"
+    write_notebook(path, [CELLS[0], COMPARED])
+    page = new_page(width=1400, height=3000)
+    open_notebook(page, address, path.name)
+    run_cell(page, 0)
+    board = BoardOnPage(page).wait()
+    board.press(".", ".")
+    run_cell(page, 1)
+    comparison = page.locator(".underglass.compare")
+    expect(comparison).to_have_attribute("data-ready", "true")
+
+    # Each output gets a picture, and what the output shows stays: the same element, the same step.
+    page.evaluate("() => { document.querySelector('.underglass').isTheFirst = true; }")
+    pictures = wait_for_pictures(page, 2)
+    assert all(picture.startswith(PNG) and 10_000 < len(picture) < 150_000 for picture in pictures)
+    expect_fold(board, log, 32)
+    assert page.evaluate("() => document.querySelector('.underglass').isTheFirst")
+    expect(page.locator(".underglass:not(.compare, .compare *)")).to_have_count(1)
+    expect(page.locator(".underglass.compare")).to_have_count(1)
+    board.press(".")
+    expect(board.root).to_have_attribute("data-synced", "33 8")
+
+    save(page)
+    notebook = nbformat.read(path, as_version=4)
+    assert all({WIDGET, "image/png"} <= one.outputs[0].data.keys() for one in notebook.cells)
+    state = notebook.metadata.widgets[STATE]["state"]
+    assert sum("log" in one["state"] for one in state.values()) == 3
+
+    reopen_without_kernel(page, address, path.name)
+    board = BoardOnPage(page).wait()
+    expect_fold(board, log, 33)
+    board.press(",", ",", ",")
+    expect_fold(board, log, 30)
+    chip = board.root.locator(".decisions .chip").first
+    chip.click()
+    board.expect_selected(chip.get_attribute("data-request") or "")
+    comparison = page.locator(".underglass.compare")
+    expect(comparison).to_have_attribute("data-ready", "true")
+    step = int(comparison.get_attribute("data-step") or 0)
+    comparison.locator(".underglass").first.press(".")
+    expect(comparison).to_have_attribute("data-step", str(step + 1))
+
+    # Saved without a kernel it is still there; run again and saved, what it was before is not.
+    save(page)
+    assert nbformat.read(path, as_version=4).metadata.widgets[STATE]["state"] == state
+    open_notebook(page, address, path.name)
+    run_cell(page, 0)
+    run_cell(page, 1)
+    wait_for_pictures(page, 2)
+    save(page)
+    again = nbformat.read(path, as_version=4).metadata.widgets[STATE]["state"]
+    assert len(again) == len(state)
+    assert not again.keys() & state.keys()

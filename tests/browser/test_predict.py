@@ -30,7 +30,10 @@ EVERYTHING = """async () => {
   };
   const found = [];
   const look = async (value) => {
-    if (typeof value === "string" || typeof value === "number") found.push(String(value));
+    if (typeof value === "string" && value.startsWith("H4sI")) {
+      const letters = atob(value); // gzip in base64
+      found.push(await unpack(Uint8Array.from(letters, (letter) => letter.charCodeAt(0))));
+    } else if (typeof value === "string" || typeof value === "number") found.push(String(value));
     else if (ArrayBuffer.isView(value)) {
       const bytes = new Uint8Array(value.buffer, value.byteOffset, value.byteLength);
       found.push(bytes[0] === 0x1f ? await unpack(bytes) : new TextDecoder().decode(bytes));

@@ -1,5 +1,6 @@
 """predict: answers are those of the log, and before the reveal the page has nothing of them."""
 
+import base64
 import gzip
 import json
 from collections.abc import Iterator
@@ -95,7 +96,7 @@ def test_equal_seeds_ask_the_same_and_others_do_not(log: EventLog) -> None:
 def page_of(game: Prediction) -> tuple[bytes, str]:
     """All that a page is told: the log, unpacked, and the rest of the state as text."""
     state: dict[str, Any] = game.game.get_state()
-    logs = gzip.decompress(state.pop("log"))
+    logs = gzip.decompress(base64.b64decode(state.pop("log")))
     own = game.get_state(["kind", "game"])  # the rest is module and layout
     return logs, json.dumps([state, own])
 
@@ -127,7 +128,7 @@ def test_before_the_reveal_no_later_event_and_no_answer_is_in_the_state(
         assert json.loads(rest)[0]["verdict"]["right"] is True
         game.next()
         assert game.game.turn == number + 1
-    assert gzip.decompress(game.game.log) == log.to_bytes()
+    assert gzip.decompress(base64.b64decode(game.game.log)) == log.to_bytes()
     assert game.score == len(game.game.questions)
 
 

@@ -6,8 +6,10 @@
 import { Board } from "./board.js";
 import { h } from "./html.js";
 import { LinkedViews, timeOf } from "./linked_views.js";
-import { bytesFor, modelOf } from "./notebook.js";
+import { bytesFor, missing, modelOf, partOnly } from "./notebook.js";
+import { moveInto, remember, sendPicture } from "./outputs.js";
 import { requestTable, totalsTable } from "./compare_tables.js";
+import { saveWith } from "./saved_state.js";
 import { buildSheet, spansOf } from "./sheet.js";
 import { View, viewOf } from "./view.js";
 import { duration } from "./duration.js";
@@ -18,6 +20,8 @@ export const comparisonInNotebook =
   (load) =>
   async ({ model: traits, el, signal = new AbortController().signal, host }) => {
     const references = [traits.get("a"), traits.get("b")];
+    const key = references.join();
+    if (moveInto(el, key)) return;
     const shared = await Promise.all(references.map((name) => modelOf(traits, host, name)));
     const views = references.map((name) => viewOf(name));
     shared.forEach((one, side) =>
@@ -26,7 +30,17 @@ export const comparisonInNotebook =
     const logs = await Promise.all(
       views.map((view, side) => (view.bytes ??= bytesFor(view, shared[side]))),
     );
-    await drawComparison(el, { logs, views, facts: traits.get("facts"), load, signal });
+    const facts = traits.get("facts");
+    const page = new ComparisonPage(el, { facts, views, signal });
+    const { root } = page.sheet;
+    remember(el, key, root, signal);
+    sendPicture(traits, root, () => [page.sheet, ...page.boards.flat()], signal);
+    saveWith(traits.widget_manager);
+    const lost = shared.findIndex((_, side) => !logs[side].byteLength);
+    if (lost >= 0) return page.say(`${facts.names[lost]}: ${missing(shared[lost])}`);
+    await page.fill(logs, load);
+    const part = shared.find((one, side) => !one.get("whole") && !views[side].isWhole);
+    if (part) root.append(partOnly(part));
   };
 
 /** Draws it in `host`. `logs` are two logs' bytes, `facts` what the kernel says of them. */
@@ -66,6 +80,12 @@ class ComparisonPage {
     );
     root.addEventListener("click", (event) => this.clicked(event), { signal });
     for (const view of views) view.store.listen(() => this.write(), signal);
+  }
+
+  /** Shows words in place of the runs. */
+  say(words) {
+    this.verdict.textContent = words;
+    this.sheet.root.dataset.ready = "empty";
   }
 
   title(side) {

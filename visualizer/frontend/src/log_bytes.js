@@ -10,12 +10,10 @@ export function asBytes(data) {
   return new Uint8Array(data);
 }
 
-/** Do two views hold the same? Of the same object that is known at once. */
-export function areEqualBytes(a, b) {
-  if (a === b) return true;
-  if (a?.byteLength !== b?.byteLength) return false;
-  const [one, other] = [asBytes(a), asBytes(b)];
-  return one.every((byte, index) => byte === other[index]);
+/** The bytes that base64 text stands for; none where a notebook was saved before logs were text. */
+export function fromBase64(text) {
+  const letters = typeof text === "string" ? atob(text) : "";
+  return Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
 }
 
 /** The unpacked bytes of a log as `{bytes, share}`: share is how much of it, from 0 to 1, was taken in. */

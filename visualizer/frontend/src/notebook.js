@@ -5,13 +5,16 @@
  * step, the selected request (or -1), the range and the window. Moving is done here alone, in all panels of
  * the page at once. Python hears of it a few times a second, because a round trip takes some 50 ms.
  *
- * What a notebook saves is that state, so a large log is not in it: `log` then holds a part that is small
- * enough to be saved, `whole` is false, and the whole log is asked for.
+ * What a notebook saves is that state, so a large log is not in it: `log`, base64 text, then holds a part that
+ * is small enough to be saved, `whole` is false, and the whole log is asked for.
  */
 
 import { Board } from "./board.js";
 import { h } from "./html.js";
 import { KernelSync } from "./kernel_sync.js";
+import { fromBase64 } from "./log_bytes.js";
+import { moveInto, remember, sendPicture } from "./outputs.js";
+import { saveWith } from "./saved_state.js";
 import { viewOf } from "./view.js";
 
 const PATIENCE = 2000; // ms for a kernel that may be busy, or gone
@@ -22,6 +25,8 @@ export const inNotebook =
   async ({ model: traits, el, signal, host }) => {
     const ending = signal ?? new AbortController().signal;
     const reference = traits.get("view_model");
+    const key = [reference, traits.get("panel"), traits.get("only")].join();
+    if (moveInto(el, key)) return;
     const shared = await modelOf(traits, host, reference);
     const view = viewOf(reference);
     const board = new Board(el, {
@@ -37,6 +42,9 @@ export const inNotebook =
       () => Object.assign({}, ...[...view.boards].map(known)),
       (isDone) => view.boards.forEach((one) => sayKnown(one, isDone)),
     ));
+    remember(el, key, board.root, ending);
+    sendPicture(traits, board.root, () => [board], ending);
+    saveWith(traits.widget_manager);
     board.say("loading", h("p", { class: "muted" }, "Asking for the log"));
     const listen = (name, handler) => {
       const safe = (...what) => !ending.aborted && handler(...what);
@@ -46,10 +54,10 @@ export const inNotebook =
     board.reload = (log) =>
       log.byteLength
         ? load(board, log, { ...openingOf(shared), only: traits.get("only") })
-        : board.say("empty", h("p", {}, "This log is too large to be saved. Run the cell again."));
+        : board.say("empty", h("p", {}, missing(shared)));
     // A move that comes along with another log is made when that log is opened.
     const moved = (name, go) =>
-      listen(name, () => board.model && view.isOf(shared.get("log")) && go());
+      listen(name, () => board.model && view.source === shared.get("log") && go());
     moved("change:step", () => board.goTo(shared.get("step")));
     for (const name of ["selected", "range"])
       moved(`change:${name}`, () => board.restore({ [name]: openingOf(shared)[name] }));
@@ -65,12 +73,12 @@ export const inNotebook =
     view.source ??= shared.get("log");
     view.bytes ??= bytesFor(view, shared);
     await board.reload(await view.bytes);
-    if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly());
+    if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
   };
 
 /** Python shows another log in all panels of the view. Each hears of it; the first one acts. */
 async function replaceLog(view, shared) {
-  if (view.isOf(shared.get("log"))) return;
+  if (view.source === shared.get("log")) return;
   view.source = shared.get("log");
   view.play(false);
   view.isWhole = false;
@@ -105,9 +113,10 @@ function openingOf(shared) {
 
 /** The whole log from the kernel if it answers in time, else what was saved. */
 export function bytesFor(view, shared) {
-  if (shared.get("whole")) return Promise.resolve(shared.get("log"));
+  const saved = () => fromBase64(shared.get("log"));
+  if (shared.get("whole")) return Promise.resolve(saved());
   return new Promise((resolve) => {
-    const giveUp = setTimeout(() => resolve(shared.get("log")), PATIENCE);
+    const giveUp = setTimeout(() => resolve(saved()), PATIENCE);
     view.gotLog = (bytes) => {
       if (view.isWhole) return;
       clearTimeout(giveUp);
@@ -127,10 +136,25 @@ export function bytesFor(view, shared) {
   });
 }
 
-function partOnly() {
-  const words =
-    "A part of a large log, as the notebook saved it. Run the cell again to see all of it.";
+/** Why there is no log to draw, and what to do. */
+export function missing(shared) {
+  return shared.get("whole")
+    ? "The notebook was saved without this log. Run the cell again to draw the board."
+    : `The notebook does not hold this log, because ${tooLarge(shared)}`;
+}
+
+export function partOnly(shared) {
+  const words = `The notebook holds a part of this log, because ${tooLarge(shared)}`;
   return h("p", { class: "note part", role: "status" }, words);
+}
+
+function tooLarge(shared) {
+  const { packed = 0, limit = 0 } = shared.get("sizes") ?? {};
+  const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+  return (
+    `its ${megabytes(packed)} MB, packed, are more than the ${megabytes(limit)} MB that are saved. ` +
+    'Run the cell again to see all of it. to_html(log, "board.html") writes all of it to a page of its own.'
+  );
 }
 
 /** What the kernel is to know of a board; a panel without a time axis says nothing of the window. */

@@ -7,8 +7,9 @@
 
 import { Board } from "./board.js";
 import { h } from "./html.js";
-import { areEqualBytes } from "./log_bytes.js";
+import { fromBase64 } from "./log_bytes.js";
 import { modelOf } from "./notebook.js";
+import { saveWith } from "./saved_state.js";
 import { buildSheet, spansOf } from "./sheet.js";
 import { View } from "./view.js";
 import { chip, wordNodes } from "./words_html.js";
@@ -20,6 +21,7 @@ export const predictionInNotebook =
   (load) =>
   async ({ model, el, signal = new AbortController().signal, host }) => {
     const traits = await modelOf(model, host, model.get("game"));
+    saveWith(model.widget_manager);
     const page = new PredictionPage(el, { traits, load, signal });
     await page.follow();
   };
@@ -60,13 +62,13 @@ class PredictionPage {
   }
 
   /**
-   * Shows as much of the log as there is, in place of what was shown. Jupyter's manager may set equal bytes once
+   * Shows as much of the log as there is, in place of what was shown. Jupyter's manager may set an equal log once
    * more: then the reader stays. And the next question may be about the very next step, of the same log.
    */
   async open() {
     const log = this.get("log");
     const { number, step, about, form, kind } = this.get("question");
-    const isShown = number === this.number && areEqualBytes(log, this.log);
+    const isShown = number === this.number && log === this.log;
     Object.assign(this, { log, number });
     if (isShown) return;
     const { answer } = this.get("verdict");
@@ -84,7 +86,7 @@ class PredictionPage {
       onChange: () => this.writeVerdict(),
     });
     const opening = selected === undefined ? { step } : { step, selected };
-    await this.load(this.board, log, secret === null ? opening : { step, selected: null });
+    await this.load(this.board, fromBase64(log), secret === null ? opening : { step, selected: null });
     this.boards.style.minHeight = "";
   }
 

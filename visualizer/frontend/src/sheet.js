@@ -19,8 +19,7 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
   });
   root.append(h("style", {}, boardCss + css));
   const sheet = { root, theme: null };
-  const dress = () => {
-    const chosen = fixed ?? themeName();
+  const dress = (chosen = fixed ?? themeName()) => {
     sheet.theme = THEMES[chosen];
     root.dataset.theme = chosen;
     root.style.colorScheme = chosen;
@@ -30,7 +29,9 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
     }
   };
   dress();
-  watchTheme(() => (dress(), onTheme()), signal);
+  /** Draws the sheet in a theme; left out, in the host's. */
+  sheet.setTheme = (name) => (dress(name), onTheme());
+  watchTheme(() => sheet.setTheme(), signal);
   // What is typed here is no command of a notebook around it.
   root.addEventListener("keydown", (event) => event.key !== "Tab" && event.stopPropagation(), {
     signal,

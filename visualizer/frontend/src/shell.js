@@ -29,8 +29,8 @@ export class Shell {
     watchTheme(() => this.setTheme(), signal);
   }
 
-  setTheme() {
-    const name = this.fixedTheme ?? themeName();
+  /** Draws everything in a theme; left out, in the host's. */
+  setTheme(name = this.fixedTheme ?? themeName()) {
     this.theme = THEMES[name];
     this.root.dataset.theme = name;
     this.root.style.colorScheme = name;

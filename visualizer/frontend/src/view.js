@@ -5,7 +5,6 @@
  * widgets do. Moving in one moves all of them in the same frame, without asking a kernel.
  */
 
-import { areEqualBytes } from "./log_bytes.js";
 import { openingRequest, openingStep } from "./model/index.js";
 import { Store } from "./store.js";
 
@@ -20,7 +19,7 @@ export class View {
   boards = new Set();
   /** Have all boards that joined left again? */
   isLeft = false;
-  /** In a notebook: the bytes that the kernel gave. @type {DataView | undefined} */
+  /** In a notebook: the packed log that the kernel gave, in base64. @type {string | undefined} */
   source;
   #ticking = false;
 
@@ -52,16 +51,6 @@ export class View {
     Object.assign(this.store, openingView(model, step, selected));
     if (!(this.store.block < model.settings.num_blocks)) this.store.block = null;
     this.store.range = range ? range.map((end) => this.clamp(end)) : null;
-  }
-
-  /**
-   * Are these the bytes that the view was given? Jupyter's manager may set a model's whole state again, when
-   * a kernel answers late what widgets it has, and equal bytes are another object then.
-   */
-  isOf(bytes) {
-    if (!areEqualBytes(this.source, bytes)) return false;
-    this.source = bytes;
-    return true;
   }
 
   clamp(step) {

@@ -9,6 +9,7 @@ import { keepInAddress, readAddress, writeAddress } from "./address.js";
 import { Board } from "./board.js";
 import { comparisonInNotebook, drawComparison } from "./compare.js";
 import { h } from "./html.js";
+import { fromBase64 } from "./log_bytes.js";
 import { inNotebook } from "./notebook.js";
 import { predictionInNotebook } from "./predict.js";
 import { Reading } from "./reading.js";
@@ -27,7 +28,7 @@ export async function mount(
 ) {
   if (options.compare) {
     const { b, facts } = options.compare;
-    return drawComparison(host, { ...options, logs: [log, bytesOf(b)], facts, load, signal });
+    return drawComparison(host, { ...options, logs: [log, fromBase64(b)], facts, load, signal });
   }
   const here = location.href.replace(/#.*/, "");
   const board = new Board(host, {
@@ -120,11 +121,6 @@ function sayWrong(board, error) {
 /** What is wrong, and in which line. */
 function wrong({ line, reason, message }) {
   return { where: line ? `Line ${line} of the log` : "The log", why: reason ?? message };
-}
-
-/** Bytes that a page carries as base64. */
-function bytesOf(base64) {
-  return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 }
 
 const RENDERERS = {

@@ -1,0 +1,68 @@
+/**
+ * A still picture of what is drawn, as PNG, for hosts that draw no widget.
+ *
+ * The page draws itself: an SVG image holds a copy of the element, and a canvas takes that image.
+ */
+
+import { pngOf } from "./png.js";
+
+const FITS = 110_000; // bytes; base64 takes a third more
+const SCALES = [1, 0.75, 0.5];
+// An XML document must not have these, and a token's text may.
+const NOT_IN_XML = /[^\t\n\r -\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
+
+/**
+ * PNG bytes of `root`, on white paper whatever the host's theme; null where the browser cannot draw it. `parts`
+ * are the boards and sheets in it, which know how to set a theme.
+ */
+export async function pictureOf(root, parts) {
+  const { width, height } = root.getBoundingClientRect();
+  if (!width || !height) return null;
+  // Nothing is painted in between: the reader does not see the other theme.
+  const isDark = root.dataset.theme !== "light";
+  if (isDark) for (const part of parts) part.setTheme("light");
+  const copy = copyOf(root);
+  if (isDark) for (const part of parts) part.setTheme();
+  copy.style.cssText += `; width: ${width}px; height: ${height}px; margin: 0`;
+  const markup = new XMLSerializer().serializeToString(copy).replace(NOT_IN_XML, "");
+  const image = new Image(width, height);
+  image.src = `data:image/svg+xml,${encodeURIComponent(
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}">` +
+      `<foreignObject width="100%" height="100%">${markup}</foreignObject></svg>`,
+  )}`;
+  try {
+    await image.decode();
+    let png;
+    for (const scale of SCALES) {
+      png = await pngOf(pixelsOf(image, width * scale, height * scale));
+      if (png.length <= FITS) break;
+    }
+    return png;
+  } catch {
+    return null; // some browsers let no page read such a canvas
+  }
+}
+
+/** A copy that looks the same without scripts. */
+function copyOf(root) {
+  const copy = root.cloneNode(true);
+  const drawn = root.querySelectorAll("canvas");
+  for (const [i, canvas] of copy.querySelectorAll("canvas").entries())
+    if (drawn[i].width && drawn[i].height)
+      canvas.style.background = `url(${drawn[i].toDataURL()}) 0 0 / 100% 100%`;
+  const inputs = root.querySelectorAll("input");
+  for (const [i, input] of copy.querySelectorAll("input").entries())
+    input.setAttribute("value", inputs[i].value);
+  for (const table of copy.querySelectorAll(".alternative")) table.remove();
+  return copy;
+}
+
+function pixelsOf(image, width, height) {
+  const canvas = Object.assign(document.createElement("canvas"), {
+    width: Math.round(width),
+    height: Math.round(height),
+  });
+  const context = canvas.getContext("2d");
+  context.drawImage(image, 0, 0, canvas.width, canvas.height);
+  return context.getImageData(0, 0, canvas.width, canvas.height);
+}

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { mergeStates } from "../src/saved_state.js";
+
+const board = (view) => ({
+  state: {
+    _anywidget_id: "visualizer.board.Board",
+    wants_picture: false,
+    layout: `IPY_MODEL_layout-${view}`,
+    view_model: `IPY_MODEL_${view}`,
+  },
+});
+const view = (log) => ({ state: { log } });
+const layout = { state: {} };
+
+const FIRST = { one: board("v1"), v1: view("a"), "layout-v1": layout };
+const SECOND = { two: board("v2"), v2: view("b"), "layout-v2": layout };
+
+test("a board that is shown is saved with all it refers to, and one that is not shown is left out", () => {
+  const live = { ...FIRST, ...SECOND, slider: { state: { value: 3 } } };
+  assert.deepEqual(mergeStates({ before: {}, saved: {}, live, shown: new Set(["one", "slider"]) }), FIRST);
+});
+
+test("a board without a kernel stays as it was saved, and what took its place replaces it", () => {
+  const shown = new Set(["one"]);
+  assert.deepEqual(mergeStates({ before: {}, saved: FIRST, live: {}, shown }), FIRST);
+  assert.deepEqual(mergeStates({ before: FIRST, saved: {}, live: {}, shown }), FIRST);
+  assert.deepEqual(mergeStates({ before: {}, saved: FIRST, live: SECOND, shown: new Set(["two"]) }), SECOND);
+});
+
+test("a view that two boards share stays while one of them is shown, in its newest state", () => {
+  const beside = { beside: board("v1") };
+  const moved = { ...FIRST, v1: { state: { log: "a", step: 7 } } };
+  const saved = { ...FIRST, ...beside };
+  assert.deepEqual(mergeStates({ before: {}, saved, live: moved, shown: new Set(["one"]) }), moved);
+});
+
+test("other widgets that the reader saved stay", () => {
+  const saved = { slider: { state: { value: 3 } }, ...FIRST };
+  const { slider } = saved;
+  const before = { ...saved, button: { state: {} } };
+  assert.deepEqual(mergeStates({ before, saved, live: {}, shown: new Set() }), { slider });
+});
+
+test("words that look like a reference in a log are no reference", () => {
+  const talkative = { ...FIRST, v1: view("see IPY_MODEL_slider") };
+  const live = { ...talkative, slider: { state: {} } };
+  assert.deepEqual(mergeStates({ before: {}, saved: {}, live, shown: new Set(["one"]) }), talkative);
+});
