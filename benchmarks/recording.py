@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import engine.cache.kv_cache
 import engine.engine
-import engine.output
+import engine.output.processor
 import engine.scheduling.scheduler
 from benchmarks.pairs import compare
 from benchmarks.report import save
@@ -17,7 +17,12 @@ from benchmarks.workload import Bench
 from engine.events import vocabulary
 from engine.events.log import EventLog
 
-MAKERS = (engine.engine, engine.output, engine.cache.kv_cache, engine.scheduling.scheduler)
+MAKERS = (
+    engine.engine,
+    engine.output.processor,
+    engine.cache.kv_cache,
+    engine.scheduling.scheduler,
+)
 
 
 class NoLog(EventLog):

@@ -27,7 +27,8 @@ from engine.config import EngineConfig, checked
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event, FinishReason, Forked, RequestFinished
 from engine.offline import Offline
-from engine.output import TokenOutput, Writers
+from engine.output.processor import TokenOutput, Writers
+from engine.output.tool_use import Tool, ToolUse
 from engine.part_errors import RECOVERABLE, PolicyError, ask
 from engine.parts import check_parts, give_to_model, names_of
 from engine.recorder import Recorder
@@ -42,7 +43,6 @@ from engine.snapshot import snapshot
 from engine.step_guard import StepGuard
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
-from engine.tools.tool_use import Tool, ToolUse
 from engine.why import why
 
 

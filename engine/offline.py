@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.config import EngineConfig
-from engine.output import best
+from engine.output.processor import best
 from engine.runner import Runner
 from engine.scheduling.admission import RequestError, ids_of
 from engine.scheduling.request import Request, TokenScore

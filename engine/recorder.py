@@ -21,7 +21,7 @@ from engine.events.vocabulary import (
     StepFinished,
     StepStarted,
 )
-from engine.output import TokenOutput
+from engine.output.processor import TokenOutput
 from engine.runner import Runner
 from engine.scheduling.request import Request
 from engine.text.tokenizer import Tokenizer

@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.engine import Engine, StepOutput
 from engine.events.vocabulary import Admitted, Event, StepFinished
-from engine.output import TokenOutput
+from engine.output.processor import TokenOutput
 from engine.scheduling.request import Request
 from server.errors import ApiError
 from server.generation import Gain, Generation, Logprobs, Prompt

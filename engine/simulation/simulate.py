@@ -8,7 +8,8 @@ from typing import Any
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.log import EventLog
-from engine.output import Writer, Writers
+from engine.output.processor import Writer, Writers
+from engine.output.tool_use import ToolUse
 from engine.scheduling.request import Request
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.workload import (
@@ -23,7 +24,6 @@ from engine.simulation.workload import (
 )
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
-from engine.tools.tool_use import ToolUse
 
 UNKNOWN_TEXT = "\u00b7"  # for a token beyond what the log knows
 

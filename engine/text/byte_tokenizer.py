@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from engine.output.detokenizer import ByteDetokenizer
 from engine.text.chat_template import ChatTemplate
-from engine.text.detokenizer import ByteDetokenizer
 from engine.text.tokenizer import checked
 
 SPECIAL_TOKENS = (

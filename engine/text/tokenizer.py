@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 import tokenizers
 
+from engine.output.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
 from engine.text.chat_template import ChatTemplate
-from engine.text.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
 
 # How SentencePiece writes a byte of a character that it has no token for.
 _BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.tools.calculator import evaluate
+from engine.output.calculator import evaluate
 
 BOS = "<|bos|>"
 USER_START, USER_END = "<|user_start|>", "<|user_end|>"

@@ -14,7 +14,7 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from engine.tools.calculator import evaluate
+from engine.output.calculator import evaluate
 from engine.training import documents
 from engine.training.documents import SPECIAL_TOKENS
 from engine.training.tokenizer import encode_text

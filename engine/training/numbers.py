@@ -11,7 +11,7 @@ from itertools import pairwise
 from random import Random
 from zlib import crc32
 
-from engine.tools.calculator import evaluate
+from engine.output.calculator import evaluate
 from engine.training import words
 from engine.training.data import load
 from engine.training.documents import Turn

@@ -9,9 +9,9 @@ from typing import Any
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import judge
+from engine.output.calculator import evaluate
+from engine.output.tool_use import Tool, ToolTokens, ToolUse
 from engine.text.byte_tokenizer import ByteTokenizer
-from engine.tools.calculator import evaluate
-from engine.tools.tool_use import Tool, ToolTokens, ToolUse
 
 TOKENIZER = ByteTokenizer()
 _marks = ToolTokens.of(TOKENIZER)

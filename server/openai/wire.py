@@ -49,7 +49,7 @@ def count(choices: list[Gain]) -> int:
 def best_choices(generation: Generation, choices: list[Gain]) -> list[Gain]:
     """The choices to hand out: of each prompt's samples the n best, best first, and numbered anew.
 
-    Without `best_of` all of them, as they are. See `engine.output.best`.
+    Without `best_of` all of them, as they are. See `engine.output.processor.best`.
     """
     params = generation.prompts[0].params  # the same for all prompts of a request
     if params.best_of is None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from engine.tools.calculator import MAX_LENGTH, MAX_MAGNITUDE, evaluate
+from engine.output.calculator import MAX_LENGTH, MAX_MAGNITUDE, evaluate
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import sys
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.tools.calculator import evaluate
+from engine.output.calculator import evaluate
 
 ATTACKS = r"""
 ().__class__.__base__.__subclasses__()

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingError, SamplingParams
 from engine.events import vocabulary as v
+from engine.output.stop_strings import StopStrings
 from engine.scheduling.drafter import Drafter
-from engine.text.stop_strings import StopStrings
 from tests.engine.workloads import first_stop
 from tests.facts import raises_naming
 

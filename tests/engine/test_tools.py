@@ -8,12 +8,12 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.fold import State
+from engine.output.calculator import evaluate
 from engine.part_errors import ToolError
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from engine.text.byte_tokenizer import ByteTokenizer
-from engine.tools.calculator import evaluate
 from tests.engine.tool_scripts import (
     CALL,
     END_CALL,

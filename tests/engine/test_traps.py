@@ -9,13 +9,13 @@ from engine.cache.radix_tree import RadixTree
 from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
+from engine.output.calculator import evaluate
 from engine.part_errors import PolicyError
 from engine.scheduling.admission import RequestError
 from engine.scheduling.policies import POLICIES, Fcfs
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
-from engine.tools.calculator import evaluate
 from tests.engine.storyboard import Speaker, simulate
 from tests.engine.workloads import (
     Arrival,

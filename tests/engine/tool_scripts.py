@@ -7,11 +7,11 @@ end. Where the engine must force tokens the runner says question marks, which sh
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
+from engine.output.calculator import evaluate
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from engine.text.byte_tokenizer import ByteTokenizer
-from engine.tools.calculator import evaluate
 
 TOKENIZER = ByteTokenizer()
 CALL, END_CALL = TOKENIZER.encode("<|python_start|><|python_end|>")[1:]

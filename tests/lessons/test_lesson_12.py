@@ -8,8 +8,8 @@ from checks import check
 from checks.judging import Verdict, judge
 from checks.lesson_12 import attempt, cases
 from engine import CostRunner, Engine, EngineConfig, SamplingParams
+from engine.output.tool_use import ToolUse
 from engine.text.byte_tokenizer import ByteTokenizer
-from engine.tools.tool_use import ToolUse
 from solutions.lesson_12 import ToolState as Solution
 
 

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.tools.calculator import evaluate as calculate
+from engine.output.calculator import evaluate as calculate
 from engine.training import evaluate, numbers, serving, stories, words
 from engine.training.corpus import CHAT, PLAIN, conversation, documents
 from engine.training.documents import (

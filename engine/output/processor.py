@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.events.vocabulary import FinishReason, TokenRow
+from engine.output.calculator import evaluate
+from engine.output.stop_strings import StopStrings
+from engine.output.tool_use import Tool, ToolTokens, fed
 from engine.runner import Sampled
 from engine.scheduling.request import Request
-from engine.text.stop_strings import StopStrings
 from engine.text.tokenizer import Tokenizer
-from engine.tools.calculator import evaluate
-from engine.tools.tool_use import Tool, ToolTokens, fed
 
 
 @dataclass(slots=True)
