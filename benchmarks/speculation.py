@@ -11,7 +11,7 @@ from benchmarks.report import MUTED, bars, panels, save
 from benchmarks.workload import story_prompts
 from engine import Engine, EngineConfig, SamplingParams
 from engine.compute import loader
-from engine.scheduling.prompt_lookup import PromptLookup
+from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.tokenizer import HFTokenizer
 from engine.training import words
 

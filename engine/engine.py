@@ -34,12 +34,12 @@ from engine.parts import check_parts, give_to_model, names_of
 from engine.recorder import Recorder
 from engine.runner import Row, Runner, Sampled
 from engine.scheduling.admission import RequestError, check_request, ids_of, most_blocks
-from engine.scheduling.drafter import Drafter
 from engine.scheduling.policies import Policy, policy_named
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.scheduler import Plan, Scheduler
 from engine.snapshot import snapshot
+from engine.speculation.drafter import Drafter
 from engine.step_guard import StepGuard
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer

@@ -21,8 +21,8 @@ from engine.compute.paged_attention import PagedAttention
 from engine.compute.places import Place, places_of
 from engine.compute.sampler import Choices, choose, probabilities
 from engine.compute.truncation import Distribution, distribution
-from engine.compute.verification import Verifier, ask_verifier, count_accepted
 from engine.runner import Row, Sampled
+from engine.speculation.verification import Verifier, ask_verifier, count_accepted
 
 
 class TorchRunner:

@@ -32,10 +32,10 @@ from engine.events.vocabulary import (
 from engine.part_errors import PolicyError, ask, named
 from engine.runner import Row
 from engine.scheduling.admission import worst_case
-from engine.scheduling.drafter import Drafter, Speculation
 from engine.scheduling.policy import Policy, Room
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
+from engine.speculation.drafter import Drafter, Speculation
 
 _Obstacle = tuple[WaitingReason, int, int]  # reason, need, have
 

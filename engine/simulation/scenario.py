@@ -16,11 +16,11 @@ import msgspec
 from engine.config import EngineConfig
 from engine.events.log import EventLog
 from engine.events.vocabulary import RunStarted
-from engine.scheduling.drafter import Drafter
 from engine.simulation.cost_runner import Cost
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import Speaker, workload_of
 from engine.simulation.workload import Workload
+from engine.speculation.drafter import Drafter
 
 
 @dataclass(frozen=True, kw_only=True)

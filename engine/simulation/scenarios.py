@@ -13,9 +13,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from engine.config import EngineConfig
-from engine.scheduling.prompt_lookup import PromptLookup
 from engine.simulation.scenario import Scenario, write
 from engine.simulation.speakers import COMMON, NAMES, Speaker
+from engine.speculation.prompt_lookup import PromptLookup
 
 _CHATS = tuple(Speaker(name, 1, own=8, output=30) for name in ("Ada", "Bo", "Cleo", "Dev"))
 _LONG = (*_CHATS, Speaker("Eva", 8, own=400, output=8))

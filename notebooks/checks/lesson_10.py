@@ -9,7 +9,7 @@ from typing import Any
 from checks.broken import Broken
 from checks.guard import call, watched
 from checks.judging import counted, judge, listed
-from engine.compute.verification import Pick, Verifier
+from engine.speculation.verification import Pick, Verifier
 
 Accept = Callable[..., list[int]]
 Row = tuple[float, ...]

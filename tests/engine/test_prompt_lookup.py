@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.events import vocabulary as v
-from engine.scheduling.prompt_lookup import PromptLookup
 from engine.scheduling.request import Request
+from engine.speculation.prompt_lookup import PromptLookup
 from tests.facts import raises_naming
 
 PROMPTS = [

@@ -11,8 +11,8 @@ import torch
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.events import vocabulary as v
-from engine.scheduling.prompt_lookup import PromptLookup
 from engine.simulation.checking_runner import CheckingRunner
+from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.compute.parity import ROWS, make_prompts
 from tests.engine.drafters import Guessing, Knowing

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from engine import CostRunner, Engine, EngineConfig, RequestError, SamplingError, SamplingParams
 from engine.events import vocabulary as v
 from engine.output.stop_strings import StopStrings
-from engine.scheduling.drafter import Drafter
+from engine.speculation.drafter import Drafter
 from tests.engine.workloads import first_stop
 from tests.facts import raises_naming
 

@@ -12,7 +12,7 @@ from engine.compute.loader import build
 from engine.compute.model_config import read_config
 from engine.compute.torch_runner import TorchRunner
 from engine.events.vocabulary import StepFinished
-from engine.scheduling.prompt_lookup import PromptLookup
+from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.byte_tokenizer import ByteTokenizer
 from tests.engine.compute.judge import PROMPT, reference_logits
 

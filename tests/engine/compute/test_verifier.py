@@ -7,8 +7,8 @@ import torch
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.compute.places import Place
-from engine.compute.verification import ask_verifier
 from engine.scheduling.request import Request
+from engine.speculation.verification import ask_verifier
 from tests.facts import raises_naming
 
 

@@ -10,9 +10,9 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.fold import State
-from engine.scheduling.prompt_lookup import PromptLookup
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
+from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
 

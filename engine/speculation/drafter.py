@@ -1,7 +1,7 @@
 """A drafter guesses the next tokens; the model checks several guesses in one forward pass.
 
 A decode reads the whole model for one token; a few tokens more in the same pass cost little. So they
-are guessed, and kept as far as the model would have said them itself (`compute/verification.py`).
+are guessed, and kept as far as the model would have said them itself (`speculation/verification.py`).
 
 Source: speculative decoding (arXiv:2211.17192); vLLM's drafters are in `vllm/v1/spec_decode/`.
 """
