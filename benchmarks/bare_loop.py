@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.compute.checkpoint import Checkpoint
-from engine.compute.decoder import RMSNorm
-from engine.compute.linear import Linear
 from engine.compute.loader import BUNDLED
-from engine.compute.model_config import LlamaConfig, read_config
-from engine.compute.rope import rotary_table, rotate
+from engine.compute.model.config import LlamaConfig, read_config
+from engine.compute.model.decoder import RMSNorm
+from engine.compute.model.linear import Linear
+from engine.compute.model.rope import rotary_table, rotate
+from engine.compute.weights.checkpoint import Checkpoint
 
 
 @dataclass

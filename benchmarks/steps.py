@@ -20,10 +20,10 @@ from benchmarks.bare import Served
 from benchmarks.workload import story_prompts
 from engine import Engine
 from engine.compute import torch_runner
-from engine.compute.linear import Linear
+from engine.compute.attention.paged_attention import PagedAttention
 from engine.compute.loader import BUNDLED
-from engine.compute.model_config import LlamaConfig, read_config
-from engine.compute.paged_attention import PagedAttention
+from engine.compute.model.config import LlamaConfig, read_config
+from engine.compute.model.linear import Linear
 from engine.compute.threads import set_threads
 
 BATCHES = (1, 8, 32)

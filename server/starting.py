@@ -90,7 +90,9 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
             engine.pause()
         return engine, outbox
 
-    from engine.compute.checkpoint import CheckpointError  # brings torch, which takes seconds
+    from engine.compute.weights.checkpoint import (
+        CheckpointError,  # brings torch, which takes seconds
+    )
 
     try:
         with (

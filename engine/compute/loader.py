@@ -4,14 +4,14 @@ from pathlib import Path
 
 import torch
 
-from engine.compute.checkpoint import Checkpoint, CheckpointError
-from engine.compute.decoder import Decoder
-from engine.compute.gguf_checkpoint import GGUFCheckpoint
-from engine.compute.gpt2 import GPT2
-from engine.compute.hub import fetch, is_hub_name
-from engine.compute.model_config import LlamaConfig, ModelConfig, read_config
+from engine.compute.model.config import LlamaConfig, ModelConfig, read_config
+from engine.compute.model.decoder import Decoder
+from engine.compute.model.gpt2 import GPT2
 from engine.compute.threads import set_threads
 from engine.compute.torch_runner import TorchRunner
+from engine.compute.weights.checkpoint import Checkpoint, CheckpointError
+from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
+from engine.compute.weights.hub import fetch, is_hub_name
 from engine.text.gguf_tokenizer import GGUFTokenizer
 from engine.text.tokenizer import HFTokenizer
 

@@ -11,16 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.compute.attention.kv_pages import KVPages
+from engine.compute.attention.paged_attention import PagedAttention
 from engine.compute.batch import Batch, make_batch
-from engine.compute.decoder import Attend, Decoder
-from engine.compute.gpt2 import GPT2
-from engine.compute.kv_pages import KVPages
-from engine.compute.logprobs import likeliest, score_prompts
-from engine.compute.model_config import ModelConfig
-from engine.compute.paged_attention import PagedAttention
-from engine.compute.places import Place, places_of
-from engine.compute.sampler import Choices, choose, probabilities
-from engine.compute.truncation import Distribution, distribution
+from engine.compute.model.config import ModelConfig
+from engine.compute.model.decoder import Attend, Decoder
+from engine.compute.model.gpt2 import GPT2
+from engine.compute.sampling.logprobs import likeliest, score_prompts
+from engine.compute.sampling.places import Place, places_of
+from engine.compute.sampling.sampler import Choices, choose, probabilities
+from engine.compute.sampling.truncation import Distribution, distribution
 from engine.runner import Row, Sampled
 from engine.speculation.verification import Verifier, ask_verifier, count_accepted
 

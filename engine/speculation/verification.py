@@ -20,9 +20,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.compute.places import Place
-from engine.compute.randomness import uniforms
-from engine.compute.sampler import draw
+from engine.compute.sampling.places import Place
+from engine.compute.sampling.randomness import uniforms
+from engine.compute.sampling.sampler import draw
 
 Pick = Callable[[Sequence[float]], int]
 

@@ -11,7 +11,7 @@ Notes before reading:
   the text does not have becomes `<unk>`: the prompt is read, and the log shows what was lost.
 - The network is GPT-2 as it was published. Its parts have the names that transformers gives them,
   so the state dict is the checkpoint. It sees whole sequences and keeps no keys and values;
-  `engine/compute/gpt2.py` runs the same weights over pages.
+  `engine/compute/model/gpt2.py` runs the same weights over pages.
 - The hurry is in the training. What a character model must learn first is to look at the few
   characters before, and among 160 learned positions those are hard to find. So attention starts
   with a short window, which widens; and Muon instead of AdamW updates the matrices. `train` says

@@ -13,7 +13,7 @@ from torch import Tensor
 from checks.broken import Broken
 from checks.guard import call
 from checks.judging import counted, judge
-from engine.compute import truncation
+from engine.compute.sampling import truncation
 
 Weigh = Callable[..., list[float]]
 EXACT = 1e-6
@@ -44,7 +44,7 @@ class YourDistribution:
     def __call__(
         self, logits: Tensor, temperature: Tensor, min_p: Tensor, top_k: Tensor, top_p: Tensor
     ) -> Tensor:
-        """See `engine.compute.truncation.distribution`; min_p is not part of the lesson."""
+        """See `engine.compute.sampling.truncation.distribution`; min_p is not part of the lesson."""
         del min_p
         rows = zip(*(one.tolist() for one in (logits, temperature, top_k, top_p)), strict=True)
         return torch.tensor([list(self._distribution(*row)) for row in rows])

@@ -13,11 +13,11 @@ from torch import Tensor
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge
+from engine.compute.attention.kv_pages import KVPages
+from engine.compute.attention.paged_attention import PagedAttention
 from engine.compute.batch import Batch
-from engine.compute.decoder import Attend
-from engine.compute.kv_pages import KVPages
-from engine.compute.model_config import ModelConfig
-from engine.compute.paged_attention import PagedAttention
+from engine.compute.model.config import ModelConfig
+from engine.compute.model.decoder import Attend
 
 Array = NDArray[np.float64]
 LearnersAttend = Callable[..., Any]

@@ -15,10 +15,10 @@ import transformers
 
 from engine import Engine, EngineConfig, SamplingParams
 from engine.compute import torch_runner
-from engine.compute.checkpoint import Checkpoint
-from engine.compute.decoder import Decoder
-from engine.compute.model_config import read_config
+from engine.compute.model.config import read_config
+from engine.compute.model.decoder import Decoder
 from engine.compute.torch_runner import TorchRunner
+from engine.compute.weights.checkpoint import Checkpoint
 from engine.events import vocabulary as v
 
 VOCAB = 4

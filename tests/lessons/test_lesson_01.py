@@ -9,7 +9,7 @@ from checks import check
 from checks.judging import Verdict, judge
 from checks.lesson_01 import YourDistribution, attempt, cases
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute import truncation
+from engine.compute.sampling import truncation
 from solutions.lesson_01 import distribution as solution
 
 

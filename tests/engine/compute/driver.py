@@ -7,10 +7,10 @@ from pathlib import Path
 
 import torch
 
-from engine.compute.checkpoint import Checkpoint
 from engine.compute.loader import build
-from engine.compute.model_config import read_config
+from engine.compute.model.config import read_config
 from engine.compute.torch_runner import TorchRunner
+from engine.compute.weights.checkpoint import Checkpoint
 from engine.runner import Row, Sampled
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams

@@ -20,9 +20,9 @@ import transformers
 
 from engine import Engine, EngineConfig, EventLog, SamplingParams
 from engine.compute import loader
-from engine.compute.checkpoint import Checkpoint
-from engine.compute.model_config import read_config
+from engine.compute.model.config import read_config
 from engine.compute.torch_runner import TorchRunner
+from engine.compute.weights.checkpoint import Checkpoint
 from engine.events import vocabulary as v
 from engine.scheduling.request import Request
 from engine.text.byte_tokenizer import ByteTokenizer

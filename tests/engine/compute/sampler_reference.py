@@ -6,7 +6,7 @@ from collections import Counter
 
 import torch
 
-from engine.compute.places import Place
+from engine.compute.sampling.places import Place
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 

@@ -12,11 +12,11 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 from engine import Engine
-from engine.compute import gpt2
-from engine.compute.checkpoint import Checkpoint, CheckpointError
-from engine.compute.families import Family
-from engine.compute.gguf_checkpoint import ARCHITECTURES
-from engine.compute.model_config import SUPPORTED, read_config
+from engine.compute.model import gpt2
+from engine.compute.model.config import SUPPORTED, read_config
+from engine.compute.model.families import Family
+from engine.compute.weights.checkpoint import Checkpoint, CheckpointError
+from engine.compute.weights.gguf_checkpoint import ARCHITECTURES
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
 from tests.engine.compute.judge import PROMPT, departs, last_logits, reference_logits
 from tests.engine.compute.models import MODELS

@@ -5,9 +5,9 @@ import pytest
 import torch
 import transformers
 
-from engine.compute.checkpoint import CheckpointError
-from engine.compute.gguf_checkpoint import GGUFCheckpoint
 from engine.compute.loader import load
+from engine.compute.weights.checkpoint import CheckpointError
+from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
 from engine.runner import Row
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams

@@ -5,9 +5,9 @@ import shutil
 import huggingface_hub
 import pytest
 
-from engine.compute.checkpoint import CheckpointError
-from engine.compute.hub import is_hub_name
 from engine.compute.loader import load
+from engine.compute.weights.checkpoint import CheckpointError
+from engine.compute.weights.hub import is_hub_name
 from tests.engine.compute.models import add_tokenizer
 from tests.facts import raises_naming
 

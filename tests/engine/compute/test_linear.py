@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from engine.compute import linear
-from engine.compute.linear import Linear
+from engine.compute.model import linear
+from engine.compute.model.linear import Linear
 
 
 def drawn(*shape, dtype=torch.float32):

@@ -13,8 +13,8 @@ from safetensors.torch import load_file, save_file
 
 from engine import Engine
 from engine.compute import threads, torch_runner
-from engine.compute.checkpoint import CheckpointError
 from engine.compute.loader import load
+from engine.compute.weights.checkpoint import CheckpointError
 from engine.config import ConfigError, EngineConfig
 from engine.runner import Row
 from engine.scheduling.request import Request

@@ -9,9 +9,14 @@ from hypothesis import strategies as st
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.checkpoint import CheckpointError
-from engine.compute.model_config import read_config
-from engine.compute.rope_scaling import LinearScaling, Llama3Scaling, YarnScaling, read_scaling
+from engine.compute.model.config import read_config
+from engine.compute.model.rope_scaling import (
+    LinearScaling,
+    Llama3Scaling,
+    YarnScaling,
+    read_scaling,
+)
+from engine.compute.weights.checkpoint import CheckpointError
 from engine.scheduling.admission import RequestError
 from tests.engine.compute.driver import Driver
 from tests.engine.compute.judge import PROMPT, departs, last_logits, reference_logits

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.compute.places import Place
-from engine.compute.randomness import uniforms
-from engine.compute.sampler import choose, draw
+from engine.compute.sampling.places import Place
+from engine.compute.sampling.randomness import uniforms
+from engine.compute.sampling.sampler import choose, draw
 from tests.engine.compute import sampler_reference as reference
 from tests.engine.compute.sampler_reference import place, random_logits, random_place
 

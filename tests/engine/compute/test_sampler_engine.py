@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.checkpoint import Checkpoint
 from engine.compute.loader import build
-from engine.compute.model_config import read_config
+from engine.compute.model.config import read_config
 from engine.compute.torch_runner import TorchRunner
+from engine.compute.weights.checkpoint import Checkpoint
 from engine.events.vocabulary import StepFinished
 from engine.speculation.prompt_lookup import PromptLookup
 from engine.text.byte_tokenizer import ByteTokenizer

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.compute.logprobs import likeliest, score_prompts
-from engine.compute.sampler import choose
+from engine.compute.sampling.logprobs import likeliest, score_prompts
+from engine.compute.sampling.sampler import choose
 from engine.runner import Row
 from tests.engine.compute import sampler_reference as reference
 from tests.engine.compute.sampler_reference import place, random_logits, random_place

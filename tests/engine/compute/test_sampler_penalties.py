@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.generation import logits_process as theirs
 
-from engine.compute.logit_bias import add_bias, forbid_early_ends
-from engine.compute.penalties import penalize_frequency_and_presence, penalize_repetition
-from engine.compute.sampler import choose
+from engine.compute.sampling.logit_bias import add_bias, forbid_early_ends
+from engine.compute.sampling.penalties import penalize_frequency_and_presence, penalize_repetition
+from engine.compute.sampling.sampler import choose
 from tests.engine.compute.sampler_reference import (
     penalised,
     place,

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers.generation import logits_process as theirs
 
-from engine.compute.truncation import distribution
+from engine.compute.sampling.truncation import distribution
 from engine.scheduling.sampling_params import SamplingParams
 from tests.engine.compute.sampler_reference import probabilities, random_logits
 

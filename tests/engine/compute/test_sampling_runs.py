@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.compute.sampler import draw
+from engine.compute.sampling.sampler import draw
 from engine.speculation.verification import count_accepted
 from tests.engine.compute.driver import Driver
 from tests.engine.compute.judge import PROMPT, reference_logits

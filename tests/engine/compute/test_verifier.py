@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.places import Place
+from engine.compute.sampling.places import Place
 from engine.scheduling.request import Request
 from engine.speculation.verification import ask_verifier
 from tests.facts import raises_naming

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine import Engine, SamplingParams
-from engine.compute.checkpoint import Checkpoint
+from engine.compute.weights.checkpoint import Checkpoint
 from engine.engine import EngineConfig
 from engine.scheduling.admission import RequestError
 from engine.text.tokenizer import HFTokenizer

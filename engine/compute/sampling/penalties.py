@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.compute.places import Place
+from engine.compute.sampling.places import Place
 
 _LIMIT = torch.finfo(torch.float32).max
 _STRONGEST = 1e30  # what stronger penalties count as, or float32 would overflow

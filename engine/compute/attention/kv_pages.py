@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import torch
 
-from engine.compute.model_config import ModelConfig
+from engine.compute.model.config import ModelConfig
 from engine.config import ConfigError
 
 

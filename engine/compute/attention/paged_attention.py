@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.compute.attention.kv_pages import KVPages
 from engine.compute.batch import Batch, Group
-from engine.compute.kv_pages import KVPages
-from engine.compute.model_config import ModelConfig
+from engine.compute.model.config import ModelConfig
 
 
 class PagedAttention:

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.compute.checkpoint import Checkpoint
-from engine.compute.linear import Linear
-from engine.compute.model_config import LlamaConfig
-from engine.compute.rope import rotary_table, rotate
+from engine.compute.model.config import LlamaConfig
+from engine.compute.model.linear import Linear
+from engine.compute.model.rope import rotary_table, rotate
+from engine.compute.weights.checkpoint import Checkpoint
 
 # (layer, queries [tokens, heads, head_dim], keys and values [tokens, 2 * kv_heads, head_dim])
 # -> [tokens, heads * head_dim]; see `PagedAttention`.

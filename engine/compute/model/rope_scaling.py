@@ -21,7 +21,7 @@ import msgspec
 import torch
 from torch import Tensor
 
-from engine.compute.checkpoint import CheckpointError
+from engine.compute.weights.checkpoint import CheckpointError
 
 _Factor: TypeAlias = Annotated[float, msgspec.Meta(ge=1)]
 _Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]

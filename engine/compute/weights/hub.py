@@ -6,7 +6,7 @@ from pathlib import Path
 import huggingface_hub
 from huggingface_hub.errors import HfHubHTTPError
 
-from engine.compute.checkpoint import CheckpointError
+from engine.compute.weights.checkpoint import CheckpointError
 
 # What `load` reads; repositories also hold the weights in formats for other programs.
 _FILES = ["*.json", "*.safetensors", "chat_template.jinja"]

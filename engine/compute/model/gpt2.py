@@ -13,10 +13,10 @@ from collections.abc import Callable
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.compute.checkpoint import Checkpoint
-from engine.compute.decoder import Attend
-from engine.compute.linear import Linear
-from engine.compute.model_config import ModelConfig
+from engine.compute.model.config import ModelConfig
+from engine.compute.model.decoder import Attend
+from engine.compute.model.linear import Linear
+from engine.compute.weights.checkpoint import Checkpoint
 
 
 def _projection(weights: Checkpoint, name: str, rows: int, columns: int) -> Linear:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.compute.places import Place
+from engine.compute.sampling.places import Place
 
 # Not minus infinity: where every token is forbidden, one has to be taken all the same.
 _FORBIDDEN = torch.finfo(torch.float32).min

@@ -14,8 +14,8 @@ import gguf
 import torch
 from torch import Tensor
 
-from engine.compute.checkpoint import Checkpoint, CheckpointError
-from engine.compute.model_config import parse_config
+from engine.compute.model.config import parse_config
+from engine.compute.weights.checkpoint import Checkpoint, CheckpointError
 
 ARCHITECTURES = {
     "llama": "LlamaForCausalLM",

@@ -8,7 +8,7 @@ paired with value i + head_dim / 2.
 import torch
 from torch import Tensor
 
-from engine.compute.model_config import LlamaConfig
+from engine.compute.model.config import LlamaConfig
 
 
 def rotary_table(config: LlamaConfig, length: int) -> Tensor:

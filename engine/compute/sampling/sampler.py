@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.compute.logit_bias import add_bias, forbid_early_ends
-from engine.compute.logprobs import likeliest, log_probabilities
-from engine.compute.penalties import penalize_frequency_and_presence, penalize_repetition
-from engine.compute.places import Place
-from engine.compute.randomness import uniforms
-from engine.compute.truncation import Distribution, distribution
+from engine.compute.sampling.logit_bias import add_bias, forbid_early_ends
+from engine.compute.sampling.logprobs import likeliest, log_probabilities
+from engine.compute.sampling.penalties import penalize_frequency_and_presence, penalize_repetition
+from engine.compute.sampling.places import Place
+from engine.compute.sampling.randomness import uniforms
+from engine.compute.sampling.truncation import Distribution, distribution
 
 
 @dataclass(slots=True)

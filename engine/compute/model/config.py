@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from engine.compute.checkpoint import CheckpointError
-from engine.compute.families import FAMILIES, Family
-from engine.compute.rope_scaling import RopeScaling, YarnScaling, read_scaling
+from engine.compute.model.families import FAMILIES, Family
+from engine.compute.model.rope_scaling import RopeScaling, YarnScaling, read_scaling
+from engine.compute.weights.checkpoint import CheckpointError
 
 GPT2 = "GPT2LMHeadModel"
 SUPPORTED = frozenset({*FAMILIES, GPT2})
