@@ -2,15 +2,16 @@
 
 from fastapi import FastAPI
 
-from server import docs_page, errors, feed, live_page, metrics, openapi, operation, tokens
-from server.bodies import body_limits
-from server.cors import Cors
-from server.hosts import HostCheck
-from server.lmtp import routes as lmtp_routes
-from server.middleware import ApiKey, BodyLimit, Head, needs_no_key
-from server.models import Models
-from server.openai import routes as openai_routes
-from server.request_log import LogWriter, RequestLog
+from server.api import feed, live_page, metrics, operation, tokens
+from server.api.lmtp import routes as lmtp_routes
+from server.api.openai import routes as openai_routes
+from server.core.models import Models
+from server.http import docs_page, errors, openapi
+from server.http.bodies import body_limits
+from server.http.cors import Cors
+from server.http.hosts import HostCheck
+from server.http.middleware import ApiKey, BodyLimit, Head, needs_no_key
+from server.http.request_log import LogWriter, RequestLog
 
 
 def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:

@@ -23,12 +23,12 @@ from engine.runner import Row, Sampled
 from engine.scheduling.policies import Policy
 from engine.scheduling.request import Request, TokenScore
 from engine.text.byte_tokenizer import ByteTokenizer
-from server.protocol import HttpProtocol
-from server.request_log import LogWriter
-from server.serving import listen, run_server, url_of
-from server.settings import ServerSettings
-from server.trace_file import TraceFile
-from server.window import Outbox
+from server.cli.serving import listen, run_server, url_of
+from server.core.settings import ServerSettings
+from server.core.trace_file import TraceFile
+from server.core.window import Outbox
+from server.http.protocol import HttpProtocol
+from server.http.request_log import LogWriter
 
 
 class GatedTokenizer(ByteTokenizer):

@@ -7,10 +7,10 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
-from server.bridge import Bridge
-from server.generation import Generation, Order, Prompt
-from server.settings import ServerSettings
-from server.window import Outbox
+from server.core.bridge import Bridge
+from server.core.generation import Generation, Order, Prompt
+from server.core.settings import ServerSettings
+from server.core.window import Outbox
 from tests.server.app_under_test import AlphabetRunner
 
 TOKENIZER = ByteTokenizer()

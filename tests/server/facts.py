@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.errors import ApiError
+from server.http.errors import ApiError
 from tests.facts import assert_names
 
 

@@ -13,10 +13,10 @@ from engine.events.vocabulary import (
     StepScheduled,
 )
 from engine.scheduling.sampling_params import SamplingParams
-from server.admission import Admission
-from server.generation import Prompt
+from server.core.admission import Admission
+from server.core.generation import Prompt
+from server.core.settings import ServerSettings
 from server.process import BackgroundServer
-from server.settings import ServerSettings
 from tests.server.facts import raises_api_error
 from tests.server.harness import Caller, Feed, post, sse_data, trace
 

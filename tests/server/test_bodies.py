@@ -13,16 +13,16 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import Message
 
-from server import bodies
-from server.bodies import BodyLimits, body_limits, depth_and_values
-from server.errors import ApiError
-from server.lmtp.calls import parse_call
-from server.lmtp.session import Session
-from server.middleware import BodyLimit
-from server.models import ModelDirectory, Models
-from server.openai.bodies import BodyRoute, read_body
-from server.openai.requests import ChatRequest, CompletionRequest
-from server.tokens import DetokenizeRequest, TokenizeRequest
+from server.api.lmtp.calls import parse_call
+from server.api.lmtp.session import Session
+from server.api.openai.bodies import BodyRoute, read_body
+from server.api.openai.requests import ChatRequest, CompletionRequest
+from server.api.tokens import DetokenizeRequest, TokenizeRequest
+from server.core.models import ModelDirectory, Models
+from server.http import bodies
+from server.http.bodies import BodyLimits, body_limits, depth_and_values
+from server.http.errors import ApiError
+from server.http.middleware import BodyLimit
 from tests.server.harness import http, post
 from tests.server.test_bridge import running
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
-from server.bridge import Bridge
-from server.generation import Generation, Order, Prompt
+from server.core.bridge import Bridge
+from server.core.generation import Generation, Order, Prompt
 from tests.server.bridges import order, read, running
 from tests.server.facts import raises_api_error
 

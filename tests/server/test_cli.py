@@ -13,11 +13,11 @@ from typer.main import get_command
 
 from engine.events.log import EventLog
 from engine.scheduling.policies import POLICIES
-from server.banner import banner
 from server.cli import app
-from server.log_files import open_log
+from server.cli.banner import banner
+from server.core.log_files import open_log
+from server.core.settings import ServerSettings
 from server.process import ServerError, serve_in_background
-from server.settings import ServerSettings
 from tests.facts import assert_names
 from tests.server.console import COMMAND, invoke, refused, run
 from tests.server.harness import get, sse_data

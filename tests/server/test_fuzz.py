@@ -12,12 +12,12 @@ from benchmarks.load.client import Reply, ask, send
 from benchmarks.load.leavers import open_sockets
 from engine.config import EngineConfig
 from engine.engine import Engine
-from server.bridge import Bridge
-from server.lmtp.session import Session
-from server.models import Models
+from server.api.lmtp.session import Session
+from server.core.bridge import Bridge
+from server.core.models import Models
+from server.core.settings import ServerSettings
+from server.core.window import Outbox
 from server.process import BackgroundServer
-from server.settings import ServerSettings
-from server.window import Outbox
 from tests.server import fuzz
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 

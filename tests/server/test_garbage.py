@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from server import garbage
+from server.core import garbage
 
 
 class Knot:

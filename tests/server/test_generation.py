@@ -4,7 +4,7 @@ import asyncio
 
 from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
-from server.generation import Gain, Generation, Logprobs, Prompt
+from server.core.generation import Gain, Generation, Logprobs, Prompt
 from tests.server.facts import raises_api_error
 
 

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
+from server.cli.serving import KEEP_ALIVE_SECONDS
 from server.process import BackgroundServer
-from server.serving import KEEP_ALIVE_SECONDS
 from tests.server.harness import Caller, Feed, http_request
 
 BODY = {"prompt": "x", "stream": False, "max_tokens": 3}

@@ -6,8 +6,8 @@ from html import unescape
 
 import pytest
 
-from server.docs_page import render
-from server.live_page import BOARD, PAGES
+from server.api.live_page import BOARD, PAGES
+from server.http.docs_page import render
 from tests.server.harness import http, post, start
 
 FILES = [f"/page/{path.name}" for path in PAGES.iterdir()] + ["/board/board.js"]

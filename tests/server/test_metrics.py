@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
-from server.measures import Measures
+from server.core.measures import Measures
 from server.process import BackgroundServer
 from tests.server.harness import Caller, Feed, http, post, trace
 

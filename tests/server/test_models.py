@@ -15,11 +15,11 @@ from engine.engine import Engine
 from engine.events.log import EventLog
 from engine.events.vocabulary import RequestArrived
 from engine.scheduling.sampling_params import SamplingParams
+from server.api.lmtp.client import StreamError
+from server.api.lmtp.inprocess import client_of
 from server.app import create_app
-from server.errors import ApiError
-from server.lmtp.client import StreamError
-from server.lmtp.inprocess import client_of
-from server.models import Models
+from server.core.models import Models
+from server.http.errors import ApiError
 from server.process import serve_in_background
 from tests.engine.compute.gguf_files import write
 from tests.engine.compute.models import add_tokenizer, save

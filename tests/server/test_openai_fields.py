@@ -9,7 +9,7 @@ import openai
 import pytest
 
 from engine.events.vocabulary import RequestArrived
-from server.openai.requests import ChatRequest, CompletionRequest
+from server.api.openai.requests import ChatRequest, CompletionRequest
 from server.process import serve_in_background
 from tests.server.harness import trace
 from tests.server.sdk import lenient, sdk

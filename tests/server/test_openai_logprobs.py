@@ -13,9 +13,9 @@ from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
-from server.generation import Gain, Generation, Logprobs, Prompt
-from server.openai.completions import CompletionForm, Shown
-from server.openai.wire import best_choices
+from server.api.openai.completions import CompletionForm, Shown
+from server.api.openai.wire import best_choices
+from server.core.generation import Gain, Generation, Logprobs, Prompt
 from server.process import serve_in_background
 from tests.server.harness import post, sse_data
 from tests.server.sdk import lenient, sdk

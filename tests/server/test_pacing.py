@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from engine.scheduling.sampling_params import SamplingParams
-from server import pacing
-from server.generation import Gain, Generation, Prompt
-from server.pacing import Pace
+from server.core import pacing
+from server.core.generation import Gain, Generation, Prompt
+from server.core.pacing import Pace
 from tests.server.bridges import order, read, running
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
-from server.log_files import open_log
+from server.core.log_files import open_log
 from server.process import BackgroundServer
 from tests.server.harness import Caller, Feed, get, http, post, trace
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 import httpx
 import pytest
 
-from server import tokens
-from server.bodies import BodyLimits
+from server.api import tokens
+from server.http.bodies import BodyLimits
 from server.process import BackgroundServer
 from tests.facts import assert_names
 from tests.server.harness import Caller, get, http, post, start

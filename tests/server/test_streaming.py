@@ -7,12 +7,12 @@ import pytest
 from starlette.types import Message
 
 from engine.scheduling.sampling_params import SamplingParams
-from server.bridge import Bridge
-from server.generation import Generation, Order, Prompt
-from server.models import Models
-from server.openai.chat import ChatForm
-from server.streaming import Answer, Connection, Form, StreamedAnswer
-from server.teaching import TeachingStream
+from server.api.openai.chat import ChatForm
+from server.api.teaching import TeachingStream
+from server.core.bridge import Bridge
+from server.core.generation import Generation, Order, Prompt
+from server.core.models import Models
+from server.http.streaming import Answer, Connection, Form, StreamedAnswer
 from tests.server.bridges import TOKENIZER, order, running
 from tests.server.harness import sse_data
 

@@ -3,7 +3,8 @@
 import pytest
 
 from engine.events.vocabulary import RequestArrived
-from server import prompt_length, tokens
+from server.api import tokens
+from server.core import prompt_length
 from tests.facts import assert_names
 from tests.server.harness import post, trace
 

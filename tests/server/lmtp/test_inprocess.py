@@ -8,9 +8,9 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from engine.scheduling.sampling_params import SamplingParams
-from server.lmtp import session
-from server.lmtp.client import StreamError
-from server.lmtp.inprocess import in_process
+from server.api.lmtp import session
+from server.api.lmtp.client import StreamError
+from server.api.lmtp.inprocess import in_process
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
-from server.lmtp.interactive import PARAMETERS, RETRY_HINT, LineError, parse_line
+from server.api.lmtp.interactive import PARAMETERS, RETRY_HINT, LineError, parse_line
 from server.process import BackgroundServer
 from tests.facts import assert_names
 from tests.server.harness import Feed, trace

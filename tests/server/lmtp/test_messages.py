@@ -8,7 +8,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from engine.events.vocabulary import RequestArrived, StepScheduled
-from server.lmtp.client import connect
+from server.api.lmtp.client import connect
 from server.process import BackgroundServer
 from tests.facts import assert_names
 from tests.server.harness import post, sse_data, trace

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from server.lmtp.client import Client, StreamError
-from server.lmtp.inprocess import client_of
+from server.api.lmtp.client import Client, StreamError
+from server.api.lmtp.inprocess import client_of
 from tests.facts import assert_names
 from tests.server.shelf import Shelf, registry
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from server.lmtp.outlet import FRAME_BYTES, LIMIT_BYTES, Outlet
-from server.lmtp.session import Session
-from server.lmtp.wire import frame, split
+from server.api.lmtp.outlet import FRAME_BYTES, LIMIT_BYTES, Outlet
+from server.api.lmtp.session import Session
+from server.api.lmtp.wire import frame, split
 from tests.server.shelf import Shelf, registry
 
 ITEM = b'"' + b"x" * 998 + b'"'

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from engine import Engine, SamplingParams
-from server.lmtp.client import connect
-from server.lmtp.inprocess import in_process
-from server.lmtp.interactive import PARAMETERS
+from server.api.lmtp.client import connect
+from server.api.lmtp.inprocess import in_process
+from server.api.lmtp.interactive import PARAMETERS
 from server.process import serve_in_background
 
 PROMPT = "Once upon a time"

@@ -1,0 +1,208 @@
+"""What a client's frames carry. Fields and types are checked here, values by the engine.
+
+`null` means absent. A field that is not known is refused by name, never ignored: whoever asked for
+something must not get an answer without it. Names are those of LMQL's client, and the engine's own for
+the rest.
+"""
+
+import re
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from engine.scheduling.sampling_params import SamplingParams
+from server.core.limits import (
+    LARGEST_COUNT,
+    LARGEST_WHOLE,
+    MAX_NAME_LENGTH,
+    MAX_STOP_LENGTH,
+    MAX_STOP_TOKENS,
+    MAX_STOPS,
+)
+from server.http.errors import ApiError, bad_request
+
+Name = Annotated[str, Meta(max_length=MAX_NAME_LENGTH)]
+Whole = Annotated[int, Meta(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
+StreamId = Whole | Name  # every item of a stream repeats it
+Tokens = str | list[int | None]
+Stop = Annotated[str, Meta(max_length=MAX_STOP_LENGTH)]
+
+# LMQL's server has the same default.
+MAX_TOKENS = 32
+MOST_TOP_LOGPROBS = 128
+
+
+class Call(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What every command has: the client's number of the stream, and the model it means."""
+
+    stream_id: StreamId
+    model: Name | None = None
+
+    def check(self) -> None:
+        """Raise ApiError, which names the field, for what a type does not say."""
+
+
+class PromptCall(Call, kw_only=True):
+    """A command that makes the engine compute.
+
+    prompt    token ids, or text ("text mode": tokens come back with their text)
+    from_     on the wire `from`: a buffer whose tokens go before the prompt
+    user      who asks, for the log
+    priority  how urgent it is, 0 first
+    """
+
+    prompt: Tokens
+    from_: Name | None = msgspec.field(default=None, name="from")
+    user: Name | None = None
+    priority: Annotated[int, Meta(ge=-LARGEST_COUNT, le=LARGEST_COUNT)] | None = None
+
+
+class GenerateCall(PromptCall, kw_only=True):
+    """GENERATE. `keep` names the buffer that prompt and output become; the rest is SamplingParams'."""
+
+    keep: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | None = None
+    max_tokens: int | None = None
+    min_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: Annotated[int, Meta(le=LARGEST_COUNT)] | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: dict[int, float] | None = None
+    top_logprobs: int | None = None
+    stop: Stop | Annotated[list[Stop], Meta(max_length=MAX_STOPS)] | None = None
+    stop_token_ids: Annotated[list[int], Meta(max_length=MAX_STOP_TOKENS)] | None = None
+    ignore_eos: bool | None = None
+    seed: Whole | None = None
+
+    def check(self) -> None:
+        """See `Call`."""
+        if not 0 <= (self.top_logprobs or 0) <= MOST_TOP_LOGPROBS:
+            raise bad_request("top_logprobs", f"top_logprobs must be 0 to {MOST_TOP_LOGPROBS}")
+
+    def sampling(self, *, vocab_size: int, room: int) -> SamplingParams:
+        """The engine's parameters. Raises SamplingError for a value out of range.
+
+        As in LMQL's server, a bias of ids beyond the vocabulary does nothing. LMQL asks for tokens in
+        chunks and does not know how much room is left, so `max_tokens` is cut to it.
+        """
+        wanted = MAX_TOKENS if self.max_tokens is None else self.max_tokens
+        given: dict[str, Any] = {name: getattr(self, name) for name in _PASSED_ON}
+        if self.logit_bias:
+            given["logit_bias"] = {
+                id_: bias for id_, bias in self.logit_bias.items() if 0 <= id_ < vocab_size
+            }
+        if self.stop is not None:
+            given["stop"] = self.stop if isinstance(self.stop, list) else [self.stop]
+        top = 1 if self.top_logprobs is None else self.top_logprobs
+        return SamplingParams(
+            max_tokens=min(wanted, max(1, room)),
+            logprobs=min(top, vocab_size),
+            **{name: value for name, value in given.items() if value is not None},
+        )
+
+
+class ScoreCall(PromptCall, kw_only=True):
+    """SCORE: how probable the model finds `scored` after the prompt."""
+
+    scored: Tokens
+
+
+class ModelInfoCall(Call, kw_only=True):
+    """MODEL_INFO. LMQL's client says the model's name once more in `data`, which is not parsed."""
+
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+class CancelCall(Call, kw_only=True):
+    """CANCEL: nobody reads this stream any more. Not in LMQL's protocol."""
+
+
+class ReleaseCall(Call, kw_only=True):
+    """RELEASE: forget a buffer. Not in LMQL's protocol."""
+
+    buffer: Name
+
+
+CALLS: dict[str, type[Call]] = {
+    "GENERATE": GenerateCall,
+    "SCORE": ScoreCall,
+    "MODEL_INFO": ModelInfoCall,
+    "CANCEL": CancelCall,
+    "RELEASE": ReleaseCall,
+}
+
+# Those that open a stream, and are answered on it, with TOKEN.
+STREAM_WORDS = ("GENERATE", "SCORE")
+
+# Of two escapes that are one character together. msgspec says that something was truncated.
+_HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
+
+_PASSED_ON = (
+    "min_tokens",
+    "temperature",
+    "top_p",
+    "top_k",
+    "min_p",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "stop_token_ids",
+    "ignore_eos",
+    "seed",
+)
+
+
+# Not inside a text: there, the quotes have a backslash before them.
+_STREAM_ID = re.compile(
+    r'(?<!\\)"stream_id"\s*:\s*(-?[1-9][0-9]{0,17}|0|"[ -!#-\[\]-~]{1,256}")\s*[,}]'
+)
+
+
+class _Stream(msgspec.Struct):
+    stream_id: StreamId | None = None
+
+
+def parse_call(word: str, content: str) -> Call:
+    """The call that a frame makes. Raises ApiError for one that cannot be read."""
+    if word not in CALLS:
+        raise bad_request(
+            None, f"{word[:40]} is not a command: {', '.join(CALLS)} are", "unknown_command"
+        )
+    try:
+        call = msgspec.json.decode(content, type=CALLS[word])
+    except msgspec.ValidationError as error:
+        raise _in_words(str(error)) from error
+    except (msgspec.DecodeError, RecursionError) as error:
+        reason = "a text in it is no Unicode" if _HALF_A_PAIR.search(content) else error
+        raise bad_request(None, f"{word} is not followed by JSON: {reason}", "not_json") from error
+    call.check()
+    return call
+
+
+def stream_of(content: str) -> StreamId | None:
+    """The stream that a frame is about, if it says that much; for answering one that is wrong.
+
+    Also of a frame that is no JSON, or none that can be read: somebody may wait on that stream.
+    """
+    try:
+        return msgspec.json.decode(content, type=_Stream).stream_id
+    except msgspec.ValidationError:
+        return None
+    except (msgspec.DecodeError, RecursionError):
+        found = _STREAM_ID.search(content)
+        return None if found is None else msgspec.json.decode(found[1])
+
+
+def _in_words(complaint: str) -> ApiError:
+    """msgspec's "Expected ..., got ... - at `$.field`" with the field in front."""
+    what, _, path = complaint.partition(" - at ")
+    if "required field" in what or "unknown field" in what:
+        field = what.rpartition(" field ")[2].strip("`")[:MAX_NAME_LENGTH]
+        missing = "required" in what
+        return bad_request(field, f"{field} is missing" if missing else f"{field} is not known")
+    place = path.rpartition("$.")[2].strip("`")  # "`key` in `$.field`" for a key
+    return bad_request(place or None, f"{place or 'the JSON'}: {what}")

@@ -1,0 +1,208 @@
+"""The client's end of LMTP: many streams at once over one link.
+
+    async with connect("ws://localhost:8000") as client:
+        async for token in client.generate("Once upon a time", max_tokens=20):
+            print(token["text"], end="")
+
+Whoever stops reading a stream early ends it: the server is told, and nothing more is computed for it.
+`in_process` (`inprocess.py`) gives the same client over an engine in this process.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Protocol
+from urllib.parse import urlencode
+
+from websockets.asyncio.client import ClientConnection
+from websockets.asyncio.client import connect as connect_websocket
+from websockets.exceptions import ConnectionClosed
+
+from server.api.lmtp.wire import frame, items_of, split
+
+Prompt = str | Sequence[int]
+
+_SCHEMES = {"": "ws", "http": "ws", "https": "wss"}
+
+
+class StreamError(RuntimeError):
+    """A stream ended with an error, or the connection did. The message is the server's.
+
+    code         for programs
+    retry        whether the same request may work when it is sent again
+    retry_after  seconds to wait before that, where the server says it
+    """
+
+    def __init__(self, item: dict[str, Any]) -> None:
+        super().__init__(str(item["error"]))
+        self.code = str(item.get("code", ""))
+        self.retry = bool(item.get("retry", False))
+        self.retry_after: float | None = item.get("retry_after")
+
+
+class Link(Protocol):
+    """What carries frames."""
+
+    async def send(self, text: str) -> None:
+        """Hand a frame on."""
+        ...
+
+    async def receive(self) -> str | None:
+        """The next frame; None when there are no more."""
+        ...
+
+
+class Client:
+    """Streams over a link. Made by `connect` or `in_process`.
+
+    `on_message` is called with each system message: that a model is loading, that a stream is queued,
+    that a buffer was kept.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self.on_message: Callable[[dict[str, Any]], None] = lambda _message: None
+        self._link = link
+        self._last_id = 0
+        self._open: dict[int, asyncio.Queue[dict[str, Any]]] = {}
+        self._lost = ""
+
+    async def generate(self, prompt: Prompt, **fields: object) -> AsyncIterator[dict[str, Any]]:
+        """Tokens that follow a prompt, each as a TOKEN item: `token`, `logprob`, `top_logprobs`, ...
+
+        `prompt` is text, and then items have their `text`, or token ids. `fields` are GENERATE's.
+        Raises StreamError.
+        """
+        async for one in self._stream("GENERATE", prompt=_plain(prompt), **fields):
+            yield one
+
+    async def score(self, prompt: Prompt, scored: Prompt, **fields: object) -> list[dict[str, Any]]:
+        """How probable `scored` is after `prompt`: an item with its `logprob` for each token.
+
+        Raises StreamError.
+        """
+        stream = self._stream("SCORE", prompt=_plain(prompt), scored=_plain(scored), **fields)
+        return [one async for one in stream]
+
+    async def model_info(self, model: str | None = None) -> dict[str, Any]:
+        """What the server says of a model; loads it, where it loads models on demand."""
+        answer = await self._ask("MODEL_INFO", "model_info", model=model)
+        info: dict[str, Any] = answer["model_info"]
+        return info
+
+    async def release(self, buffer: str) -> None:
+        """Forget a buffer. Raises StreamError where there is none."""
+        await self._ask("RELEASE", "buffer", buffer=buffer)
+
+    async def read(self) -> None:
+        """Hand what is received to those who wait for it, until the link ends. Run it as a task."""
+        try:
+            while (text := await self._link.receive()) is not None:
+                word, content = split(text)
+                for item in items_of(content):
+                    if word == "MSG" and "error" not in item:
+                        self.on_message(item)
+                    if item["stream_id"] in self._open:
+                        self._open[item["stream_id"]].put_nowait(item | {"word": word})
+        finally:
+            self._lost = "the connection to the server was lost"
+            for waiting in self._open.values():
+                waiting.put_nowait({"error": self._lost, "code": "connection_lost", "retry": True})
+
+    async def _stream(self, word: str, **fields: object) -> AsyncIterator[dict[str, Any]]:
+        stream_id, items = await self._begin(word, fields)
+        finished = False
+        try:
+            while not finished:
+                item = await items.get()
+                finished = "error" in item or item.get("finish_reason") is not None
+                if "error" in item:
+                    raise StreamError(item)
+                if item.pop("word") == "TOKEN":
+                    yield item
+        finally:
+            del self._open[stream_id]
+            if not finished:
+                await self._link.send(frame("CANCEL", {"stream_id": stream_id}))
+
+    async def _ask(self, word: str, answered: str, **fields: object) -> dict[str, Any]:
+        """The answer that has the field `answered`."""
+        stream_id, items = await self._begin(word, fields)
+        try:
+            while True:
+                item = await items.get()
+                if "error" in item:
+                    raise StreamError(item)
+                if answered in item:
+                    return item
+        finally:
+            del self._open[stream_id]
+
+    async def _begin(
+        self, word: str, fields: dict[str, object]
+    ) -> tuple[int, asyncio.Queue[dict[str, Any]]]:
+        if self._lost:
+            raise StreamError({"error": self._lost, "code": "connection_lost", "retry": True})
+        self._last_id += 1
+        stream_id, items = self._last_id, asyncio.Queue[dict[str, Any]]()
+        self._open[stream_id] = items
+        await self._link.send(frame(word, {"stream_id": stream_id} | fields))
+        return stream_id, items
+
+
+@asynccontextmanager
+async def connect(
+    url: str, *, api_key: str | None = None, label: str = ""
+) -> AsyncIterator[Client]:
+    """A client of a server: ws://, http:// or neither, with or without a path, without a query.
+
+    Raises OSError when nothing answers there, `websockets.exceptions.InvalidStatus` when it refuses.
+    """
+    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    query = f"?{urlencode({'client': label})}" if label else ""  # a header has no umlauts
+    connection = connect_websocket(
+        _websocket_url(url) + query,
+        additional_headers=headers,
+        max_size=None,
+        compression=None,
+        proxy=None,  # the server is next door
+    )
+    async with connection as websocket, over(_WebSocketLink(websocket)) as client:
+        yield client
+
+
+def _websocket_url(url: str) -> str:
+    scheme, _, rest = url.rpartition("://")
+    return f"{_SCHEMES.get(scheme, scheme)}://{rest}"
+
+
+@asynccontextmanager
+async def over(link: Link) -> AsyncIterator[Client]:
+    """A client that reads from a link while the block runs."""
+    client = Client(link)
+    reading = asyncio.create_task(client.read())
+    try:
+        yield client
+    finally:
+        reading.cancel()
+        await asyncio.wait({reading})
+        if not reading.cancelled():
+            reading.result()  # a frame that cannot be read, or `on_message` failed
+
+
+class _WebSocketLink:
+    def __init__(self, websocket: ClientConnection) -> None:
+        self._websocket = websocket
+
+    async def send(self, text: str) -> None:
+        with suppress(ConnectionClosed):  # whoever reads is told
+            await self._websocket.send(text)
+
+    async def receive(self) -> str | None:
+        try:
+            return await self._websocket.recv(decode=True)
+        except ConnectionClosed:
+            return None
+
+
+def _plain(prompt: Prompt) -> str | list[int]:
+    return prompt if isinstance(prompt, str) else list(prompt)

@@ -1,0 +1,120 @@
+"""LMTP without a socket: the same client, session and messages over an engine in this process.
+
+    async with in_process(engine) as client:
+        async for token in client.generate("Once upon a time", max_tokens=20):
+            print(token["text"], end="")
+
+While the block runs, the engine belongs to a thread of its own, as in a server; its log goes on. LMQL's
+in-process transport (`lmtp_async.py`) runs the model on the event loop instead, which stands still
+during each forward pass.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from engine.engine import Engine
+from engine.events.log import EventLog
+from engine.events.vocabulary import Event
+from server.api.lmtp.client import Client, over
+from server.api.lmtp.session import Session
+from server.core.bridge import Bridge
+from server.core.models import Models
+from server.core.settings import ServerSettings
+from server.core.window import Outbox
+
+# Frames on their way in each direction; who writes more waits for the other end.
+FRAMES_ON_THE_WAY = 64
+
+
+@asynccontextmanager
+async def in_process(engine: Engine, *, label: str = "") -> AsyncIterator[Client]:
+    """A client of this engine. Nobody else may use the engine until the block ends."""
+    log, outbox = engine.log, _Following(engine.log)
+    bridge = Bridge(engine, outbox, ServerSettings(model_name="in-process"))
+    engine.log = outbox
+    bridge.start()
+    try:
+        async with client_of(Models(bridge), label=label) as client:
+            yield client
+    finally:
+        await _caught_up(bridge)
+        await bridge.stop()
+        engine.log = log
+
+
+@asynccontextmanager
+async def client_of(models: Models, *, label: str = "") -> AsyncIterator[Client]:
+    """A client of the models that this process serves."""
+    to_server = asyncio.Queue[str | None](FRAMES_ON_THE_WAY)
+    to_client = asyncio.Queue[str | None](FRAMES_ON_THE_WAY)
+    session = Session(models, to_client.put, label)
+
+    async def serve() -> None:
+        try:
+            await session.serve(_frames(to_server))
+        except Exception:
+            await to_client.put(None)  # the client must not wait for ever
+            raise
+
+    serving = asyncio.create_task(serve())
+    try:
+        async with over(_QueueLink(to_server, to_client)) as client:
+            yield client
+    finally:
+        serving.cancel()
+        await asyncio.wait({serving})
+        if not serving.cancelled():
+            serving.result()
+
+
+class _Following(Outbox):
+    """Hands new events over, and keeps them in the engine's own log as well."""
+
+    def __init__(self, log: EventLog) -> None:
+        super().__init__()
+        self._log = log
+        for event in log:
+            super().append(event)
+
+    def append(self, event: Event) -> None:
+        """Add an event to both."""
+        self._log.append(event)
+        super().append(event)
+
+    @property
+    def next_seq(self) -> int:
+        """The number that the next event will get."""
+        return self._log.next_seq
+
+
+class _QueueLink:
+    def __init__(
+        self, to_server: asyncio.Queue[str | None], to_client: asyncio.Queue[str | None]
+    ) -> None:
+        self._to_server = to_server
+        self._to_client = to_client
+
+    async def send(self, text: str) -> None:
+        await self._to_server.put(text)
+
+    async def receive(self) -> str | None:
+        return await self._to_client.get()
+
+
+async def _frames(queue: asyncio.Queue[str | None]) -> AsyncIterator[str]:
+    while (text := await queue.get()) is not None:
+        yield text
+
+
+async def _caught_up(bridge: Bridge) -> None:
+    """Return when the engine thread has done what it was told: what ended gave everything back."""
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[None] = loop.create_future()
+
+    def say_so(_engine: Engine) -> None:
+        loop.call_soon_threadsafe(done.set_result, None)
+
+    if not bridge.failure:
+        bridge.between_steps(say_so)
+        await done

@@ -1,0 +1,169 @@
+"""One client of LMTP: a connection's worth of streams, and what becomes of each frame it sends.
+
+Any transport does that brings frames and takes frames: a WebSocket (`routes.py`), or a pair of queues
+within the process (`inprocess.py`). When the client leaves, everything of it ends: its streams are
+aborted, its buffers released. What goes wrong with one stream is told on that stream and touches no
+other.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+from server.api.lmtp.buffers import Buffer, Buffers
+from server.api.lmtp.calls import (
+    STREAM_WORDS,
+    Call,
+    CancelCall,
+    ModelInfoCall,
+    PromptCall,
+    ReleaseCall,
+    StreamId,
+    parse_call,
+    stream_of,
+)
+from server.api.lmtp.outlet import Outlet
+from server.api.lmtp.streams import Stream, error_item
+from server.api.lmtp.wire import FrameError, item, split
+from server.core.bridge import Bridge
+from server.core.models import Models
+from server.http.bodies import read_apart
+from server.http.errors import ApiError, bad_request, internal_error
+
+MOST_STREAMS = 1024
+
+logger = logging.getLogger(__name__)
+
+
+class Session:
+    """The server's end of one connection.
+
+    send    takes a frame, and returns once the connection has taken it
+    label   who asks, where a call does not say it
+    """
+
+    def __init__(
+        self, models: Models, send: Callable[[str], Awaitable[None]], label: str = ""
+    ) -> None:
+        self._models = models
+        self._label = label
+        self._outlet = Outlet(send, models.settings.stall_seconds)
+        self._buffers = Buffers()
+        self._streams: dict[StreamId, asyncio.Task[None]] = {}
+
+    async def serve(self, frames: AsyncIterator[str]) -> None:
+        """Answer frames until there are no more, or the client does not read its answers.
+
+        Raises what `frames` and `send` raise.
+        """
+        reading = asyncio.create_task(self._read(frames))
+        writing = asyncio.create_task(self._outlet.run())
+        try:
+            await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._buffers.close()
+            tasks = {reading, writing, *self._streams.values()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        if not reading.cancelled():
+            reading.result()
+        if not writing.cancelled():
+            with suppress(TimeoutError):  # the client does not read
+                writing.result()
+
+    async def _read(self, frames: AsyncIterator[str]) -> None:
+        async for text in frames:
+            word, stream_id = "", None
+            try:
+                word, content = _split(text)
+                stream_id = await read_apart(len(content), partial(stream_of, content))
+                call = await read_apart(len(content), partial(parse_call, word, content))
+                await self._handle(call)
+            except ApiError as error:
+                # On a TOKEN error a client gives the stream up: not one that runs, and has that number.
+                gives_up = word in STREAM_WORDS and stream_id is not None
+                told_there = gives_up and stream_id not in self._streams
+                answer = "TOKEN" if told_there else "MSG"
+                await self._outlet.put(answer, [error_item(stream_id, error)])
+
+    async def _handle(self, call: Call) -> None:
+        if isinstance(call, PromptCall | ModelInfoCall):
+            self._open(call)
+        elif isinstance(call, CancelCall):
+            await self._cancel(call)
+        elif isinstance(call, ReleaseCall):
+            self._buffers.release(call.buffer)
+            await self._answer(call, status="released", buffer=call.buffer)
+
+    def _open(self, call: PromptCall | ModelInfoCall) -> None:
+        """Begin what may take a while; the next frame is read meanwhile."""
+        if call.stream_id in self._streams:
+            raise bad_request(
+                "stream_id", f"stream {call.stream_id!r} is still open: take another number"
+            )
+        if len(self._streams) >= MOST_STREAMS:
+            raise ApiError(
+                429,
+                f"this connection has {MOST_STREAMS} open streams: let some end, then try again",
+                code="too_many_streams",
+            )
+        before = None
+        if isinstance(call, PromptCall) and call.from_ is not None:
+            before = self._buffers.find(call.from_)  # now: the next frame may release it
+        task = asyncio.create_task(self._run(call, before))
+        self._streams[call.stream_id] = task
+
+    async def _run(self, call: PromptCall | ModelInfoCall, before: Buffer | None) -> None:
+        try:
+            if not self._models.is_loaded(call.model):
+                await self._answer(call, status="loading", model=call.model)
+            async with self._models.lease(call.model) as bridge:
+                if isinstance(call, ModelInfoCall):
+                    await self._answer(call, model_info=_model_info(bridge))
+                else:
+                    stream = Stream(call, bridge, self._outlet, self._buffers, before)
+                    await stream.run(self._label)
+        except ApiError as error:
+            await self._fail(call, error)
+        except Exception as error:  # a mistake of ours: the client must not wait for ever
+            logger.exception("stream %r failed", call.stream_id)
+            await self._fail(call, internal_error(error))
+        finally:
+            self._streams.pop(call.stream_id, None)
+
+    async def _fail(self, call: PromptCall | ModelInfoCall, error: ApiError) -> None:
+        word = "TOKEN" if isinstance(call, PromptCall) else "MSG"
+        await self._outlet.put(word, [error_item(call.stream_id, error)])
+
+    async def _cancel(self, call: CancelCall) -> None:
+        """End a stream; nothing more is sent on it than this answer. Harmless for one that ended."""
+        task = self._streams.pop(call.stream_id, None)
+        if task is not None:
+            task.cancel()
+            await asyncio.wait({task})
+        await self._answer(call, status="cancelled")
+
+    async def _answer(self, call: Call, **content: object) -> None:
+        await self._outlet.put("MSG", [item({"stream_id": call.stream_id} | content)])
+
+
+def _split(text: str) -> tuple[str, str]:
+    try:
+        return split(text)
+    except FrameError as error:
+        raise bad_request(None, str(error), "not_a_frame") from error
+
+
+def _model_info(bridge: Bridge) -> dict[str, object]:
+    tokenizer = bridge.tokenizer
+    return {
+        "model": bridge.settings.model_name,
+        "max_context": bridge.max_context,
+        "max_kv_tokens": bridge.config.num_blocks * bridge.config.block_size,
+        "vocab_size": tokenizer.vocab_size,
+        "bos_id": tokenizer.bos_id,
+        "eos_ids": sorted(tokenizer.eos_ids),
+    }

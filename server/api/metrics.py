@@ -1,0 +1,142 @@
+"""`/metrics`: what the engine does, for Prometheus.
+
+The names are vLLM's, prefix and all, so that dashboards made for vLLM draw this server, too; where a
+name has changed, it is today's (`kv_cache_usage_perc`, not `gpu_cache_usage_perc`). The values come
+from the event log alone: see `measures.py`.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
+
+from server.api.operation import only_cached
+from server.core.bridge import Bridge
+from server.core.measures import Histogram, Measures
+from server.core.models import Models
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_LABELS = ["model_name"]
+_TEXT: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "A line per value.",
+        "content": {
+            "text/plain": {
+                "schema": {"type": "string"},
+                "example": 'vllm:num_requests_running{model_name="bundled"} 2.0\n',
+            }
+        },
+    }
+}
+
+_COUNTERS: list[tuple[str, str, Callable[[Measures], float]]] = [
+    ("prompt_tokens", "Prompt tokens of admitted requests.", lambda m: m.prompt_tokens),
+    ("generation_tokens", "Output tokens.", lambda m: m.generation_tokens),
+    (
+        "prefix_cache_queries",
+        "Prompt tokens looked up in the prefix cache.",
+        lambda m: m.cache_queries,
+    ),
+    ("prefix_cache_hits", "Prompt tokens found in the prefix cache.", lambda m: m.cache_hits),
+    (
+        "num_preemptions",
+        "How often a request had to give its memory back.",
+        lambda m: m.preemptions,
+    ),
+]
+_HISTOGRAMS: list[tuple[str, str, Callable[[Measures], Histogram]]] = [
+    ("time_to_first_token_seconds", "From arrival to the first token.", lambda m: m.ttft),
+    ("inter_token_latency_seconds", "From one token to the next.", lambda m: m.itl),
+    ("e2e_request_latency_seconds", "From arrival to the last token.", lambda m: m.e2e),
+    ("request_queue_time_seconds", "From arrival to the step that admitted it.", lambda m: m.queue),
+    ("iteration_tokens_total", "Tokens computed in a step.", lambda m: m.step_tokens),
+]
+
+
+def _held(bridge: Bridge) -> float:
+    state = bridge.window.state
+    return 1 - (len(state.free) + only_cached(state)) / len(state.refs)
+
+
+_GAUGES: list[tuple[str, str, Callable[[Bridge], float]]] = [
+    ("num_requests_running", "Requests in the batch.", lambda b: len(b.window.state.running)),
+    ("num_requests_waiting", "Requests in the queue.", lambda b: len(b.window.state.waiting)),
+    (
+        "kv_cache_usage_perc",
+        "Share of KV blocks that somebody holds; 1 is all. What is only cached can be had.",
+        _held,
+    ),
+]
+
+
+def routes(models: Models) -> APIRouter:
+    """/metrics over the loaded models."""
+    router = APIRouter()
+    registry = CollectorRegistry()
+    registry.register(_Engines(models))
+
+    @router.get("/metrics", tags=["Operation"], response_class=Response, responses=_TEXT)
+    async def metrics() -> Response:
+        """Counters, gauges and histograms in Prometheus' text format, under vLLM's names."""
+        return Response(generate_latest(registry), media_type=CONTENT_TYPE)
+
+    return router
+
+
+class _Engines(Collector):
+    """Every metric of every loaded model, made when somebody asks."""
+
+    def __init__(self, models: Models) -> None:
+        self._models = models
+
+    def describe(self) -> list[Metric]:
+        """Nothing in advance: names collide with nobody's here."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The values as of now."""
+        measured = [(_name(b), b, b.window.measures) for b in self._models.bridges]
+        for name, words, value in _GAUGES:
+            gauge = GaugeMetricFamily(f"vllm:{name}", words, labels=_LABELS)
+            for model, bridge, _ in measured:
+                gauge.add_metric([model], value(bridge))
+            yield gauge
+        for name, words, count in _COUNTERS:
+            counter = CounterMetricFamily(f"vllm:{name}", words, labels=_LABELS)
+            for model, _, measures in measured:
+                counter.add_metric([model], count(measures))
+            yield counter
+        yield _finished(measured)
+        for name, words, histogram in _HISTOGRAMS:
+            family = HistogramMetricFamily(f"vllm:{name}", words, labels=_LABELS)
+            for model, _, measures in measured:
+                buckets, total = _cumulative(histogram(measures))
+                family.add_metric([model], buckets, total)
+            yield family
+
+
+def _finished(measured: list[tuple[str, Bridge, Measures]]) -> Metric:
+    labels = [*_LABELS, "finished_reason"]
+    family = CounterMetricFamily(
+        "vllm:request_success", "Requests by how they ended.", labels=labels
+    )
+    for model, _, measures in measured:
+        for reason, count in measures.finished.items():
+            family.add_metric([model, reason], count)
+    return family
+
+
+def _cumulative(histogram: Histogram) -> tuple[list[Any], float]:
+    limits = [*(str(float(limit)) for limit in histogram.limits), "+Inf"]
+    return list(zip(limits, accumulate(histogram.counts), strict=True)), histogram.sum
+
+
+def _name(bridge: Bridge) -> str:
+    return bridge.settings.model_name

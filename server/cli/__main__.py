@@ -1,0 +1,5 @@
+"""Run the console command as `python -m server.cli`."""
+
+from server.cli import main
+
+main()
