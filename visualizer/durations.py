@@ -1,4 +1,4 @@
-"""Durations in words, as the board writes them (`visualizer/frontend/src/duration.js`)."""
+"""Durations in words, as the board writes them (`visualizer/frontend/src/model/duration.js`)."""
 
 from decimal import ROUND_HALF_UP, Context, Decimal
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { blockGrid } from "../src/block_grid.js";
+import { blockGrid } from "../src/drawing/block_grid.js";
 
 test("forty blocks on a laptop are 50 x 43, eight in a row", () => {
   const grid = blockGrid(40, 449);

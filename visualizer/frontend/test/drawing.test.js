@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { blockGrid } from "../src/block_grid.js";
-import { drawLookedAt } from "../src/block_sharers.js";
-import { claimOf, drawBlocks } from "../src/blocks.js";
-import { cursorBand } from "../src/cursor.js";
-import { packLanes } from "../src/lane_packing.js";
-import { THEMES } from "../src/palette.js";
-import { drawStrip } from "../src/strip.js";
-import { stepAxis, timeScale, wholeView } from "../src/time_axis.js";
-import { drawAxis, drawTimeline } from "../src/timeline.js";
+import { blockGrid } from "../src/drawing/block_grid.js";
+import { drawLookedAt } from "../src/drawing/block_sharers.js";
+import { claimOf, drawBlocks } from "../src/drawing/blocks.js";
+import { cursorBand } from "../src/drawing/cursor.js";
+import { packLanes } from "../src/drawing/lane_packing.js";
+import { THEMES } from "../src/drawing/palette.js";
+import { drawStrip } from "../src/drawing/strip.js";
+import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.js";
+import { drawAxis, drawTimeline } from "../src/drawing/timeline.js";
 import { recordingPencil, storytellers } from "./recorder.js";
 
 const model = storytellers();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
-import { KernelSync } from "../src/kernel_sync.js";
+import { KernelSync } from "../src/host/kernel_sync.js";
 
 /** A widget's model as ipywidgets has it: it keeps what was set until it is saved, whoever set it since. */
 function modelOf(values, { acknowledges = true } = {}) {

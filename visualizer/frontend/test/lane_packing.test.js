@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { laneAt, occupant, occupantsBetween, packLanes } from "../src/lane_packing.js";
-import { laneRows } from "../src/lane_rows.js";
+import { laneAt, occupant, occupantsBetween, packLanes } from "../src/drawing/lane_packing.js";
+import { laneRows } from "../src/drawing/lane_rows.js";
 
 const BATCH = 8;
 

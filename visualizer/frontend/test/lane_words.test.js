@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { assertNames, names } from "./facts.js";
-import { countWords, waitLabel } from "../src/lane_words.js";
+import { countWords, waitLabel } from "../src/drawing/lane_words.js";
 
 const own = (words, steps) => ({ words, steps, own: true });
 const behind = (name, steps) => ({ words: `after ${name}`, steps, own: false });

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { change, figure } from "../src/compare_tables.js";
-import { LinkedViews, stepAtTime } from "../src/linked_views.js";
-import { View } from "../src/view.js";
+import { change, figure } from "../src/compare/compare_tables.js";
+import { LinkedViews, stepAtTime } from "../src/compare/linked_views.js";
+import { View } from "../src/board/view.js";
 
 // Frames of the page, one after another, as long as somebody asks for one.
 const frames = [];

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
-import { listen, reader } from "../src/live_feed.js";
+import { listen, reader } from "../src/live/live_feed.js";
 
 const TEXT =
   'event: dropped\ndata: {"dropped": 7}\n\n' +

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { keyframe, Successor } from "../src/live_window.js";
+import { keyframe, Successor } from "../src/live/live_window.js";
 import { Model, State, parseLog } from "../src/model/index.js";
 
 const { events } = parseLog(

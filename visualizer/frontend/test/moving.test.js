@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { pythonFor, readAddress, writeAddress } from "../src/address.js";
-import { aggregate, rangeWords } from "../src/range.js";
-import { find } from "../src/search.js";
-import { labAddress, sourceOf } from "../src/sources.js";
-import { duration } from "../src/duration.js";
+import { pythonFor, readAddress, writeAddress } from "../src/host/address.js";
+import { aggregate, rangeWords } from "../src/board/range.js";
+import { find } from "../src/board/search.js";
+import { labAddress, sourceOf } from "../src/board/sources.js";
+import { duration } from "../src/model/duration.js";
 import { assertNames } from "./facts.js";
 import { storytellers } from "./recorder.js";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { gzipSync } from "node:zlib";
 import { LogError, Model } from "../src/model/index.js";
-import { Reading } from "../src/reading.js";
+import { Reading } from "../src/host/reading.js";
 import * as make from "./model/events.js";
 
 /** `steps` steps of which each has nine events: three requests come and leave unserved. */

@@ -8,8 +8,8 @@
 import { readFileSync } from "node:fs";
 
 import { Model, parseLog } from "../src/model/index.js";
-import { THEMES } from "../src/palette.js";
-import { Pencil } from "../src/pencil.js";
+import { THEMES } from "../src/drawing/palette.js";
+import { Pencil } from "../src/drawing/pencil.js";
 
 globalThis.DOMMatrix ??= class {
   scale() {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { mergeStates } from "../src/saved_state.js";
+import { mergeStates } from "../src/host/saved_state.js";
 
 const board = (view) => ({
   state: {

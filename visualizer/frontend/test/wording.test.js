@@ -9,11 +9,11 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import test from "node:test";
-import { countWords } from "../src/lane_words.js";
+import { countWords } from "../src/drawing/lane_words.js";
 import { parseLog } from "../src/model/lines.js";
 import { Model, plain, reasonWords, sentence } from "../src/model/index.js";
-import { rangeWords } from "../src/range.js";
-import { tellBlock, tellLane } from "../src/tell.js";
+import { rangeWords } from "../src/board/range.js";
+import { tellBlock, tellLane } from "../src/board/tell.js";
 import { scenes } from "./model/scenes.js";
 
 const FILE = new URL("./wording.snapshot.json", import.meta.url);

@@ -1,0 +1,310 @@
+/**
+ * The board: the panels of one log, how they are laid out, and what the reader does with them.
+ *
+ * Everything the reader does goes through the verbs here and ends in the view's store; the store tells the
+ * boards of the view, which are redrawn at most once a frame. `render` draws and writes everything for one
+ * step, so no panel, number or word can show another step than its neighbours. Attributes on the root say in text what is
+ * shown, for tests and for whoever embeds the board.
+ */
+
+import { pythonFor } from "../host/address.js";
+import { buildControls, buildFoot, StepSlider } from "./controls.js";
+import { DecisionsPanel } from "../panels/decisions.js";
+import { Focus } from "./focus.js";
+import { h } from "../drawing/html.js";
+import { buildHelp, listenToKeys } from "./keys.js";
+import { LinkBox } from "./link_box.js";
+import { MapPanel } from "../panels/map_panel.js";
+import { SearchBox } from "./search_box.js";
+import { fitSentence } from "../panels/sentence_panel.js";
+import { aboutNodes, Shell } from "./shell.js";
+import { emptyTables, writeTables } from "../panels/tables.js";
+import { TimePanel } from "../panels/time_panel.js";
+import { Tip } from "./tip.js";
+import { TokensPanel } from "../panels/tokens.js";
+import { TreePanel } from "../panels/tree_panel.js";
+import { verbsOf } from "./verbs.js";
+import { AXES, View } from "./view.js";
+
+const PANELS = {
+  timeline: TimePanel,
+  blocks: MapPanel,
+  tree: TreePanel,
+  scheduler: DecisionsPanel,
+  tokens: TokensPanel,
+};
+const NAMES = Object.keys(PANELS);
+const READING_ORDER = ["timeline", "blocks", "scheduler", "tree", "tokens"];
+const PROJECTOR = { from: 1800, unit: 1.5 };
+const FAR_WALL = [
+  [1800, 2],
+  [1100, 1.5],
+];
+const NARROW = 720;
+const CALM = 120; // ms without a move
+const SPARE = 130; // px beside the timeline that are worth filling; half of it below
+
+export class Board extends Shell {
+  /**
+   * Builds an empty board in `host`. `options`: `signal` ends it; `view` is shared with other panels of the
+   * log; `panel` is the only one it has; `theme` overrides the host's theme; `onChange(state)` hears of
+   * every move; `linkOf(state)` says what brings a reader back here; `project` is where the engine's code is;
+   * `about` is a title and a caption, what there is to see in the log.
+   */
+  constructor(
+    host,
+    {
+      signal,
+      view = new View(),
+      panel,
+      theme,
+      onChange,
+      linkOf = pythonFor,
+      project = null,
+      about,
+    },
+  ) {
+    super(host, { signal, theme });
+    Object.assign(this, { view, linkOf, project, about });
+    this.store = view.store;
+    this.onChange = onChange ?? (() => {});
+    this.panel = NAMES.includes(panel) ? panel : null;
+    this.only = this.panel;
+    view.join(this, signal);
+  }
+
+  /** Shows a model, at `step` with `selected`, `range`, `window`, `only`, or where something happens. */
+  open(model, opening = {}) {
+    this.message?.remove();
+    this.model = model;
+    if (this.view.model !== model) this.view.open(model, opening);
+    if (!this.grid) this.build();
+    for (const panel of this.panels) panel.setModel(model);
+    if (!this.panel && PANELS[opening.only]) this.only = opening.only;
+    this.time?.refit();
+    this.layout();
+    if (opening.window) this.axis?.lookAt(opening.window);
+  }
+
+  /** The log has grown: more of it has been read, or the engine has gone on. */
+  grow() {
+    for (const panel of this.panels) panel.setModel(this.model);
+    this.layout();
+  }
+
+  build() {
+    const { signal, root, store, panel: alone } = this;
+    this.sentence = h("p", { class: alone ? "sentence for-screen-readers" : "sentence" });
+    this.tip = new Tip(root);
+    this.parts = Object.fromEntries(
+      NAMES.filter((name) => !alone || name === alone).map((name) => [
+        name,
+        new PANELS[name](this),
+      ]),
+    );
+    this.panels = Object.values(this.parts);
+    this.time = this.parts.timeline;
+    const verbs = verbsOf(this, NAMES);
+    this.controls = buildControls(verbs);
+    this.slider = new StepSlider((step) => this.goTo(step));
+    this.bar = h("div", { class: "bar", hidden: true }, this.slider.element);
+    this.help = buildHelp(() => this.toggleHelp());
+    this.search = new SearchBox(this);
+    this.link = new LinkBox(this);
+    this.focus = new Focus(root);
+    const order = READING_ORDER.filter((name) => this.parts[name]);
+    this.grid = h("div", { class: "grid" }, ...order.map((name) => this.parts[name].element));
+    const boxes = [this.search.element, this.link.element, this.help];
+    const heading = aboutNodes(alone ? null : this.about);
+    root.append(...heading, this.sentence, this.bar, this.grid, ...boxes);
+    if (!alone) root.append(buildFoot(verbs));
+    listenToKeys(root, verbs, signal);
+    root.addEventListener("click", (event) => this.clicked(event), { signal });
+    store.listen((names) => this.changed(names), signal);
+    // Its height changes with what it shows; only a new width asks for a new layout.
+    const observer = new ResizeObserver(
+      () => this.root.clientWidth !== this.laidOutFor && this.layout(),
+    );
+    observer.observe(root);
+    signal.addEventListener("abort", () => {
+      observer.disconnect();
+      clearTimeout(this.calm);
+    });
+  }
+
+  /** The timeline, while it is shown. */
+  get axis() {
+    return this.shown?.includes(this.time) ? this.time : null;
+  }
+
+  // Verbs
+
+  goTo(step) {
+    this.view.goTo(step);
+  }
+
+  select(id) {
+    this.store.set({ selected: id });
+  }
+
+  /** Looks at a block, whoever has it. */
+  lookAt(block) {
+    this.store.set({ block });
+  }
+
+  brush(from, to) {
+    this.view.brush(from, to);
+  }
+
+  toggleHelp() {
+    this.help.hidden = !this.help.hidden;
+    if (this.help.hidden) this.root.focus({ preventScroll: true });
+    else this.help.querySelector("button").focus({ preventScroll: true });
+  }
+
+  toggleTables() {
+    this.showsTables = this.root.toggleAttribute("data-tables");
+    for (const table of this.root.querySelectorAll(".alternative"))
+      table.tabIndex = this.showsTables ? 0 : -1;
+    if (this.showsTables) writeTables(this.shown);
+  }
+
+  /** One panel for a far wall, or all of them again. */
+  showOnly(name) {
+    if (this.panel) return;
+    this.only = name;
+    this.layout();
+    this.onChange(this.state());
+  }
+
+  clicked(event) {
+    const named = event.target.closest("[data-request]");
+    if (named) this.select(Number(named.dataset.request));
+  }
+
+  /** What the reader looks at: enough to come back. */
+  state() {
+    const { step, selected, range, axis } = this.store;
+    const window = this.axis?.long ? this.axis.window : undefined;
+    return { step, selected, range, window, axis, only: this.panel ? null : this.only };
+  }
+
+  /** Goes where a state says; what it does not name stays. */
+  restore({ step, selected, block, range, window, axis, only }) {
+    const values = {};
+    if (AXES.includes(axis) && axis !== this.store.axis) {
+      this.store.set({ axis });
+      this.axis?.changeAxis(); // before the window, whose steps lie elsewhere on it
+    }
+    if (step != null) values.step = this.view.clamp(step);
+    if (selected !== undefined) values.selected = this.model.request(selected) ? selected : null;
+    if (block !== undefined) values.block = block;
+    if (range !== undefined) values.range = range?.map((end) => this.view.clamp(end)) ?? null;
+    this.store.set(values);
+    if (only !== undefined && only !== this.only) this.showOnly(PANELS[only] ? only : null);
+    if (window) this.axis?.lookAt(window);
+  }
+
+  // Drawing
+
+  changed(names) {
+    if (!this.laidOutFor) return;
+    if (names.has("axis")) this.time?.changeAxis();
+    if (names.has("step")) this.axis?.revealCursor();
+    if (names.has("selected")) this.axis?.revealSelected();
+    const moved = ["step", "selected", "block"].some((name) => names.has(name));
+    const stopped = names.has("playing") && !this.store.playing;
+    if (moved || stopped) this.render();
+    else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name)))
+      this.axis?.draw();
+    if (names.has("range")) this.axis?.writeRange();
+    this.showControls();
+    if (moved || ["range", "window", "axis"].some((name) => names.has(name)))
+      this.onChange(this.state());
+  }
+
+  /**
+   * Fits the board to its width: one column when narrow, everything larger at a projector. In a tab that
+   * is not shown it has no width, and waits for one.
+   */
+  layout() {
+    if (!this.model || !this.root.clientWidth) return;
+    const width = this.root.clientWidth;
+    const { root, only, parts } = this;
+    this.laidOutFor = width;
+    const far = FAR_WALL.find(([from]) => only && !this.panel && width >= from);
+    this.unit = far?.[1] ?? (width >= PROJECTOR.from ? PROJECTOR.unit : 1);
+    this.narrow = width / this.unit < NARROW;
+    root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
+    root.dataset.only = only ?? "";
+    root.style.setProperty("--px", `${this.unit}px`);
+    for (const [name, { element }] of Object.entries(parts))
+      element.hidden = !!only && name !== only;
+    this.shown = this.panels.filter(({ element }) => !element.hidden);
+    this.bar.hidden = this.shown.includes(this.time);
+    (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);
+    for (const panel of this.shown) panel.layout();
+    this.axis?.revealSelected();
+    // Beside a timeline that is much taller than the map the decisions move up, beside such a map the tree.
+    const spare = only || this.narrow ? 0 : this.time.height - parts.blocks.height;
+    root.dataset.stacked = spare > SPARE ? "decisions" : spare < -SPARE / 2 ? "tree" : "";
+    this.render();
+    root.dataset.ready = "true";
+  }
+
+  context() {
+    const { model, frame, theme, store } = this;
+    return { model, frame, theme, selected: store.selected, block: store.block };
+  }
+
+  render() {
+    const { model, store } = this;
+    this.frame = model.frame(store.step);
+    this.focus.keep();
+    // Pictures first: once words have changed, a canvas that chooses a font resolves the page's styles.
+    for (const panel of this.shown) panel.draw();
+    this.write();
+    this.focus.restore();
+    this.label();
+    this.showControls();
+  }
+
+  /** Writes all words, for the step that has just been drawn. */
+  write() {
+    this.tip.renew(); // before words change: it asks the page where the pointer is
+    const { frame, narrow, unit } = this;
+    const width = this.laidOutFor / unit - (narrow ? 28 : 40);
+    fitSentence(this.sentence, this.context(), { narrow, unit, width });
+    this.sentence.dataset.step = frame.step;
+    for (const panel of this.shown) {
+      panel.write();
+      panel.element.dataset.step = frame.step;
+    }
+    if (this.showsTables) writeTables(this.shown);
+    else emptyTables(this.shown);
+    clearTimeout(this.calm);
+    this.calm = setTimeout(() => this.writeRest(), CALM);
+  }
+
+  /** Writes what is out of sight, once the reader rests: until then it is left out. */
+  writeRest() {
+    for (const panel of this.shown) panel.writeRest?.();
+    if (!this.showsTables) writeTables(this.shown);
+  }
+
+  /**
+   * Buttons, and whether the sentence is read aloud: not while it changes several times a second, and not
+   * by each of several panels at once.
+   */
+  showControls() {
+    const { step, playing, speed } = this.store;
+    const { firstStep: first, lastStep: last } = this.model;
+    this.controls.show({ step, first, last, playing, speed });
+    this.slider.show({ step, first, last });
+    const speaks = !this.panel || this.root.contains(this.root.getRootNode().activeElement);
+    this.sentence.setAttribute("aria-live", playing || this.isBusy || !speaks ? "off" : "polite");
+    this.root.dataset.playing = playing;
+    this.root.dataset.axis = this.time?.timeAxis.kind ?? this.store.axis;
+    this.root.dataset.range = this.store.range?.join("-") ?? "";
+  }
+}

@@ -1,0 +1,95 @@
+/** Play, step and speed, as small buttons in the corner beside the cursor's flag. */
+
+import { h } from "../drawing/html.js";
+
+const ICONS = {
+  back: "M11 2v10L4 7zM2 2h2v10H2z",
+  play: "M3 1.5v11l9-5.5z",
+  pause: "M3 2h3v10H3zM8 2h3v10H8z",
+  forward: "M3 2v10l7-5zM10 2h2v10h-2z",
+};
+
+/** Builds the controls. `act` has `step(delta)`, `toggle()`, `faster()` and `help()`. */
+export function buildControls(act) {
+  const back = button("back", "Step back ( , )", icon("back"), () => act.step(-1));
+  const play = button("play", "Play (space)", icon("play"), act.toggle);
+  const forward = button("forward", "Step forward ( . )", icon("forward"), () => act.step(1));
+  const speed = button("speed", "Speed, in steps per second", "", () => act.faster());
+  const help = button("help", "Keys and mouse ( ? )", "?", act.help);
+  const left = h(
+    "div",
+    { class: "controls", role: "toolbar", "aria-label": "Playback" },
+    back,
+    play,
+    forward,
+    speed,
+  );
+  const right = h("div", { class: "controls right" }, help);
+  return {
+    elements: [left, right],
+    show({ step, first, last, playing, speed: perSecond }) {
+      back.disabled = step <= first;
+      forward.disabled = step >= last;
+      if (play.dataset.playing !== String(playing)) {
+        play.replaceChildren(icon(playing ? "pause" : "play"));
+        play.title = playing ? "Pause (space)" : "Play (space)";
+        play.setAttribute("aria-label", play.title);
+        play.dataset.playing = String(playing);
+      }
+      speed.textContent = `${perSecond}/s`;
+      speed.dataset.perSecond = perSecond;
+      speed.setAttribute("aria-label", `${perSecond}/s: speed in steps per second, press to change`);
+    },
+  };
+}
+
+/** The line at the end of the board: what a mouse finds no other way to. */
+export function buildFoot(act) {
+  const entries = [
+    ["search", "Search", "/", act.search],
+    ["axis", "Steps or time", "X", act.axis],
+    ["range-from", "Sum up from here", "[", act.rangeFrom],
+    ["range-to", "to here", "]", act.rangeTo],
+    ["tables", "Tables", "T", act.tables],
+    ["link", "Link to this view", "L", act.link],
+    ["help", "Keys and mouse", "?", act.help],
+  ];
+  const buttons = entries.map(([act_, name, key, does]) => {
+    const element = h("button", { type: "button", "data-act": act_ }, name, " ", h("kbd", {}, key));
+    element.addEventListener("click", does);
+    return element;
+  });
+  return h("div", { class: "foot", role: "toolbar", "aria-label": "Tools" }, ...buttons);
+}
+
+/** The scrubber of a panel that stands without the timeline. */
+export class StepSlider {
+  constructor(goTo) {
+    this.input = h("input", { type: "range", step: 1, "aria-label": "Step" });
+    this.words = h("span", { class: "muted" });
+    this.element = h("label", {}, this.input, this.words);
+    this.input.addEventListener("input", () => goTo(Number(this.input.value)));
+  }
+
+  show({ step, first, last }) {
+    Object.assign(this.input, { min: first, max: last, value: step });
+    this.words.textContent = `step ${step} of ${last}`;
+  }
+}
+
+/** `act` names the button for tests and for hosts; its title may change. */
+function button(act, title, content, onClick) {
+  const element = h("button", { type: "button", "data-act": act, title, "aria-label": title }, content);
+  element.addEventListener("click", onClick);
+  return element;
+}
+
+function icon(name) {
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 14 14");
+  svg.setAttribute("aria-hidden", "true");
+  const path = document.createElementNS(svg.namespaceURI, "path");
+  path.setAttribute("d", ICONS[name]);
+  svg.append(path);
+  return svg;
+}

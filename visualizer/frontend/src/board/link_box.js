@@ -1,0 +1,48 @@
+/** What brings a reader back to exactly this view: a page's address, or the call for a notebook's cell. */
+
+import { h } from "../drawing/html.js";
+
+export class LinkBox {
+  constructor(board) {
+    this.board = board;
+    this.input = h("input", { type: "text", readonly: true, "aria-label": "This view" });
+    this.copy = h("button", { type: "button" }, "Copy");
+    this.status = h("span", { class: "muted", role: "status" });
+    this.element = h(
+      "div",
+      { class: "box link", role: "dialog", "aria-label": "A link to this view", hidden: true },
+      this.input,
+      this.copy,
+      this.status,
+    );
+    this.copy.addEventListener("click", () => this.copyText());
+  }
+
+  get isOpen() {
+    return !this.element.hidden;
+  }
+
+  open() {
+    this.input.value = this.board.linkOf(this.board.state());
+    this.status.textContent = "";
+    this.element.hidden = false;
+    this.input.focus({ preventScroll: true });
+    this.input.select();
+  }
+
+  close() {
+    this.element.hidden = true;
+    this.board.root.focus({ preventScroll: true });
+  }
+
+  /** Where the page may not use the clipboard, the text is selected and Ctrl+C takes it. */
+  async copyText() {
+    try {
+      await navigator.clipboard.writeText(this.input.value);
+      this.status.textContent = "Copied";
+    } catch {
+      this.input.select();
+      this.status.textContent = "Selected: copy it with Ctrl+C";
+    }
+  }
+}

@@ -1,0 +1,64 @@
+/** What a range of steps adds up to. Pure. */
+
+import { plural } from "../drawing/html.js";
+import { duration } from "../model/duration.js";
+
+/** Sums and means over steps `from` to `to`, both included. Times in microseconds, NaN if unknown. */
+export function aggregate(model, from, to) {
+  const { measures, firstStep } = model;
+  const total = (name) => {
+    let sum = 0;
+    for (let i = from - firstStep; i <= to - firstStep; i += 1) sum += measures[name][i];
+    return sum;
+  };
+  const inside = (step) => step >= from && step <= to;
+  let hits = 0;
+  const ttfts = [];
+  const gaps = [];
+  let finished = 0;
+  for (const life of model.requests) {
+    hits += life.admissions.filter(({ step, found }) => found && inside(step)).length;
+    if (!life.finished || !inside(life.finished.step)) continue;
+    finished += 1;
+    const times = life.tokenSteps.map((step) => measures.end[step - firstStep]);
+    if (times.length && life.arrivedAt != null) ttfts.push(times[0] - life.arrivedAt);
+    if (times.length > 1) gaps.push((times.at(-1) - times[0]) / (times.length - 1));
+  }
+  const sums = ["tokens", "prefill", "decode", "catchup", "preempted", "evicted", "found"];
+  return {
+    steps: to + 1 - from,
+    ...Object.fromEntries(sums.map((name) => [name, total(name)])),
+    hits,
+    finished,
+    ttft: mean(ttfts),
+    itl: mean(gaps),
+    wall: measures.end[to - firstStep] - measures.start[from - firstStep],
+  };
+}
+
+function mean(values) {
+  const known = values.filter((value) => !Number.isNaN(value));
+  return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : NaN;
+}
+
+/** The same in words. */
+export function rangeWords(model, [from, to]) {
+  const sum = aggregate(model, from, to);
+  const several = from < to ? [`${sum.steps} steps`] : [];
+  const measured = sum.wall > 0 ? [duration(sum.wall)] : [];
+  const size = [...several, ...measured].join(", ");
+  const parts = [["prefill", sum.prefill], ["decode", sum.decode], ["computed again", sum.catchup]];
+  const kinds = parts.filter(([, count]) => count).map(([name, count]) => `${count} ${name}`);
+  const words = [
+    `${from < to ? `Steps ${from} to ${to}` : `Step ${from}`}${size && `: ${size}`}.`,
+    `${plural(sum.tokens, "token")}${kinds.length ? `: ${kinds.join(", ")}` : ""}.`,
+    `${plural(sum.preempted, "preemption")}, ${plural(sum.evicted, "block")} evicted, ` +
+      `${plural(sum.hits, "hit")}${sum.found ? ` of ${plural(sum.found, "token")}` : ""}.`,
+    `${plural(sum.finished, "request")} finished`,
+  ];
+  const means = [["TTFT", sum.ttft], ["ITL", sum.itl]].filter(([, value]) => value > 0);
+  words[3] += means.length
+    ? `: ${means.map(([name, value]) => `mean ${name} ${duration(value)}`).join(", ")}.`
+    : ".";
+  return words.join(" ");
+}

@@ -1,0 +1,161 @@
+/** The box that "/" opens: what is typed, what was found, and Enter to go there. */
+
+import { h } from "../drawing/html.js";
+import { find } from "./search.js";
+import { chip } from "../drawing/words_html.js";
+
+const MOST = 50;
+const SLICE = 8; // ms of searching between two pictures
+
+export class SearchBox {
+  constructor(board) {
+    this.board = board;
+    this.input = h("input", {
+      type: "search",
+      role: "combobox",
+      "aria-label": "Search",
+      "aria-expanded": "false",
+      "aria-autocomplete": "list",
+      placeholder: "request, text, block 7, step 42, preempted, evicted, hit",
+      autocomplete: "off",
+      spellcheck: "false",
+    });
+    this.list = h("ul", { role: "listbox", "aria-label": "Found", hidden: true });
+    this.count = h("p", { class: "muted", role: "status" });
+    this.element = h(
+      "div",
+      { class: "search", role: "search", hidden: true },
+      this.input,
+      this.count,
+      this.list,
+    );
+    const id = `underglass-${Math.random().toString(36).slice(2)}`;
+    this.list.id = id;
+    this.input.setAttribute("aria-controls", id);
+    this.listen();
+  }
+
+  get isOpen() {
+    return !this.element.hidden;
+  }
+
+  open() {
+    this.element.hidden = false;
+    this.input.focus({ preventScroll: true });
+    this.input.select();
+  }
+
+  close() {
+    this.element.hidden = true;
+    this.searching = null;
+    this.board.root.focus({ preventScroll: true });
+  }
+
+  listen() {
+    const { signal } = this.board;
+    this.input.addEventListener("input", () => this.search(), { signal });
+    this.input.addEventListener(
+      "keydown",
+      (event) => {
+        const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+        if (move) this.point(this.at + move);
+        else if (event.key === "Enter") this.take(this.at);
+        else if (event.key === "Escape") this.close();
+        else return;
+        event.preventDefault();
+        event.stopPropagation();
+      },
+      { signal },
+    );
+    this.list.addEventListener(
+      "click",
+      (event) => {
+        const at = [...this.list.children].indexOf(event.target.closest("li"));
+        if (at >= 0) this.take(at);
+      },
+      { signal },
+    );
+  }
+
+  /** Searches in slices, so that the page stays alive whatever the size of the log. */
+  search() {
+    const { board, input } = this;
+    const finds = find(board.model, input.value, board.store.step);
+    this.searching = finds;
+    this.found = [];
+    this.count.dataset.over = false;
+    this.list.replaceChildren();
+    this.point(0);
+    const slice = () => {
+      if (this.searching !== finds || board.signal.aborted) return;
+      const until = performance.now() + SLICE;
+      let next = finds.next();
+      while (!next.done && this.found.length < MOST) {
+        if (next.value) this.add(next.value);
+        if (performance.now() > until) break;
+        next = finds.next();
+      }
+      const over = next.done || this.found.length >= MOST;
+      this.say(over);
+      if (over) this.searching = null;
+      else setTimeout(slice);
+    };
+    slice();
+  }
+
+  add(found) {
+    const { board } = this;
+    this.found.push(found);
+    const who = found.request == null ? null : chip(found.request, board.context());
+    who?.setAttribute("tabindex", "-1");
+    const item = h(
+      "li",
+      { role: "option", id: `${this.list.id}-${this.found.length - 1}`, "data-kind": found.kind },
+      h("span", { class: "kind muted" }, found.kind),
+      h("span", { class: "what" }, who ? label(who) : null, found.text.replace(/\n/g, "⏎")),
+      h("span", { class: "muted" }, `step ${found.step}`),
+    );
+    this.list.append(item);
+    if (this.found.length === 1) this.point(0);
+  }
+
+  say(over) {
+    const { length } = this.found;
+    const many = length >= MOST ? `the first ${MOST}` : String(length);
+    this.count.textContent = !this.input.value.trim()
+      ? ""
+      : over && !length
+        ? "Nothing found."
+        : `${many} found${over ? "" : ", searching"}; Enter goes there`;
+    Object.assign(this.count.dataset, { over, found: length });
+    this.list.hidden = !length;
+    this.input.setAttribute("aria-expanded", String(length > 0));
+  }
+
+  point(at) {
+    const items = [...this.list.children];
+    this.at = Math.min(Math.max(at, 0), Math.max(0, items.length - 1));
+    items.forEach((item, i) => item.setAttribute("aria-selected", String(i === this.at)));
+    const item = items[this.at];
+    if (item) this.input.setAttribute("aria-activedescendant", item.id);
+    else this.input.removeAttribute("aria-activedescendant");
+    if (item) this.list.scrollTop = item.offsetTop - this.list.clientHeight / 2;
+  }
+
+  take(at) {
+    const found = this.found?.[at];
+    if (!found) return;
+    this.close();
+    const { step, request, block } = found;
+    this.board.restore({
+      step,
+      ...(request != null && { selected: request }),
+      ...(block != null && { block }),
+    });
+  }
+}
+
+/** A request's name with its swatch, but no button: it stands in an option. */
+function label(button) {
+  return h("b", { class: "chip" }, ...button.childNodes);
+}

@@ -1,0 +1,81 @@
+/**
+ * What a board lives in: one element with the style sheet, the host's theme, what is said in place of a
+ * picture, and attributes that say in text what is shown, for tests and for whoever embeds the board.
+ */
+
+import css from "./board.css";
+import { h } from "../drawing/html.js";
+import { THEMES } from "../drawing/palette.js";
+import { SANS } from "../drawing/pencil.js";
+import { themeName, watchTheme } from "./theme.js";
+
+export class Shell {
+  /** `theme` overrides the host's; `signal` ends it. */
+  constructor(host, { signal, theme }) {
+    this.signal = signal;
+    this.root = h("div", {
+      class: "underglass",
+      tabindex: "0",
+      role: "group",
+      "aria-label": "Board",
+      "data-lm-suppress-shortcuts": "true",
+      "data-ready": "false",
+    });
+    this.root.append(h("style", {}, css));
+    host.append(this.root);
+    signal.addEventListener("abort", () => this.root.remove());
+    this.fixedTheme = theme;
+    this.setTheme();
+    watchTheme(() => this.setTheme(), signal);
+  }
+
+  /** Draws everything in a theme; left out, in the host's. */
+  setTheme(name = this.fixedTheme ?? themeName()) {
+    this.theme = THEMES[name];
+    this.root.dataset.theme = name;
+    this.root.style.colorScheme = name;
+    this.root.style.setProperty("--sans", SANS);
+    for (const [key, value] of Object.entries(this.theme)) {
+      if (typeof value === "string") this.root.style.setProperty(`--${key}`, value);
+    }
+    if (this.laidOutFor) this.render();
+  }
+
+  /** Shows nodes in place of a picture: nothing recorded yet, loading, or what is wrong. */
+  say(kind, ...nodes) {
+    this.message?.remove();
+    this.message = h(
+      "div",
+      { class: "message", "data-message": kind, role: kind === "error" ? "alert" : "status" },
+      ...nodes,
+    );
+    this.root.style.setProperty("--px", "1px");
+    this.root.append(this.message);
+    this.root.dataset.ready = kind === "loading" ? "false" : kind;
+  }
+
+  label() {
+    const { model, store, frame, root } = this;
+    root.setAttribute(
+      "aria-label",
+      `${this.panel ?? "Board"}: ${model.requests.length} requests, steps ${model.firstStep} to ${model.lastStep}`,
+    );
+    Object.assign(root.dataset, {
+      step: store.step,
+      steps: model.lastStep,
+      requests: model.requests.length,
+      selected: store.selected ?? "",
+      block: store.block ?? "",
+      running: frame.running.length,
+      waiting: frame.waiting.length,
+      tokens: frame.budget.tokens,
+      ...frame.counts,
+    });
+  }
+}
+
+/** The heading of a log that was made to show something. */
+export const aboutNodes = (about) =>
+  about?.title
+    ? [h("h2", { class: "title" }, about.title), h("p", { class: "caption" }, about.caption)]
+    : [];

@@ -1,0 +1,86 @@
+/** What the hover box says: lines of text about the thing under the pointer. */
+
+import { duration } from "../model/duration.js";
+import { plural } from "../drawing/html.js";
+import { plain } from "../model/index.js";
+
+/** About a request at a step of the timeline, or about the step if the pointer is on the strip. */
+export function tellLane(model, cursor, { step, inPlot, life }, onLanes) {
+  if (!onLanes) return inPlot ? tellStep(model, step) : null;
+  if (!life) return null;
+  const at = inPlot ? step : cursor;
+  const head = `${life.label && life.label !== life.name ? `${life.name}, ${life.label}` : life.name}: ${life.promptLength} prompt tokens, at most ${life.maxTokens} out`;
+  return [head, `step ${at}: ${tellSegment(model, life, at)}`];
+}
+
+function tellStep(model, step) {
+  const i = step - model.firstStep;
+  const { tokens, prefill, decode, used, cached, free, waiting, start, end } = model.measures;
+  const took = end[i] - start[i];
+  const lines = [
+    `step ${step}: ${plural(tokens[i], "token")}, ${prefill[i]} prefill, ${decode[i]} decode`,
+    `${used[i]} blocks used, ${cached[i]} cached, ${free[i]} free; ${waiting[i]} waiting`,
+  ];
+  if (took > 0) lines.push(`took ${duration(took)}`);
+  return lines;
+}
+
+function tellSegment(model, life, step) {
+  if (life.arrived != null && step < life.arrived) return "not here yet";
+  if (life.finished && step > life.finished.step)
+    return `finished at step ${life.finished.step}: ${life.finished.reason}`;
+  const segment = life.segments.find(
+    ({ from, to }) => from <= step && step <= (to ?? model.lastStep),
+  );
+  if (!segment) return "nothing to compute";
+  switch (segment.kind) {
+    case "waiting": {
+      const run = model
+        .waits(life, segment)
+        .find(({ from, to }) => from <= step && step <= (to ?? model.lastStep));
+      return run ? `waits, ${plain(run.spans)}` : "waits";
+    }
+    case "preempted":
+      return `preempted, ${model.request(segment.by)?.name ?? "another"} needed its blocks${segment.resume ? `; resumes at step ${segment.resume}` : ""}`;
+    case "prefill":
+    case "catchup": {
+      const range = `tokens ${segment.start} to ${segment.start + segment.count - 1}`;
+      const found = segment.found ? `, ${segment.found} more found in the cache` : "";
+      const again = segment.recomputed ? `, ${segment.recomputed} of them computed before` : "";
+      return `${segment.kind === "prefill" ? "prefill" : "recompute"}, ${range}${found}${again}`;
+    }
+    case "stalled":
+      return "running, but no tokens of the budget were left for it";
+    default:
+      return segment.drafts
+        ? `decode, ${segment.accepted} of ${segment.drafts} drafts accepted`
+        : "decode, one token";
+  }
+}
+
+/** About a block: who owns it, who shares it, what it holds. */
+export function tellBlock(model, frame, id) {
+  const block = frame.blocks[id];
+  if (!block) return null;
+  const names = block.owners.map((owner) => model.request(owner).name);
+  const held = {
+    free: "free",
+    cached: "cached, nobody uses it now",
+    unshared: `held by ${names[0]}`,
+    shared: `shared by ${listed(names)}`,
+  }[block.kind];
+  const lines = [`block ${id}: ${held}`];
+  if (block.kind === "free") return lines;
+  const tree = block.node
+    ? `in the prefix tree (node ${block.node})`
+    : "not in the prefix tree yet";
+  lines.push(`${block.filled} of ${block.slots} slots filled, ${tree}`);
+  const text = frame.blockTexts(id).join("");
+  if (text) lines.push({ text: text.replace(/\n/g, "⏎"), mono: true });
+  return lines;
+}
+
+/** "a, b and c". */
+export function listed(names) {
+  return names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
+}

@@ -1,0 +1,41 @@
+/** The box that tells what is under the pointer. */
+
+import { h } from "../drawing/html.js";
+
+export class Tip {
+  constructor(root) {
+    this.root = root;
+    this.element = h("div", { class: "tip", role: "tooltip", hidden: true });
+    root.append(this.element);
+  }
+
+  /** Shows the lines that `tell()` returns beside the pointer: the first in ink, the others muted. */
+  show(event, tell) {
+    this.tell = tell;
+    this.renew();
+    if (this.element.hidden) return;
+    const root = this.root.getBoundingClientRect();
+    const own = this.element.getBoundingClientRect();
+    const x = event.clientX - root.left;
+    const y = event.clientY - root.top;
+    const left = x + 14 + own.width > root.width - 8 ? x - own.width - 10 : x + 14;
+    const top = y + 16 + own.height > root.height ? y - own.height - 10 : y + 16;
+    this.element.style.left = `${Math.max(4, left)}px`;
+    this.element.style.top = `${Math.max(4, top)}px`;
+  }
+
+  /** Tells it again: the board shows another step now. */
+  renew() {
+    const lines = this.tell?.();
+    this.element.hidden = !lines?.length;
+    if (this.element.hidden) return;
+    this.element.replaceChildren(
+      ...lines.map((line) => h("p", { class: line.mono ? "mono" : null }, line.text ?? line)),
+    );
+  }
+
+  hide() {
+    this.tell = null;
+    this.element.hidden = true;
+  }
+}

@@ -1,0 +1,122 @@
+/** What changed from one run to the other: as a whole, and for each request, to be sorted. */
+
+import { h, plural } from "../drawing/html.js";
+import { chip } from "../drawing/words_html.js";
+
+// As in `comparison.py`: where a measure's three numbers begin in a row, and how many ms are shown.
+const MEASURES = [
+  ["TTFT, ms", 2],
+  ["ITL, ms", 5],
+  ["last token, ms", 8],
+  ["finished in step", 11],
+  ["preempted", 14],
+  ["cached tokens", 17],
+];
+const MOST_ROWS = 200; // drawn; the sorting goes over all
+
+/** "12.3", "1,230": three significant digits, whole numbers whole. */
+export function figure(value) {
+  if (value == null) return "–";
+  const rounded = Math.abs(value) >= 1000 ? Math.round(value) : Number(value.toPrecision(3));
+  return rounded.toLocaleString("en");
+}
+
+/** "+12.3", "−4", "0". */
+export function change(value) {
+  if (value == null) return "–";
+  const text = figure(Math.abs(value));
+  return text === "0" ? "0" : `${value > 0 ? "+" : "−"}${text}`;
+}
+
+export function totalsTable({ totals, names }) {
+  const rows = totals.map(([name, a, b, difference]) =>
+    h(
+      "tr",
+      {},
+      h("th", { scope: "row" }, name),
+      h("td", {}, figure(a)),
+      h("td", {}, figure(b)),
+      h("td", {}, h("span", { class: "change" }, change(difference))),
+    ),
+  );
+  const heads = ["Both runs", ...names, "change"].map((name) => h("th", { scope: "col" }, name));
+  return h(
+    "table",
+    { class: "totals", "aria-label": "Both runs as wholes" },
+    h("thead", {}, h("tr", {}, ...heads)),
+    h("tbody", {}, ...rows),
+  );
+}
+
+/** The table of requests. `show(context)` writes it for a theme and a selection. */
+export function requestTable({ rows, names, paired }, model) {
+  const order = { at: 4, down: true }; // by the change in TTFT
+  const body = h("tbody", {});
+  const note = h("caption", {});
+  const known = MEASURES.filter(([, at]) => rows.some((row) => row[at] != null || row[at + 1] != null));
+  const head = (words, at, title) => {
+    const button = h("button", { type: "button", "data-sort": at, title }, words);
+    return h("th", { scope: "col", "aria-sort": "none" }, button);
+  };
+  const heads = h(
+    "tr",
+    {},
+    head("Request", 0),
+    ...known.map(([name, at]) => head(name, at + 2, "Sort by the change")),
+  );
+  const element = h(
+    "div",
+    { class: "requests", tabindex: "0", role: "group", "aria-label": "Requests" },
+    h("table", {}, note, h("thead", {}, heads), body),
+  );
+  let context = null;
+  const value = (row) => {
+    const one = row[order.at];
+    return one == null ? -Infinity : order.at === 0 ? -one : Math.abs(one);
+  };
+  element.show = (now = context) => {
+    // It says nothing of the step: most moves leave it as it is.
+    const { theme, selected } = context ?? {};
+    const isSame = now !== context && now.theme === theme && now.selected === selected;
+    context = now;
+    if (isSame) return;
+    const sign = order.down ? -1 : 1;
+    const sorted = rows.toSorted((a, b) => sign * (value(a) - value(b)) || a[0] - b[0]);
+    const shown = sorted.slice(0, MOST_ROWS);
+    const more = paired > shown.length ? `the first ${shown.length} of ` : "";
+    note.textContent = `${more}${plural(paired, "request")} that both runs have: ${names[0]} → ${names[1]}, and the change`;
+    body.replaceChildren(...shown.map((row) => line(row, known, context)));
+    for (const button of heads.querySelectorAll("[data-sort]")) {
+      const on = Number(button.dataset.sort) === order.at;
+      const how = on ? (order.down ? "descending" : "ascending") : "none";
+      button.parentNode.setAttribute("aria-sort", how);
+    }
+  };
+  element.addEventListener("click", ({ target }) => {
+    const button = target.closest("[data-sort]");
+    if (!button) return;
+    const at = Number(button.dataset.sort);
+    order.down = at === order.at ? !order.down : true;
+    order.at = at;
+    element.show();
+  });
+  return element;
+}
+
+function line(row, known, context) {
+  const cells = known.map(([, at]) =>
+    h(
+      "td",
+      {},
+      h("span", { class: "both" }, `${figure(row[at])} → ${figure(row[at + 1])} `),
+      h("span", { class: "change" }, change(row[at + 2])),
+    ),
+  );
+  const isSelected = row[0] === context.selected;
+  return h(
+    "tr",
+    { class: isSelected ? "chosen" : null },
+    h("th", { scope: "row" }, chip(row[0], context)),
+    ...cells,
+  );
+}

@@ -1,0 +1,69 @@
+/**
+ * A view as text: in a page's address (#step=30&selected=8&from=10&to=40&range=12-20&axis=time) and as Python that
+ * shows it again. Pure, but for `keepInAddress`.
+ */
+
+import { AXES } from "../board/view.js";
+
+const QUIET = 250; // ms without a move before the address is written
+
+/** What a fragment asks for; empty where it asks for nothing. */
+export function readAddress(fragment) {
+  const asked = new URLSearchParams(fragment.replace(/^#/, ""));
+  const number = (name) => (/^\d+$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : null);
+  const opening = {};
+  if (number("step") != null) opening.step = number("step");
+  if (asked.has("selected")) opening.selected = number("selected");
+  if (number("from") != null && number("to") > number("from"))
+    opening.window = [number("from"), number("to")];
+  const range = /^(\d+)-(\d+)$/.exec(asked.get("range") ?? "");
+  if (range && Number(range[1]) <= Number(range[2])) opening.range = range.slice(1).map(Number);
+  if (AXES.includes(asked.get("axis"))) opening.axis = asked.get("axis");
+  if (asked.get("panel")) opening.only = asked.get("panel");
+  return opening;
+}
+
+/** The fragment for a view: step, selected, window, range, axis, only. */
+export function writeAddress({ step, selected, window, range, axis, only }) {
+  const parts = [`step=${step}`, `selected=${selected ?? ""}`];
+  if (window) parts.push(`from=${window[0]}`, `to=${window[1]}`);
+  if (range) parts.push(`range=${range[0]}-${range[1]}`);
+  if (axis === "time") parts.push("axis=time");
+  if (only) parts.push(`panel=${only}`);
+  return `#${parts.join("&")}`;
+}
+
+/** The call that shows the view in a notebook. */
+export function pythonFor({ step, selected, window, range, axis, only }) {
+  const given = [`step=${step}`];
+  if (selected != null) given.push(`select=${selected}`);
+  if (window) given.push(`window=(${window.join(", ")})`);
+  if (range) given.push(`range=(${range.join(", ")})`);
+  if (axis === "time") given.push('axis="time"');
+  if (only) given.push(`panel="${only}"`);
+  return `show(log, ${given.join(", ")})`;
+}
+
+/** Writes the board's view into the page's address after each move, and goes where a new one says. */
+export function keepInAddress(board, signal) {
+  let timer = null;
+  const write = () => {
+    const fragment = writeAddress(board.state());
+    if (fragment === location.hash) return;
+    try {
+      history.replaceState(history.state, "", fragment);
+    } catch {
+      // A page in a frame without an address of its own may not change it: the button still copies.
+    }
+  };
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  addEventListener(
+    "hashchange",
+    () => board.model && board.restore(readAddress(location.hash)),
+    { signal },
+  );
+  return () => {
+    clearTimeout(timer);
+    timer = setTimeout(write, QUIET);
+  };
+}

@@ -1,0 +1,171 @@
+/**
+ * A board in a notebook.
+ *
+ * Each panel is a widget; behind those of one log is one shared model, whose state is the view: the log, the
+ * step, the selected request (or -1), the range and the window. Moving is done here alone, in all panels of
+ * the page at once. Python hears of it a few times a second, because a round trip takes some 50 ms.
+ *
+ * What a notebook saves is that state, so a large log is not in it: `log`, base64 text, then holds a part that
+ * is small enough to be saved, `whole` is false, and the whole log is asked for.
+ */
+
+import { Board } from "../board/board.js";
+import { h } from "../drawing/html.js";
+import { KernelSync } from "./kernel_sync.js";
+import { fromBase64 } from "./log_bytes.js";
+import { moveInto, remember, sendPicture } from "./outputs.js";
+import { saveWith } from "./saved_state.js";
+import { viewOf } from "../board/view.js";
+
+const PATIENCE = 2000; // ms for a kernel that may be busy, or gone
+
+/** anywidget's `render`. `load(board, log, opening)` draws a log. */
+export const inNotebook =
+  (load) =>
+  async ({ model: traits, el, signal, host }) => {
+    const ending = signal ?? new AbortController().signal;
+    const reference = traits.get("view_model");
+    const key = [reference, traits.get("panel"), traits.get("only")].join();
+    if (moveInto(el, key)) return;
+    const shared = await modelOf(traits, host, reference);
+    const view = viewOf(reference);
+    const board = new Board(el, {
+      signal: ending,
+      view,
+      panel: traits.get("panel"),
+      project: shared.get("project"),
+      about: shared.get("about"),
+      onChange: () => sync.moved(),
+    });
+    const sync = (view.sync ??= new KernelSync(
+      shared,
+      () => Object.assign({}, ...[...view.boards].map(known)),
+      (isDone) => view.boards.forEach((one) => sayKnown(one, isDone)),
+    ));
+    remember(el, key, board.root, ending);
+    sendPicture(traits, board.root, () => [board], ending);
+    saveWith(traits.widget_manager);
+    board.say("loading", h("p", { class: "muted" }, "Asking for the log"));
+    const listen = (name, handler) => {
+      const safe = (...what) => !ending.aborted && handler(...what);
+      shared.on(name, safe);
+      ending.addEventListener("abort", () => shared.off(name, safe));
+    };
+    board.reload = (log) =>
+      log.byteLength
+        ? load(board, log, { ...openingOf(shared), only: traits.get("only") })
+        : board.say("empty", h("p", {}, missing(shared)));
+    // A move that comes along with another log is made when that log is opened.
+    const moved = (name, go) =>
+      listen(name, () => board.model && view.source === shared.get("log") && go());
+    moved("change:step", () => board.goTo(shared.get("step")));
+    for (const name of ["selected", "range"])
+      moved(`change:${name}`, () => board.restore({ [name]: openingOf(shared)[name] }));
+    moved("change:axis", () => board.restore({ axis: shared.get("axis") }));
+    moved("change:window", () => {
+      const { window } = openingOf(shared);
+      if (window && String(window) !== String(board.state().window)) board.restore({ window });
+    });
+    listen("change:log", () => replaceLog(view, shared));
+    listen("msg:custom", (message, buffers) => {
+      if (message.log) view.gotLog?.(buffers[0]);
+    });
+    view.source ??= shared.get("log");
+    view.bytes ??= bytesFor(view, shared);
+    await board.reload(await view.bytes);
+    if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
+  };
+
+/** Python shows another log in all panels of the view. Each hears of it; the first one acts. */
+async function replaceLog(view, shared) {
+  if (view.source === shared.get("log")) return;
+  view.source = shared.get("log");
+  view.play(false);
+  view.isWhole = false;
+  view.bytes = bytesFor(view, shared);
+  const bytes = await view.bytes;
+  view.reading = null;
+  for (const { root, reload } of view.boards) {
+    root.querySelector(".part")?.remove();
+    reload(bytes);
+  }
+}
+
+/** The model that a reference names; hosts offer this in one of two ways. */
+export function modelOf(traits, host, reference) {
+  const id = reference.replace("IPY_MODEL_", "");
+  return host?.getModel
+    ? host.getModel(`anywidget:${id}`)
+    : traits.widget_manager.get_model(id);
+}
+
+function openingOf(shared) {
+  const listed = (name) => (shared.get(name)?.length ? shared.get(name) : null);
+  const selected = shared.get("selected");
+  return {
+    step: shared.get("step"),
+    selected: selected < 0 ? null : selected,
+    range: listed("range"),
+    window: listed("window"),
+    axis: shared.get("axis"),
+  };
+}
+
+/** The whole log from the kernel if it answers in time, else what was saved. */
+export function bytesFor(view, shared) {
+  const saved = () => fromBase64(shared.get("log"));
+  if (shared.get("whole")) return Promise.resolve(saved());
+  return new Promise((resolve) => {
+    const giveUp = setTimeout(() => resolve(saved()), PATIENCE);
+    view.gotLog = (bytes) => {
+      if (view.isWhole) return;
+      clearTimeout(giveUp);
+      view.isWhole = true;
+      const late = view.reading;
+      view.bytes = Promise.resolve(bytes);
+      resolve(bytes);
+      if (!late) return;
+      // A part is shown already: the whole takes its place in every panel.
+      view.reading = null;
+      for (const { root, reload } of view.boards) {
+        root.querySelector(".part")?.remove();
+        reload(bytes);
+      }
+    };
+    shared.send({ ask: "log" });
+  });
+}
+
+/** Why there is no log to draw, and what to do. */
+export function missing(shared) {
+  return shared.get("whole")
+    ? "The notebook was saved without this log. Run the cell again to draw the board."
+    : `The notebook does not hold this log, because ${tooLarge(shared)}`;
+}
+
+export function partOnly(shared) {
+  const words = `The notebook holds a part of this log, because ${tooLarge(shared)}`;
+  return h("p", { class: "note part", role: "status" }, words);
+}
+
+function tooLarge(shared) {
+  const { packed = 0, limit = 0 } = shared.get("sizes") ?? {};
+  const megabytes = (bytes) => (bytes / 1e6).toFixed(1);
+  return (
+    `its ${megabytes(packed)} MB, packed, are more than the ${megabytes(limit)} MB that are saved. ` +
+    'Run the cell again to see all of it. to_html(log, "board.html") writes all of it to a page of its own.'
+  );
+}
+
+/** What the kernel is to know of a board; a panel without a time axis says nothing of the window. */
+function known(board) {
+  const { step, selected, range, window, axis } = board.state();
+  const state = { step, selected: selected ?? -1, range: range ?? [], axis };
+  return window === undefined ? state : { ...state, window: window ?? [] };
+}
+
+/** On the root: which step and selection the kernel knows; nothing while it is being told. */
+function sayKnown({ root, store }, isDone) {
+  if (isDone) root.dataset.synced = `${store.step} ${store.selected ?? -1}`;
+  else delete root.dataset.synced;
+}

@@ -1,0 +1,76 @@
+/** The two ways to a live board: a page that reads the feed itself, a notebook whose kernel does. */
+
+import { Board } from "../board/board.js";
+import { Live } from "./live.js";
+import { listen } from "./live_feed.js";
+import { h } from "../drawing/html.js";
+import { modelOf } from "../host/notebook.js";
+
+const SYNC_EVERY = 200; // ms
+const PATIENCE = 5000; // ms for a kernel that may be busy, or gone
+
+/**
+ * Draws a running engine in `host`; returns {board, live}. `options`: url of the feed, headers() to send,
+ * told(live) hears of changes, limit (events kept), theme, signal.
+ */
+export function watch(
+  host,
+  { url = "/events", headers, told, limit, signal = new AbortController().signal, ...options },
+) {
+  const board = new Board(host, { ...options, signal });
+  const live = new Live(board, { told, limit, rejoin: () => rejoin() });
+  const rejoin = listen(url, { headers, signal, hear: (message) => live.hear(message) });
+  return { board, live };
+}
+
+/**
+ * anywidget's `render` for `visualizer.watch`. The kernel holds the connection, because a browser may not be
+ * able, or allowed, to reach the server; messages sent before a view exists are lost, so it says hello first.
+ */
+export async function watchInNotebook({ model, el, signal, host }) {
+  const ending = signal ?? new AbortController().signal;
+  const traits = await modelOf(model, host, model.get("feed"));
+  if (ending.aborted) return;
+  const me = Math.random().toString(36).slice(2);
+  let timer = null;
+  let shown = null; // not yet in the model: the kernel's own state may be set there meanwhile
+  const sync = ({ step, selected }) => {
+    shown = { step, selected, following: live.following };
+    timer ??= setTimeout(() => {
+      timer = null;
+      traits.set("shown", shown);
+      traits.save_changes();
+      board.root.dataset.synced = `${shown.step} ${shown.following}`;
+    }, SYNC_EVERY);
+  };
+  const board = new Board(el, { signal: ending, onChange: (state) => sync(state) });
+  const hello = () => traits.send({ hello: me });
+  const live = new Live(board, {
+    rejoin: hello,
+    told: ({ shows }) => shows && sync(board.state()),
+  });
+  const patience = setTimeout(() => {
+    board.say(
+      "waiting",
+      h("h2", {}, "The kernel does not answer."),
+      h("p", {}, "It is busy, or this is a saved notebook. Run the cell again to watch the server."),
+    );
+  }, PATIENCE);
+  const hear = (message) => {
+    clearTimeout(patience);
+    if (message.type === "go") go(message);
+    else if (!message.to || message.to === me) live.hear(message);
+  };
+  const go = ({ following, ...place }) => {
+    if (!live.shows) return;
+    board.restore(place);
+    if (following != null) live.follow(following);
+  };
+  traits.on("msg:custom", hear);
+  ending.addEventListener("abort", () => {
+    clearTimeout(patience);
+    traits.off("msg:custom", hear);
+    traits.send({ bye: me });
+  });
+  hello();
+}

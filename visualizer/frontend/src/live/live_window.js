@@ -1,0 +1,51 @@
+/**
+ * A live log grows without end, and a browser's memory does not: when it has become too long, the same log
+ * from a later step on takes its place. It begins with a keyframe, as the server's window does, and is folded a
+ * little at a time while the old one is still shown.
+ */
+
+import { Model } from "../model/index.js";
+
+const SLICE = 400; // events
+
+export class Successor {
+  /** Begins at the step that leaves about `kept` events behind it. */
+  constructor(old, kept) {
+    this.old = old;
+    const step = old.stepOf(old.firstSeq + old.events.length - kept);
+    const state = old.stateAt(step);
+    this.next = state.seq + 1;
+    this.model = new Model([keyframe(state)]);
+  }
+
+  /** Works for some milliseconds; true once it has caught up. */
+  advance(milliseconds) {
+    const until = performance.now() + milliseconds;
+    const { old, model } = this;
+    while (performance.now() < until) {
+      const events = old.eventsIn(this.next, this.next + SLICE - 1);
+      if (!events.length) return true;
+      model.append(events);
+      this.next += events.length;
+    }
+    return false;
+  }
+}
+
+/** A folded state as the event that a log may begin with; `State.keyframe` in Python. */
+export function keyframe(state) {
+  const core = state.core();
+  const { settings, classes } = state;
+  const requests = core.requests.map((entry) => {
+    const { content, length, label, priority, maxTokens, sampling } = state.request(entry.id);
+    const texts = content.texts.slice(0, length);
+    return { ...entry, texts, label, priority, max_tokens: maxTokens, sampling };
+  });
+  const nodes = core.nodes.map((entry) => ({
+    ...entry,
+    texts: state.tokensOf(state.node(entry.id), "texts"),
+  }));
+  const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id).label }));
+  const shown = { schema: 1, settings, classes, requests, nodes, holds };
+  return { type: "keyframe", seq: state.seq, state: { ...core, ...shown } };
+}

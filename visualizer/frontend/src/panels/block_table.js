@@ -1,0 +1,80 @@
+/** The selected request's block table: logical to physical, and what became of each block it lost. */
+
+import { h, plural } from "../drawing/html.js";
+import { chip } from "../drawing/words_html.js";
+
+// px of a line's beginning, of a column, and of one that says what became of its block
+const HEAD = 62;
+const CELL = 38;
+const FATED = 44;
+
+/** Nodes below the block map. `context` has model, frame, theme, selected, claim, and the width there is. */
+export function blockTableNodes(context) {
+  const { model, frame, selected, claim, width } = context;
+  if (selected == null)
+    return [h("p", { class: "note muted" }, "Click a request to see its block table.")];
+  const { table } = claim;
+  const who = chip(selected, context);
+  if (!table?.blocks.length)
+    return [
+      h(
+        "p",
+        { class: "note", "data-found": claim.wanted.size || null },
+        who,
+        h("span", { class: "muted" }, ` ${holdsNothing(frame, selected, claim)}`),
+      ),
+    ];
+  const title = table.lost ? "block table until this step" : "block table";
+  const fits = Math.floor((width - HEAD) / (table.lost ? FATED : CELL));
+  const lines = cut(columnsOf(table, model), Math.max(fits, 4));
+  return [
+    h(
+      "div",
+      { class: "block-table" },
+      who,
+      h("span", { class: "muted" }, `${title}, ${plural(table.blocks.length, "block")}`),
+      h(
+        "div",
+        { class: "scroll", tabindex: "0", role: "group", "aria-label": "Block table" },
+        h("table", {}, ...lines.map(lineNodes)),
+      ),
+    ),
+  ];
+}
+
+/** [[logical, physical, fate?], ...] */
+const columnsOf = ({ blocks, lost, fates }, model) =>
+  blocks.map((block, i) => {
+    if (!lost) return [i, block];
+    const { fate, to } = fates[i];
+    return [i, block, fate === "taken" ? `→ ${model.request(to)?.name}` : fate];
+  });
+
+function cut(columns, most) {
+  const count = Math.ceil(columns.length / most);
+  return Array.from({ length: count }, (_, i) => columns.slice(i * most, (i + 1) * most));
+}
+
+/** As many columns as there is room for; the next ones stand below. */
+function lineNodes(columns) {
+  const row = (name, head, at) =>
+    h(
+      "tr",
+      { class: name },
+      h("th", { scope: "row" }, head),
+      ...columns.map((column) => h("td", {}, String(column[at]))),
+    );
+  const rows = [row("logical", "logical", 0), row("physical", "physical", 1)];
+  if (columns[0].length > 2)
+    rows.push(row("fate", h("span", { class: "for-screen-readers" }, "now"), 2));
+  return h("tbody", {}, ...rows);
+}
+
+function holdsNothing(frame, selected, { wanted }) {
+  const { kind } = frame.phase(selected);
+  if (kind === "future") return "has not arrived yet.";
+  if (kind === "finished") return "has finished and holds no blocks.";
+  return wanted.size
+    ? `waits and holds no blocks; ${plural(wanted.size, "block")} of its prompt would be found.`
+    : "waits and holds no blocks.";
+}

@@ -1,0 +1,190 @@
+/**
+ * The scheduler panel: the decisions of a step in order, with tokens, budget left and reasons, and which
+ * function of the engine made the one that is looked at.
+ *
+ * A batch of two hundred has as many rows, most of them alike and out of sight. Writing them all takes
+ * longer than all pictures together, so the frame writes what it shows, and the others follow when the
+ * reader stands still; their place is kept, and nothing moves when they come.
+ */
+
+import { h, plural } from "../drawing/html.js";
+import { Pencil } from "../drawing/pencil.js";
+import { renew } from "../board/renew.js";
+import { labAddress, sourceOf } from "../board/sources.js";
+import { chip, wordNodes } from "../drawing/words_html.js";
+
+/** So many requests are named in one line; with two thousand waiting a page would hold nothing else. */
+const MOST_NAMED = 24;
+const NAME = { size: 12.5, bold: true };
+const SEEN = 17; // the list shows so many rows at once, if they have a line each
+const TOGETHER = 6; // plain rows in one body of the table
+const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
+
+export class DecisionsPanel {
+  constructor(board) {
+    this.board = board;
+    this.list = h("div", {});
+    this.ruler = new Pencil(h("canvas"));
+    this.source = h("p", { class: "note source" });
+    this.element = h(
+      "section",
+      { class: "decisions", "aria-label": "Decisions" },
+      this.list,
+      this.source,
+    );
+    const { signal } = board;
+    const look = (event) => {
+      const row = event.target.closest?.("tr[data-kind]");
+      if (row) this.writeSource(Number(row.dataset.index));
+    };
+    for (const name of ["click", "focusin", "pointerover"])
+      this.list.addEventListener(name, look, { signal });
+  }
+
+  setModel() {}
+
+  layout() {}
+
+  draw() {}
+
+  write() {
+    const { board } = this;
+    this.lines = linesOf(board.frame);
+    this.context = board.context();
+    const moment = this.lines.findIndex(({ hot }) => hot);
+    // Below the first rows the moment is scrolled into the middle; at the end there is no more to scroll.
+    const top = moment < SEEN ? 0 : Math.min(moment - SEEN / 2, this.lines.length - SEEN) - 1;
+    this.writeRows(top, Math.max(SEEN, moment + SEEN / 2 + 1));
+    // When all words are written: asked for now, the page would be laid out twice.
+    queueMicrotask(() => showMoment(this.element));
+    this.writeSource(moment);
+  }
+
+  /** What `write` left out because it is out of sight. */
+  writeRest() {
+    if (this.lines) this.writeRows(0, this.lines.length);
+  }
+
+  writeRows(from, to) {
+    renew(this.list, decisionNodes(this.lines, this.context, { from, to, ruler: this.ruler }));
+  }
+
+  /** The function that made a decision: a link where JupyterLab can open it, else its path to copy. */
+  writeSource(index) {
+    const { frame, project } = this.board;
+    const line = this.lines[index];
+    const source = line && sourceOf(frame, line);
+    if (!source) return renew(this.source, ["\u00a0"]);
+    const { file, name } = source;
+    const href = labAddress(file, project);
+    // It may break after a slash, and nowhere else.
+    const parts = `${file}::${name}`.split(/(?<=\/)/);
+    const path = parts.flatMap((part) => [part, h("wbr")]);
+    const where = href
+      ? h("a", { href, target: "_blank", rel: "noopener" }, ...path)
+      : h("code", { tabindex: "0" }, ...path);
+    renew(this.source, [h("span", { class: "muted" }, `${line.kind}: `), where]);
+    return undefined;
+  }
+}
+
+/** What came between the steps lies before the decisions, what the commit brought behind them. */
+function linesOf(frame) {
+  const before = frame.outcomes.filter(({ kind }) => BETWEEN_STEPS.has(kind));
+  const after = frame.outcomes.filter(({ kind }) => !BETWEEN_STEPS.has(kind));
+  return [...grouped(before), ...frame.decisions, ...after];
+}
+
+/** Scrolls a long list to the event of the moment; never the page around the board. */
+function showMoment(panel) {
+  const list = panel.querySelector(".scroll");
+  const moment = panel.querySelector(".moment");
+  if (!list) return;
+  const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
+  const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
+  if (list.scrollTop !== top) list.scrollTop = top;
+}
+
+/** Of the plain rows those between two lines, in a list that has its measures without the others. */
+function decisionNodes(lines, context, { from, to, ruler }) {
+  const { model, frame } = context;
+  const { taken, all } = frame.seats;
+  const counts = `${taken} of ${plural(all, "place")} taken, ${frame.waiting.length} waiting`;
+  const bodies = bodiesOf(lines).map(({ first, last, plain }) => {
+    const body = h("tbody", { class: plain ? "plain" : null });
+    if (plain) body.style.setProperty("--rows", last - first + 1);
+    if (!plain || (first <= to && last >= from))
+      for (let i = first; i <= last; i += 1) body.append(row(lines[i], i, context));
+    return body;
+  });
+  const table = h("table", {}, ...bodies);
+  const named = lines.filter(({ request, requests }) => request != null && !requests);
+  const widths = named.map(({ request }) => ruler.measure(model.tag(request).text, NAME));
+  table.style.setProperty("--name", Math.max(0, ...widths));
+  if (!lines.length) table.append(h("caption", { class: "muted" }, "No decision in this step."));
+  return [
+    h("h2", {}, "Decisions, in order", h("span", { class: "count" }, counts)),
+    h("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": "Decisions" }, table),
+  ];
+}
+
+/** Neighbours that are plain, a few together; and those that are not. */
+function bodiesOf(lines) {
+  const bodies = [];
+  for (const [i, line] of lines.entries()) {
+    const plain = isPlain(line);
+    const body = bodies.at(-1);
+    const isFull = plain && i - body?.first >= TOGETHER;
+    if (body?.plain === plain && !isFull) body.last = i;
+    else bodies.push({ first: i, last: i, plain });
+  }
+  return bodies;
+}
+
+/** Says nothing but "decode", as most of a large batch do: a row of one line. */
+const isPlain = ({ kind, spans }) => kind === "decode" && spans.length === 1 && spans[0].text === "decode";
+
+/** Three arrivals and more are one line: who they are, not how long each prompt is. */
+function grouped(outcomes) {
+  const arrivals = outcomes.filter(({ kind }) => kind === "arrived");
+  if (arrivals.length < 3) return outcomes;
+  const requests = arrivals.map(({ request }) => request);
+  const together = { kind: "arrived", requests, spans: [{ text: "arrive" }] };
+  return [together, ...outcomes.filter(({ kind }) => kind !== "arrived")];
+}
+
+function row(decision, index, context) {
+  const attributes = {
+    "data-index": index,
+    class: decision.hot ? "moment" : null,
+    "data-kind": decision.kind,
+    "data-heat": decision.heat ?? null,
+    "data-request": decision.request ?? null,
+  };
+  const words = wordNodes(decision.spans, context);
+  if (decision.requests || decision.request == null) {
+    const who = namesOf(decision.requests ?? [], context);
+    return h("tr", attributes, h("td", { class: "wide", colspan: 3 }, ...who, " ", ...words));
+  }
+  const who = h("td", { class: "who" }, chip(decision.request, context));
+  if (decision.tokens == null)
+    return h("tr", attributes, who, h("td", { class: "what", colspan: 2 }, ...words));
+  const budget = `${plural(decision.tokens, "token")}, ${decision.left} left`;
+  return h(
+    "tr",
+    attributes,
+    who,
+    h("td", { class: "what" }, ...words),
+    h("td", { class: "budget" }, budget),
+  );
+}
+
+/** The first of them and the selected one by name, the others by their number. */
+function namesOf(requests, context) {
+  const { selected } = context;
+  const first = requests.slice(0, MOST_NAMED);
+  if (requests.includes(selected) && !first.includes(selected)) first.push(selected);
+  const rest = requests.length - first.length;
+  const chips = first.map((id) => chip(id, context));
+  return rest ? [...chips, ` and ${rest.toLocaleString("en")} more`] : chips;
+}

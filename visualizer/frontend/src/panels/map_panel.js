@@ -1,0 +1,184 @@
+/**
+ * The block map as a panel: header, canvas, what changed hands, the selected request's block table, and
+ * what there is to say of the block that is looked at.
+ */
+
+import { blockGrid } from "../drawing/block_grid.js";
+import { blockTableNodes } from "./block_table.js";
+import { drawLookedAt } from "../drawing/block_sharers.js";
+import { claimOf, drawBlocks, drawSwatch } from "../drawing/blocks.js";
+import { h } from "../drawing/html.js";
+import { Pencil } from "../drawing/pencil.js";
+import { renew } from "../board/renew.js";
+import { blockTable } from "./tables.js";
+import { tellBlock } from "../board/tell.js";
+import { wordNodes } from "../drawing/words_html.js";
+
+const FORMS = ["unshared", "shared", "cached", "free"];
+const BLEED = 6;
+
+export class MapPanel {
+  constructor(board) {
+    this.board = board;
+    this.canvas = h("canvas", { role: "application", tabindex: "0" });
+    this.counts = FORMS.map((form) => {
+      const glyph = new Pencil(h("canvas", { "aria-hidden": "true" }));
+      const text = document.createTextNode("");
+      return { form, glyph, text, element: h("span", {}, glyph.canvas, text) };
+    });
+    this.header = h(
+      "div",
+      { class: "swatches" },
+      h("h2", {}, "KV blocks"),
+      ...this.counts.map(({ element }) => element),
+    );
+    this.note = h("p", { class: "note changes" });
+    this.table = h("div", {});
+    this.told = h("p", { class: "note told", role: "status", hidden: true });
+    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+    this.element = h(
+      "section",
+      { class: "map", "aria-label": "KV blocks" },
+      this.header,
+      this.canvas,
+      this.note,
+      this.table,
+      this.told,
+      this.alternative,
+    );
+    this.pencil = new Pencil(this.canvas);
+    this.listen();
+  }
+
+  setModel(model) {
+    this.model = model;
+  }
+
+  layout() {
+    const { unit } = this.board;
+    this.width = this.element.clientWidth / unit;
+    this.grid = blockGrid(this.model.settings.num_blocks, this.width, BLEED);
+    this.canvas.style.margin = `0 ${-BLEED * unit}px`;
+    this.drawn = null;
+  }
+
+  /** The headers' glyphs change with theme and size only. */
+  drawSwatches() {
+    const { unit, theme } = this.board;
+    if (this.drawn === theme) return;
+    this.drawn = theme;
+    for (const { form, glyph } of this.counts) {
+      glyph.begin(12, 10, unit, theme);
+      drawSwatch(glyph, form);
+    }
+  }
+
+  /** Its usual height in board pixels: header, grid, the line on changes and a block table. */
+  get height() {
+    return 22 + this.grid.height + 110;
+  }
+
+  draw() {
+    const { board, model, grid, pencil } = this;
+    const { frame, theme, unit, store } = board;
+    this.claim = claimOf(frame, model, store.selected);
+    this.drawSwatches();
+    pencil.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
+    pencil.context.translate(BLEED, 0);
+    const { selected, block } = store;
+    drawBlocks(pencil, { model, frame, grid, claim: this.claim, selected });
+    if (block != null) drawLookedAt(pencil, { model, frame, grid, block });
+  }
+
+  /** What stands around the picture in words. */
+  write() {
+    const { model, claim } = this;
+    const { frame, theme, store } = this.board;
+    const context = { model, frame, theme, selected: store.selected, claim, width: this.width };
+    for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
+    renew(this.note, changeNodes(frame, context));
+    renew(this.table, blockTableNodes(context));
+    this.tell(frame, store.block);
+    this.describe(frame);
+  }
+
+  tables() {
+    return [blockTable(this.board)];
+  }
+
+  /** The block that is looked at: who has it, and what it holds. */
+  tell(frame, block) {
+    const lines = block == null ? null : tellBlock(this.model, frame, block);
+    this.told.hidden = !lines;
+    if (!lines) return;
+    const words = lines.map((line) =>
+      h("span", { class: line.mono ? "mono" : null }, line.text ?? line),
+    );
+    this.told.replaceChildren(...words.flatMap((node, i) => (i ? [". ", node] : [node])));
+  }
+
+  describe(frame) {
+    const { unshared, shared, cached, free } = frame.counts;
+    this.canvas.setAttribute(
+      "aria-label",
+      `${frame.blocks.length} KV blocks: ${unshared} unshared, ${shared} shared, ${cached} cached, ` +
+        `${free} free; arrow keys look at one, Enter selects who has it; a table follows`,
+    );
+  }
+
+  listen() {
+    const { board } = this;
+    const { tip, store, signal } = board;
+    const blockAt = (event) => {
+      const box = this.canvas.getBoundingClientRect();
+      const { unit } = board;
+      return this.grid.at(
+        (event.clientX - box.left) / unit - BLEED,
+        (event.clientY - box.top) / unit,
+      );
+    };
+    const on = (name, handler) =>
+      this.canvas.addEventListener(name, (event) => this.grid && handler(event), { signal });
+    on("pointermove", (event) => {
+      const id = blockAt(event);
+      this.canvas.style.cursor = id < 0 ? "" : "pointer";
+      tip.show(event, () => tellBlock(this.model, board.frame, blockAt(event)));
+    });
+    on("pointerleave", () => tip.hide());
+    on("click", (event) => {
+      const id = blockAt(event);
+      if (id < 0) return;
+      tip.hide(); // what it says stands below the map now
+      board.lookAt(id);
+      this.selectOwner(id);
+    });
+    on("keydown", (event) => {
+      const { columns } = this.grid;
+      const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+      if (by) {
+        const next = store.block == null ? 0 : store.block + by;
+        if (board.frame.blocks[next]) board.lookAt(next);
+      } else if (event.key === "Enter" && store.block != null) this.selectOwner(store.block);
+      else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+  }
+
+  /** A shared block has several owners: asking again selects the next one. */
+  selectOwner(id) {
+    const { owners } = this.board.frame.blocks[id];
+    const { selected } = this.board.store;
+    if (owners.length) this.board.select(owners[(owners.indexOf(selected) + 1) % owners.length]);
+  }
+}
+
+/** One line that says what the triangles mean: at most two changes in words, else a count. */
+function changeNodes(frame, context) {
+  const { changes } = frame;
+  if (!changes.length) return [];
+  const shown = changes.length > 3 ? changes.slice(0, 2) : changes;
+  const nodes = shown.flatMap((spans, i) => [i ? "; " : "", ...wordNodes(spans, context)]);
+  if (shown.length < changes.length) nodes.push(`; and ${changes.length - shown.length} more`);
+  return [h("span", { "aria-hidden": "true" }, "▼ "), ...nodes];
+}

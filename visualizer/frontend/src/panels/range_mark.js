@@ -1,0 +1,32 @@
+/** The brushed range over strip and lanes: two boxes, because on a long log each has its own scale. */
+
+import { h } from "../drawing/html.js";
+import { STRIP_HEIGHT } from "../drawing/strip.js";
+
+export class RangeMark {
+  constructor(panel) {
+    this.panel = panel;
+    const box = { class: "range", hidden: true, "aria-hidden": "true" };
+    this.boxes = [h("div", box), h("div", box)];
+  }
+
+  draw() {
+    const { panel, boxes } = this;
+    const { range } = panel.board.store;
+    const { unit } = panel.board;
+    const lanes = panel.height - STRIP_HEIGHT;
+    const places = [
+      [panel.overview, 18, STRIP_HEIGHT - 18],
+      [panel.scale, STRIP_HEIGHT, lanes],
+    ];
+    boxes.forEach((box, i) => {
+      const [scale, top, height] = places[i];
+      const left = range && Math.max(scale.left, scale.x(range[0]));
+      const right = range && Math.min(scale.right, scale.end(range[1]));
+      box.hidden = !range || right <= left;
+      if (box.hidden) return;
+      const px = { left, top, width: right - left, height };
+      for (const [name, value] of Object.entries(px)) box.style[name] = `${value * unit}px`;
+    });
+  }
+}

@@ -1,0 +1,52 @@
+/** The step's sentence: large, first, and always as high as two lines, so that the board never moves. */
+
+import { compose, plain } from "../model/index.js";
+import { SANS } from "../drawing/pencil.js";
+import { renew } from "../board/renew.js";
+import { wordNodes } from "../drawing/words_html.js";
+
+// Size and line height in px. Where a sentence needs more room it is set smaller, before it grows.
+const SIZES = {
+  wide: {
+    reserved: 56,
+    sizes: [
+      [20, 28],
+      [18, 28],
+      [16, 19],
+      [14, 18.6],
+    ],
+  },
+  narrow: {
+    reserved: 92,
+    sizes: [
+      [17, 23],
+      [15, 18.4],
+      [13.5, 15.3],
+    ],
+  },
+};
+const SWATCH = 0.9; // em, with its margin
+const LOOSE = 0.92; // lines end at words, so a line is never quite full
+
+const ruler = globalThis.document?.createElement("canvas").getContext("2d");
+// Once: choosing a font resolves the styles of a page that has changed.
+if (ruler) ruler.font = `500 100px ${SANS}`;
+
+/** Writes the sentence of the context's frame and sets it in the largest size that fits `width`. */
+export function fitSentence(element, context, { narrow, unit, width }) {
+  const { kinds, spans } = compose(context.frame);
+  renew(element, wordNodes(spans, context));
+  const { step, status } = context.frame;
+  Object.assign(element.dataset, { step, status, told: kinds.join(" ") });
+  const { reserved, sizes } = SIZES[narrow ? "narrow" : "wide"];
+  element.style.minHeight = `${reserved * unit}px`;
+  // Measured with a ruler: asking the page for a height would lay it out in the middle of drawing.
+  const ems =
+    ruler.measureText(plain(spans)).width / 100 +
+    spans.filter(({ request }) => request != null).length * SWATCH;
+  const fits = ([size, line]) =>
+    ems * size <= Math.floor(reserved / line) * Math.min(width, 64 * size) * LOOSE;
+  const [size, line] = sizes.find(fits) ?? sizes.at(-1);
+  element.style.fontSize = `${size * unit}px`;
+  element.style.lineHeight = `${line * unit}px`;
+}

@@ -1,0 +1,104 @@
+/**
+ * What the canvases show, as tables: for those who hear the board, and for everybody with "T".
+ *
+ * While they are out of sight they are written once the reader rests, and are empty until then: a table never
+ * shows another step than the pictures. They hold at most MOST rows each, because a log of a million events has thousands of everything.
+ */
+
+import { h, visible } from "../drawing/html.js";
+import { duration } from "../model/duration.js";
+
+const MOST = 40;
+
+export function writeTables(panels) {
+  for (const panel of panels) panel.alternative?.replaceChildren(...panel.tables());
+}
+
+export function emptyTables(panels) {
+  for (const { alternative } of panels) if (alternative?.firstChild) alternative.replaceChildren();
+}
+
+function table(caption, heads, rows, total = rows.length) {
+  const body = rows.map(([first, ...others]) =>
+    h("tr", {}, h("th", { scope: "row" }, first), ...others.map((text) => h("td", {}, text))),
+  );
+  if (total > rows.length) {
+    body.push(h("tr", {}, h("td", { colspan: heads.length }, `and ${total - rows.length} more`)));
+  }
+  return h(
+    "table",
+    {},
+    h("caption", {}, caption),
+    h("thead", {}, h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)))),
+    h("tbody", {}, ...body),
+  );
+}
+
+export function stepTable({ model, frame }) {
+  const i = frame.step - model.firstStep;
+  const { prefill, decode, catchup, used, cached, free } = model.measures;
+  const { time } = frame;
+  const rows = [
+    ["blocks used", used[i]],
+    ["blocks cached", cached[i]],
+    ["blocks free", free[i]],
+    ["tokens", `${frame.budget.tokens} of ${frame.budget.budget}`],
+    ["of them prefill", prefill[i]],
+    ["of them decode", decode[i]],
+    ["of them computed again", catchup[i]],
+    ["places taken", `${frame.seats.taken} of ${frame.seats.all}`],
+    ["running", frame.running.length],
+    ["waiting", frame.waiting.length],
+  ];
+  if (time) rows.push(["took", duration(time.end - time.start)]);
+  const texts = rows.map(([name, value]) => [name, String(value)]);
+  return table(`Step ${frame.step} of ${model.lastStep}`, ["measure", "value"], texts);
+}
+
+export function requestTable({ model, frame, store }) {
+  const here = [...new Set([store.selected, ...frame.running, ...frame.waiting])].filter((id) =>
+    model.request(id),
+  );
+  const rows = here.slice(0, MOST).map((id) => {
+    const { name, promptLength } = model.request(id);
+    const { reason, head } = frame.waitOf(id);
+    const why = head === id ? frame.reasonFor(reason) : `behind ${model.request(head)?.name}`;
+    const { words } = frame.phase(id);
+    return [name, reason ? `${words}: ${why}` : words, String(promptLength)];
+  });
+  const caption = `Requests at step ${frame.step}`;
+  return table(caption, ["request", "state", "prompt tokens"], rows, here.length);
+}
+
+export function blockTable({ model, frame, store }) {
+  const name = (id) => model.request(id).name;
+  const rank = ({ owners }) => (owners.includes(store.selected) ? 0 : 1);
+  const busy = frame.blocks.filter(({ kind }) => kind !== "free");
+  const first = [0, 1].flatMap((wanted) => busy.filter((block) => rank(block) === wanted));
+  const rows = first.slice(0, MOST).map(({ id, kind, owners, filled, slots }) => [
+    String(id),
+    kind,
+    owners.map(name).join(", "),
+    `${filled} of ${slots}`,
+    visible(frame.blockTexts(id).join("")),
+  ]);
+  const caption = `KV blocks in use at step ${frame.step}; ${frame.counts.free} free`;
+  return table(caption, ["block", "state", "requests", "slots", "text"], rows, busy.length);
+}
+
+export function treeTable({ model, frame }) {
+  const { tree } = frame;
+  const rows = tree.slice(0, MOST).map((node) => [
+    String(node.id),
+    node.parent ? String(node.parent) : "root",
+    String(node.blocks.length),
+    String(node.lock),
+    [
+      ...node.owners.map((id) => model.request(id).name),
+      ...node.holders.map((label) => (label ? `a buffer of ${label}` : "a buffer")),
+    ].join(", ") || "cached",
+    visible(node.text.slice(0, 80)),
+  ]);
+  const heads = ["node", "below", "blocks", "lock", "requests", "text"];
+  return table(`Prefix tree at step ${frame.step}`, heads, rows, tree.length);
+}

@@ -1,0 +1,89 @@
+/**
+ * The pointer over strip, lanes and axis.
+ *
+ * Dragging over strip or axis scrubs; over the lanes it moves the view where there is more than is shown.
+ * With shift it brushes a range of steps. A wheel zooms at the pointer with Ctrl, as a pinch does, and over
+ * strip and axis of a board that has the focus; otherwise the page scrolls, as ever.
+ */
+
+import { tellLane } from "../board/tell.js";
+
+const SLOP = 4; // px that a hand moves in a click
+
+export function listenToPointer(panel) {
+  const { board, strip, lanes, axis } = panel;
+  const { store, tip, signal } = board;
+  for (const canvas of [strip, lanes, axis]) {
+    let drag = null;
+    const on = (name, handler, options) =>
+      canvas.addEventListener(name, (event) => panel.model && handler(event), {
+        signal,
+        ...options,
+      });
+    on("pointerdown", (event) => {
+      if (event.button !== 0) return;
+      const from = panel.locate(event, canvas);
+      const kind = !from.inPlot
+        ? "click"
+        : event.shiftKey
+          ? "brush"
+          : canvas !== lanes
+            ? "scrub"
+            : panel.isZoomed
+              ? "pan"
+              : "scrub lanes";
+      drag = { kind, from, x: event.clientX, view: panel.view, moved: false };
+      if (!from.inPlot) return;
+      canvas.setPointerCapture(event.pointerId);
+      if (kind === "scrub") board.goTo(from.step);
+      if (kind === "brush") board.brush(from.step, from.step);
+    });
+    on("pointermove", (event) => {
+      const place = panel.locate(event, canvas);
+      if (drag && Math.abs(event.clientX - drag.x) > SLOP) drag.moved = true;
+      const dragging = drag?.from.inPlot && (drag.moved || drag.kind === "scrub");
+      if (dragging && drag.kind.startsWith("scrub")) board.goTo(place.step);
+      if (dragging && drag.kind === "brush") board.brush(drag.from.step, place.step);
+      if (dragging && drag.kind === "pan") {
+        panel.panFrom(drag.view, (drag.x - event.clientX) / board.unit / panel.scale.per);
+      }
+      canvas.style.cursor = cursorFor(canvas === lanes, place, dragging && drag.kind);
+      const onLanes = canvas === lanes;
+      const tell = () => tellLane(panel.model, store.step, panel.locate(event, canvas), onLanes);
+      tip.show(event, dragging ? null : tell);
+    });
+    on("pointerup", () => {
+      const clicked = drag && !drag.moved && canvas === lanes && drag.kind !== "brush";
+      if (clicked && drag.from.life) board.select(drag.from.life.id);
+      drag = null;
+    });
+    on("pointercancel", () => (drag = null));
+    on("dblclick", (event) => {
+      const place = panel.locate(event, canvas);
+      if (place.inPlot) board.goTo(place.step);
+    });
+    on("pointerleave", () => tip.hide());
+    on("wheel", (event) => wheel(event, canvas), { passive: false });
+  }
+
+  function wheel(event, canvas) {
+    const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
+    const focused = board.root.contains(board.root.getRootNode().activeElement);
+    const zooms = event.ctrlKey || event.metaKey || (focused && canvas !== lanes);
+    if (!panel.long || !(sideways || zooms)) return;
+    event.preventDefault();
+    if (sideways) {
+      panel.panFrom(panel.view, (event.deltaX || event.deltaY) / board.unit / panel.scale.per);
+    } else {
+      const { x } = panel.locate(event, lanes);
+      const anchor = panel.scale.placeAt(x);
+      panel.zoom(Math.exp(event.deltaY * 0.004), anchor);
+    }
+  }
+}
+
+function cursorFor(onLanes, place, dragging) {
+  if (dragging === "pan") return "grabbing";
+  if (!onLanes) return place.inPlot ? "ew-resize" : "";
+  return place.life ? "pointer" : "";
+}

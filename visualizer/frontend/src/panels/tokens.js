@@ -1,0 +1,164 @@
+/** The selected request's text: prompt, then output, token by token, with probability as underline. */
+
+import { h, plural } from "../drawing/html.js";
+import { lookOf } from "../drawing/palette.js";
+import { renew } from "../board/renew.js";
+import { duration } from "../model/duration.js";
+import { chip } from "../drawing/words_html.js";
+
+const MOST_PROMPT = 240;
+const MOST_OUTPUT = 400;
+
+export class TokensPanel {
+  constructor(board) {
+    this.board = board;
+    this.element = h("section", { class: "tokens", "aria-label": "Tokens" });
+    this.element.addEventListener("click", (event) => this.clicked(event), {
+      signal: board.signal,
+    });
+  }
+
+  setModel() {}
+
+  layout() {}
+
+  draw() {}
+
+  write() {
+    const { board } = this;
+    const context = board.context();
+    const { model, frame, theme, selected, block } = context;
+    const life = model.request(selected);
+    const panel = life && frame.tokensOf(selected);
+    const blocks = life && frame.table(selected).blocks;
+    // Who has finished, or has not come yet, reads the same at every step.
+    const told = JSON.stringify([selected, block, theme, blocks, panel]);
+    if (told === this.told) return;
+    this.told = told;
+    renew(this.element, tokenNodes(context, panel, blocks));
+    if (this.written !== selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
+    this.written = selected;
+    if (life) this.element.style.setProperty("--hue", lookOf(theme, life.hueIndex).hue);
+  }
+
+  /** A token of the output leads to the step that brought it, one of the prompt to its block. */
+  clicked({ target }) {
+    const { step, block } = target.closest(".token")?.dataset ?? {};
+    if (step) this.board.goTo(Number(step));
+    else if (block) this.board.lookAt(Number(block));
+  }
+}
+
+/** `panel` is what there is to read of the selected request, `blocks` its block table; undefined for nobody. */
+function tokenNodes(context, panel, blocks) {
+  const { model, selected, block } = context;
+  if (!panel) {
+    return [h("h2", {}, "Tokens"), h("p", { class: "note muted" }, "Select a request to read it.")];
+  }
+  const { prompt, output, next } = panel;
+  const text = h("div", {
+    class: "text scroll",
+    tabindex: "0",
+    role: "group",
+    "aria-label": "Prompt and output",
+  });
+  const words = h("div", {});
+  text.append(words);
+  const omit = (count) =>
+    count > 0 && words.append(h("span", { class: "token muted" }, `… ${count} before `));
+  // Which block a token's KV lies in, and whether it is the one that is looked at.
+  const place = (element, index) => {
+    const own = blocks[Math.floor(index / model.settings.block_size)];
+    if (own != null) element.dataset.block = own;
+    element.classList.toggle("in-block", own != null && own === block);
+    words.append(element);
+  };
+  omit(prompt.length - MOST_PROMPT);
+  const from = Math.max(0, prompt.length - MOST_PROMPT);
+  prompt.slice(from).forEach((token, i) => place(promptToken(token), from + i));
+  words.append(h("span", { class: "token gap" }));
+  omit(output.length - MOST_OUTPUT);
+  const start = Math.max(0, output.length - MOST_OUTPUT);
+  output
+    .slice(start)
+    .forEach((token, i) => place(outputToken(token), prompt.length + start + i));
+  if (next)
+    words.append(
+      h(
+        "span",
+        { class: "next" },
+        `next token at step ${next.step}${next.after > 0 ? `, ${duration(next.after)} later` : ""}`,
+      ),
+    );
+  return [
+    h("h2", {}, chip(selected, context), h("span", { class: "count" }, summary(panel))),
+    text,
+    panel.guesses && draftLine(panel.checked),
+  ].filter(Boolean);
+}
+
+const FATES = {
+  kept: "a draft, kept",
+  refused: "a draft, refused",
+  unused: "a draft behind the last token: not used",
+  open: "a draft",
+};
+
+/** The drafts of the step: those kept ticked, the refused one struck out, and what the model said there. */
+function draftLine(checked) {
+  if (!checked) return h("p", { class: "drafts muted" }, "No drafts in this step.");
+  const { drafts, kept, gained, own } = checked;
+  const all = plural(drafts.length, "draft");
+  const nodes = drafts.map(({ text, token, fate }) => {
+    const written = text == null ? ` token ${token}` : shown(text);
+    const word = fate === "refused" ? h("del", {}, ` ${written.trimStart()} `) : `${fate === "kept" ? "✓" : ""}${written}`;
+    const unsaid = text == null ? "; nobody said it, so the log has its number alone" : "";
+    return h("span", { class: `draft ${fate}`, title: FATES[fate] + unsaid }, word);
+  });
+  const title = kept < drafts.length ? "the model's own, in its place" : "the model's own, one more";
+  const sign = kept < drafts.length ? "→" : "+";
+  if (own != null)
+    nodes.splice(kept + 1, 0, h("span", { class: "draft own", title }, h("ins", {}, sign + shown(own))));
+  const line = gained ? `1 pass, ${plural(gained, "token")}: ${kept} of ${all} kept` : `${all}, not judged`;
+  return h("p", { class: "drafts" }, h("strong", {}, line), ...nodes);
+}
+
+function summary({ prompt, output, found, ttft, maxTokens }) {
+  const parts = [
+    `${prompt.length} prompt tokens${found ? `, ${found} of them from the cache` : ""}`,
+    `${output.length} of at most ${maxTokens} tokens out${ttft > 0 ? `, first after ${duration(ttft)}` : ""}`,
+  ];
+  const known = output.some(({ probability }) => probability != null);
+  return `${parts.join("; ")}.${known ? " Underline: probability" : ""}`;
+}
+
+function promptToken({ text, cached }) {
+  return h(
+    "span",
+    { class: "token muted" },
+    shown(text),
+    h("b", { class: cached ? "cached" : "computed" }),
+  );
+}
+
+function outputToken({ text, probability, forced, drafted, step, at }) {
+  const bar = h("b", { class: forced ? "forced" : "sampled" });
+  bar.style.width = `${Math.round(100 * (forced ? 1 : (probability ?? 0)))}%`;
+  const how = forced
+    ? "forced by a tool"
+    : probability == null
+      ? ""
+      : `probability ${Number(probability.toPrecision(3))}`;
+  const when = `step ${step}${at > 0 ? `, ${duration(at)}` : ""}`;
+  return h(
+    "span",
+    { class: "token", "data-step": step, title: [when, how, drafted && FATES.kept].filter(Boolean).join("; ") },
+    shown(text),
+    bar,
+  );
+}
+
+/** A newline as an arrow; an empty piece (half a character) as a thin mark. */
+function shown(text) {
+  return text === "" ? "·" : text.replace(/\n/g, "⏎");
+}

@@ -1,0 +1,191 @@
+/** The prefix tree as a panel: header, canvas, the pointer over it, and the same as a table. */
+
+import { h, plural, visible } from "../drawing/html.js";
+import { Pencil } from "../drawing/pencil.js";
+import { treeTable } from "./tables.js";
+import { listed } from "../board/tell.js";
+import { drawTree, treeColumns, treeItemAt, treeRow } from "../drawing/tree.js";
+import { layoutTree } from "../drawing/tree_layout.js";
+
+const MOST_ROWS = { wide: 9, narrow: 14 };
+
+export class TreePanel {
+  constructor(board) {
+    this.board = board;
+    this.canvas = h("canvas", { role: "application", tabindex: "0" });
+    this.told = h("p", { class: "note told", role: "status", hidden: true });
+    this.count = h("span", { class: "count" });
+    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+    this.element = h(
+      "section",
+      { class: "tree", "aria-label": "Prefix tree" },
+      h("h2", {}, "Prefix tree", this.count),
+      this.canvas,
+      this.told,
+      this.alternative,
+    );
+    this.pencil = new Pencil(this.canvas);
+    this.tallest = 0;
+    this.listen();
+  }
+
+  setModel(model) {
+    this.model = model;
+  }
+
+  layout() {
+    this.width = this.element.clientWidth / this.board.unit;
+    this.tallest = 0;
+  }
+
+  draw() {
+    const { board, model, width, pencil } = this;
+    const { frame, narrow, unit, store, theme } = board;
+    const { tree } = frame;
+    const { selected } = store;
+    const claim = selected == null || !model.request(selected) ? null : frame.path(selected);
+    const path = new Set(claim?.nodes ?? []);
+    const layout = layoutTree(tree, {
+      path,
+      endsAt: endsWithoutLeaf(frame),
+      mostRows: MOST_ROWS[narrow ? "narrow" : "wide"],
+      outline: narrow,
+    });
+    const rowHeight = treeRow(narrow, unit > 1);
+    this.scene = {
+      model,
+      frame,
+      layout,
+      path,
+      width,
+      rowHeight,
+      narrow,
+      selected,
+      waiting: claim ? !claim.holds : false,
+      columns: treeColumns(layout, width, narrow),
+    };
+    // The panel only grows while the reader steps: what lies below it must not jump.
+    this.tallest = Math.max(this.tallest, layout.rows * rowHeight + 6);
+    pencil.begin(width, Math.max(this.tallest, rowHeight), unit, theme);
+    drawTree(pencil, this.scene);
+  }
+
+  /** What stands around the picture in words. */
+  write() {
+    const { narrow, frame } = this.board;
+    const { tree } = frame;
+    if (!this.told.hidden) this.point(this.pointed);
+    const blocks = tree.reduce((sum, node) => sum + node.blocks.length, 0);
+    const inNodes = `${plural(blocks, "block")} in ${plural(tree.length, "node")}`;
+    this.count.textContent = !tree.length
+      ? "empty"
+      : narrow
+        ? inNodes
+        : `${inNodes}; half-filled squares are not in it yet`;
+    this.describe(inNodes);
+  }
+
+  describe(inNodes) {
+    this.canvas.setAttribute(
+      "aria-label",
+      `Prefix tree: ${inNodes}; arrow keys go through it, Enter selects who uses a node; a table follows`,
+    );
+  }
+
+  tables() {
+    return [treeTable(this.board)];
+  }
+
+  /** The item that the keys point at, told below the picture while the tree has the focus. */
+  point(row) {
+    const items = this.scene?.layout.items ?? [];
+    const item = items[Math.min(Math.max(row, 0), items.length - 1)];
+    this.pointed = item ? items.indexOf(item) : -1;
+    this.told.hidden = !item;
+    if (item) this.told.textContent = this.tell(item).map((line) => line.text ?? line).join(". ");
+    return item;
+  }
+
+  selectUser(item) {
+    const owners = ownersOf(item);
+    const { selected } = this.board.store;
+    if (owners.length) this.board.select(owners[(owners.indexOf(selected) + 1) % owners.length]);
+    const [block] = item?.node?.blocks ?? [];
+    if (block != null) this.board.lookAt(block);
+  }
+
+  listen() {
+    const { tip, signal } = this.board;
+    const itemAt = (event) => {
+      if (!this.scene) return undefined;
+      const box = this.canvas.getBoundingClientRect();
+      const { unit } = this.board;
+      return treeItemAt(
+        this.scene,
+        (event.clientX - box.left) / unit,
+        (event.clientY - box.top) / unit,
+      );
+    };
+    const on = (name, handler) => this.canvas.addEventListener(name, handler, { signal });
+    on("pointermove", (event) => {
+      const item = itemAt(event);
+      this.canvas.style.cursor = item?.node || ownersOf(item).length ? "pointer" : "";
+      tip.show(event, () => {
+        const now = itemAt(event);
+        return now && this.tell(now);
+      });
+    });
+    on("pointerleave", () => tip.hide());
+    on("click", (event) => this.selectUser(itemAt(event)));
+    on("blur", () => (this.told.hidden = true));
+    on("keydown", (event) => {
+      const by = { ArrowUp: -1, ArrowDown: 1 }[event.key];
+      if (by) this.point(this.told.hidden ? 0 : this.pointed + by);
+      else if (event.key === "Enter" && !this.told.hidden) {
+        this.selectUser(this.point(this.pointed));
+      } else return;
+      event.preventDefault();
+      event.stopPropagation();
+    });
+  }
+
+  tell(item) {
+    const { model, board } = this;
+    if (item.kind === "request")
+      return [
+        `${model.request(item.request).name}: what it computed after this is not in the tree yet`,
+      ];
+    if (item.kind === "rest")
+      return [`${item.subtrees} more subtrees: ${plural(item.folded.blocks, "block")}`];
+    const { node } = item;
+    const names = node.owners.map((id) => model.request(id).name);
+    for (const label of node.holders) names.push(label ? `a buffer of ${label}` : "a buffer");
+    const used = names.length
+      ? `lock ${node.lock}: used by ${listed(names)}`
+      : `lock 0: idle ${node.since === null ? "since before the log begins" : `for ${plural(board.frame.step - node.since, "step")}`}, may be evicted`;
+    return [
+      `${plural(node.blocks.length, "block")}: ${node.blocks.slice(0, 16).join(", ")}${node.blocks.length > 16 ? " …" : ""}`,
+      used,
+      { text: visible(node.text.slice(0, 400)), mono: true },
+    ];
+  }
+}
+
+function ownersOf(item) {
+  if (!item || item.kind === "rest") return [];
+  return item.kind === "request" ? [item.request] : item.node.owners;
+}
+
+/**
+ * Running requests whose path ends at a node that others continue (or at the root): node id -> request
+ * ids. They have no leaf to be named at.
+ */
+function endsWithoutLeaf(frame) {
+  const ends = new Map();
+  const inner = new Set(frame.tree.filter((node) => node.children.length).map((node) => node.id));
+  for (const { request, node } of frame.tails) {
+    if (node !== 0 && !inner.has(node)) continue;
+    ends.set(node, [...(ends.get(node) ?? []), request]);
+  }
+  return ends;
+}

@@ -1,0 +1,233 @@
+/**
+ * Predict, then see: the board up to a decision, a question, and then what came.
+ *
+ * The page never has more of the log than it shows. An answer goes to the kernel, which says whether it is
+ * right and sends the step; see `prediction.py`.
+ */
+
+import { Board } from "../board/board.js";
+import { h } from "../drawing/html.js";
+import { fromBase64 } from "../host/log_bytes.js";
+import { modelOf } from "../host/notebook.js";
+import { saveWith } from "../host/saved_state.js";
+import { buildSheet, spansOf } from "../board/sheet.js";
+import { View } from "../board/view.js";
+import { chip, wordNodes } from "../drawing/words_html.js";
+
+const PATIENCE = 4000; // ms for a kernel that may be busy, or gone
+
+/** anywidget's `render` of a prediction. `load(board, log, opening)` draws a log. */
+export const predictionInNotebook =
+  (load) =>
+  async ({ model, el, signal = new AbortController().signal, host }) => {
+    const traits = await modelOf(model, host, model.get("game"));
+    saveWith(model.widget_manager);
+    const page = new PredictionPage(el, { traits, load, signal });
+    await page.follow();
+  };
+
+class PredictionPage {
+  constructor(host, { traits, load, signal }) {
+    Object.assign(this, { traits, load, signal });
+    this.sheet = buildSheet(host, {
+      name: "predict",
+      label: "What comes next?",
+      signal,
+      onTheme: () => this.write(),
+    });
+    this.progress = h("p", { class: "place" });
+    this.form = h("form", { class: "ask" });
+    this.said = h("div", { class: "said", role: "status" });
+    this.boards = h("div", { class: "so-far" });
+    this.sheet.root.append(this.progress, this.form, this.said, this.boards);
+    this.form.addEventListener("submit", (event) => this.submit(event), { signal });
+    this.sheet.root.addEventListener("click", (event) => this.clicked(event), { signal });
+    const heard = () => this.follow();
+    for (const name of ["question", "verdict", "log", "score"]) {
+      traits.on(`change:${name}`, heard);
+      signal.addEventListener("abort", () => traits.off(`change:${name}`, heard));
+    }
+  }
+
+  get(name) {
+    return this.traits.get(name);
+  }
+
+  /** Traits that are sent together arrive one after the other: what they say is read once. */
+  follow() {
+    this.following ??= Promise.resolve()
+      .then(() => ((this.following = null), this.open()))
+      .then(() => this.signal.aborted || this.write());
+    return this.following;
+  }
+
+  /**
+   * Shows as much of the log as there is, in place of what was shown. Jupyter's manager may set an equal log once
+   * more: then the reader stays. And the next question may be about the very next step, of the same log.
+   */
+  async open() {
+    const log = this.get("log");
+    const { number, step, about, form, kind } = this.get("question");
+    const isShown = number === this.number && log === this.log;
+    Object.assign(this, { log, number });
+    if (isShown) return;
+    const { answer } = this.get("verdict");
+    const selected = about ?? (form === "requests" ? answer?.[0] : undefined);
+    // A board shows what a selected request would find in the cache: that is the answer.
+    const secret = kind === "hit" && !answer ? about : null;
+    this.boards.style.minHeight = `${this.boards.clientHeight}px`;
+    this.shown?.abort();
+    const shown = (this.shown = new AbortController());
+    this.signal.addEventListener("abort", () => shown.abort());
+    this.board = new Board(this.boards, {
+      signal: shown.signal,
+      view: keeping(secret, new View()),
+      linkOf: () => "",
+      onChange: () => this.writeVerdict(),
+    });
+    const opening = selected === undefined ? { step } : { step, selected };
+    await this.load(this.board, fromBase64(log), secret === null ? opening : { step, selected: null });
+    this.boards.style.minHeight = "";
+  }
+
+  context() {
+    const { view } = this.board;
+    return { model: view.model, theme: this.sheet.theme, selected: view.store.selected };
+  }
+
+  nodes(words) {
+    return wordNodes(spansOf(words, this.board.view.model), this.context());
+  }
+
+  write() {
+    const question = this.get("question");
+    const { number, of } = question;
+    const verdict = this.get("verdict");
+    const isOver = number >= of;
+    const state = !of ? "empty" : isOver ? "done" : "right" in verdict ? "revealed" : "asking";
+    const score = this.get("score");
+    const answered = number + Number(state === "revealed");
+    this.progress.textContent = isOver
+      ? ""
+      : `Question ${number + 1} of ${of}${answered ? `, ${score} of ${answered} right` : ""}`;
+    this.form.hidden = state !== "asking";
+    if (state === "asking" && this.asked !== number) this.ask(question);
+    else if (state === "asking") this.repaint();
+    this.writeVerdict();
+    const { root } = this.sheet;
+    Object.assign(root.dataset, { state, number, of, score, ready: "true" });
+    root.dataset.right = verdict.right ?? "";
+    const wasAnswering = root.contains(root.getRootNode().activeElement) || this.acted;
+    if (this.acted && wasAnswering && state !== this.stateShown) {
+      const next = state === "asking" ? this.form.querySelector("input") : this.said.querySelector(".go");
+      next?.focus({ preventScroll: true });
+    }
+    this.stateShown = state;
+  }
+
+  /** The question as a form: nothing in it is chosen. */
+  ask({ number, words, form, choices, texts, unit }) {
+    this.asked = number;
+    this.said.replaceChildren();
+    const legend = h("legend", { class: "sentence" }, ...this.nodes(words));
+    const fields = {
+      requests: () => choices.map((id) => this.choice("checkbox", id, this.nameOf(id))),
+      prefixes: () => choices.map((id, i) => this.choice("checkbox", id, texts[i])),
+      yes: () => [this.choice("radio", 1, "yes"), this.choice("radio", 0, "no")],
+      number: () => [
+        h("label", {}, h("input", { type: "number", name: "answer", min: 0, required: true }), ` ${unit}`),
+      ],
+    }[form]();
+    const none = form === "requests" || form === "prefixes";
+    const hint = none ? h("p", { class: "note muted" }, "Choose all that there are; it may be none.") : null;
+    const box = h("div", { class: `choices ${form}` }, ...fields);
+    const button = h("button", { type: "submit", class: "go" }, "That is what comes");
+    this.form.replaceChildren(h("fieldset", {}, legend, box, hint), button);
+  }
+
+  choice(type, value, words) {
+    const required = type === "radio";
+    return h("label", {}, h("input", { type, name: "answer", value, required }), " ", words);
+  }
+
+  /** A name in a label: a button there would take the click. */
+  nameOf(id) {
+    const name = h("span", { class: "chip", "data-name": id });
+    name.append(...chip(id, this.context()).childNodes);
+    return name;
+  }
+
+  repaint() {
+    for (const name of this.form.querySelectorAll("[data-name]"))
+      name.replaceWith(this.nameOf(Number(name.dataset.name)));
+  }
+
+  submit(event) {
+    event.preventDefault();
+    const question = this.get("question");
+    const answers = new FormData(this.form).getAll("answer").map(Number);
+    this.acted = true;
+    this.send("given", { number: question.number, value: answers });
+  }
+
+  clicked({ target }) {
+    if (target.closest(".so-far")) return; // a board hears of its own
+    if (target.closest(".said .go")) {
+      this.acted = true;
+      this.send("turn", this.get("question").number + 1);
+    }
+    const named = target.closest("[data-request]");
+    if (named) this.board.select(Number(named.dataset.request));
+  }
+
+  /** To the kernel; if none answers, the reader is told. */
+  send(name, value) {
+    const before = [this.get("question"), this.get("verdict")];
+    this.traits.set(name, value);
+    this.traits.save_changes();
+    setTimeout(() => {
+      const now = [this.get("question"), this.get("verdict")];
+      if (this.signal.aborted || now.some((one, i) => one !== before[i])) return;
+      this.said.replaceChildren(
+        h("p", { "data-message": "no-kernel" }, "No kernel answers. Only it has the rest of the log: run the cell again."),
+      );
+    }, PATIENCE);
+  }
+
+  writeVerdict() {
+    const { number, of } = this.get("question");
+    const { right, words, why } = this.get("verdict");
+    if (!this.board?.view.model && of) return;
+    if (!of) {
+      this.said.replaceChildren(
+        h("p", {}, "There is nothing to ask: in this log nothing is decided that could be foreseen."),
+      );
+    } else if (number >= of) {
+      const score = `${this.get("score")} of ${of} right.`;
+      this.said.replaceChildren(h("p", { class: "sentence" }, h("strong", {}, score), " Here is all of the log."));
+    } else if (right !== undefined) this.reveal(right, words, why, number + 1 < of);
+  }
+
+  reveal(right, words, why, more) {
+    const known = this.said.querySelector(".go");
+    const go = known ?? h("button", { type: "button", class: "go" }, more ? "Next question" : "All of the log");
+    const lead = right ? "Right: " : "Not so. It is ";
+    const texts = [
+      h("p", { class: "muted" }, ...this.nodes(this.get("question").words)),
+      h("p", { class: "sentence" }, h("strong", {}, lead), ...this.nodes(words), "."),
+      ...why.map((line) => h("p", {}, ...this.nodes(line))),
+    ];
+    for (const old of this.said.querySelectorAll("p")) old.remove();
+    this.said.prepend(...texts);
+    if (!known) this.said.append(go);
+  }
+}
+
+/** A view in which one request cannot be selected. */
+function keeping(secret, view) {
+  const { store } = view;
+  const set = store.set.bind(store);
+  if (secret !== null)
+    store.set = (values) => set(values.selected === secret ? { ...values, selected: null } : values);
+  return view;
+}
