@@ -1,7 +1,7 @@
 """Which lane a request is drawn in: its own, or with many requests one whose request has ended.
 
-`visualizer/frontend/src/drawing/lane_packing.js` does the same for the timeline. Here lanes are given out while
-the log is read, by time: a request may have been submitted before the last one ended.
+`visualizer/frontend/src/drawing/lane_packing.js` does the same for the timeline. Here lanes are given
+out while the log is read, by time: a request may have been submitted before the last one ended.
 """
 
 import heapq

@@ -1,7 +1,7 @@
 """LMTP over a WebSocket, at `/` as LMQL's client expects it and at `/lmtp`.
 
-Who may connect is decided before this (`server/http/hosts.py`, `server/http/middleware.py`): not a page of
-another site, and with `--api-key` nobody without it.
+Who may connect is decided before this (`server/http/hosts.py`, `server/http/middleware.py`): not a
+page of another site, and with `--api-key` nobody without it.
 """
 
 from collections.abc import AsyncIterator
