@@ -7,7 +7,7 @@ replaced by a function that returns nothing.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import engine.cache.kv_cache
+import engine.cache.kv_cache_manager
 import engine.engine
 import engine.output.processor
 import engine.scheduling.scheduler
@@ -20,7 +20,7 @@ from engine.events.log import EventLog
 MAKERS = (
     engine.engine,
     engine.output.processor,
-    engine.cache.kv_cache,
+    engine.cache.kv_cache_manager,
     engine.scheduling.scheduler,
 )
 

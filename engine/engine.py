@@ -20,7 +20,7 @@ from typing import Any
 from engine.cache.block_pool import BlockPool
 from engine.cache.eviction import EvictionOrder, eviction_named
 from engine.cache.holds import Holds
-from engine.cache.kv_cache import KVCache
+from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.radix_tree import RadixTree
 from engine.clock import Clock, WallClock
 from engine.config import EngineConfig, checked
@@ -100,7 +100,7 @@ class Engine(Offline):
         self.tree.eviction = eviction or eviction_named(config.eviction)
         self.clock = clock or WallClock()
         self.log = log if log is not None else EventLog()
-        self.cache = KVCache(
+        self.cache = KVCacheManager(
             self.pool, self.tree, prefix_cache=config.prefix_cache, emit=self._emit
         )
         vocab_size = self.tokenizer.vocab_size

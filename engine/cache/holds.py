@@ -22,7 +22,7 @@ Neither vLLM nor SGLang lets a client lock a prefix; SGLang's `inc_lock_ref`
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.cache.kv_cache import KVCache
+from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import EngineConfig
 from engine.events.vocabulary import Event, HoldEnd, PrefixHeld, PrefixReleased
 from engine.scheduling.admission import most_blocks
@@ -51,7 +51,7 @@ class Holds:
 
     def __init__(
         self,
-        cache: KVCache,
+        cache: KVCacheManager,
         config: EngineConfig,
         requests: Mapping[int, Request],
         reserved_blocks: Callable[[], int],

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from engine.cache.kv_cache import KVCache
+from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.radix_tree import Match
 from engine.config import EngineConfig
 from engine.events.vocabulary import (
@@ -60,7 +60,7 @@ class Scheduler:
         self,
         config: EngineConfig,
         policy: Policy,
-        cache: KVCache,
+        cache: KVCacheManager,
         emit: Callable[[Event], None],
         *,
         drafter: Drafter | None,

@@ -8,7 +8,7 @@ Source: speculative decoding (arXiv:2211.17192); vLLM's drafters are in `vllm/v1
 
 from typing import Protocol
 
-from engine.cache.kv_cache import KVCache
+from engine.cache.kv_cache_manager import KVCacheManager
 from engine.part_errors import DrafterError, ask, checked_ids
 from engine.runner import Row
 from engine.scheduling.request import Request
@@ -39,7 +39,7 @@ class Speculation:
     and may evict and preempt.
     """
 
-    def __init__(self, drafter: Drafter | None, cache: KVCache, vocab_size: int) -> None:
+    def __init__(self, drafter: Drafter | None, cache: KVCacheManager, vocab_size: int) -> None:
         self._drafter = drafter
         self._cache = cache
         self._vocab_size = vocab_size

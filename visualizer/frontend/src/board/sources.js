@@ -4,7 +4,7 @@
  */
 
 const SCHEDULER = "engine/scheduling/scheduler.py";
-const CACHE = "engine/cache/kv_cache.py";
+const CACHE = "engine/cache/kv_cache_manager.py";
 const ENGINE = "engine/engine.py";
 
 const DECIDED_BY = {

@@ -38,7 +38,7 @@ class Holder(Protocol):
     lock: int
 
 
-class KVCache:
+class KVCacheManager:
     """The KV memory of an engine. `prefix_cache=False` leaves the tree empty."""
 
     def __init__(
