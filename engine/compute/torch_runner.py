@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.compute.attention.kv_pages import KVPages
+from engine.compute.attention.kv_cache import KVCache
 from engine.compute.attention.paged_attention import PagedAttention
 from engine.compute.batch import Batch, make_batch
 from engine.compute.model.config import ModelConfig
@@ -39,8 +39,8 @@ class TorchRunner:
     def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
         self._model = model
         self._name = name
-        self.pages: KVPages | None = None
-        self.attention: Callable[[ModelConfig, KVPages, Batch], Attend] = PagedAttention
+        self.pages: KVCache | None = None
+        self.attention: Callable[[ModelConfig, KVCache, Batch], Attend] = PagedAttention
         self.verifier: Verifier | None = None
         self.weigh: Distribution = distribution
         self.max_context: int | None = model.config.max_context
@@ -73,7 +73,7 @@ class TorchRunner:
         """
         config = self._model.config
         self.pages = None
-        self.pages = KVPages(config, num_blocks, block_size, self._model.dtype)
+        self.pages = KVCache(config, num_blocks, block_size, self._model.dtype)
         self._model.prepare(min(config.max_context, num_blocks * block_size))
 
     @torch.inference_mode()

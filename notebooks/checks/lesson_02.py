@@ -13,7 +13,7 @@ from torch import Tensor
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge
-from engine.compute.attention.kv_pages import KVPages
+from engine.compute.attention.kv_cache import KVCache
 from engine.compute.attention.paged_attention import PagedAttention
 from engine.compute.batch import Batch
 from engine.compute.model.config import ModelConfig
@@ -21,7 +21,7 @@ from engine.compute.model.decoder import Attend
 
 Array = NDArray[np.float64]
 LearnersAttend = Callable[..., Any]
-MakeAttention = Callable[[ModelConfig, KVPages, Batch], Attend]
+MakeAttention = Callable[[ModelConfig, KVCache, Batch], Attend]
 
 SIZE = 8  # of a query, a key, a value; and no text is longer, so that a value can name its position
 
@@ -66,7 +66,7 @@ class YourAttention:
 
     attend: LearnersAttend
 
-    def __init__(self, config: ModelConfig, pages: KVPages, batch: Batch) -> None:
+    def __init__(self, config: ModelConfig, pages: KVCache, batch: Batch) -> None:
         self._config, self._pages, self._batch = config, pages, batch
         size = pages.block_size
         self._rows: list[tuple[slice, int, Tensor]] = []

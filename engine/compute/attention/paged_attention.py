@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.compute.attention.kv_pages import KVPages
+from engine.compute.attention.kv_cache import KVCache
 from engine.compute.batch import Batch, Group
 from engine.compute.model.config import ModelConfig
 
@@ -28,7 +28,7 @@ from engine.compute.model.config import ModelConfig
 class PagedAttention:
     """One step's attention, called once per layer."""
 
-    def __init__(self, config: ModelConfig, pages: KVPages, batch: Batch) -> None:
+    def __init__(self, config: ModelConfig, pages: KVCache, batch: Batch) -> None:
         self._pages = pages
         self._slots = batch.slots
         self._groups = [_GroupAttention(config, pages, group) for group in batch.groups]
@@ -49,7 +49,7 @@ class PagedAttention:
 class _GroupAttention:
     """Rows of equally many tokens: one read and one attention call per layer."""
 
-    def __init__(self, config: ModelConfig, pages: KVPages, group: Group) -> None:
+    def __init__(self, config: ModelConfig, pages: KVCache, group: Group) -> None:
         self.tokens = group.tokens
         rows, size = len(group.contexts), pages.block_size
         kv_heads, head_dim = config.num_kv_heads, config.head_dim

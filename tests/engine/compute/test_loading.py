@@ -88,13 +88,13 @@ def test_kv_memory_is_reserved_once_and_freed_before_another_engine_reserves_its
 ):
     reserved = []
 
-    class Counted(torch_runner.KVPages):
+    class Counted(torch_runner.KVCache):
         def __init__(self, config, num_blocks, block_size, dtype):
             assert not any(pages() for pages, _ in reserved), "reserved beside an earlier one"
             super().__init__(config, num_blocks, block_size, dtype)
             reserved.append((weakref.ref(self), num_blocks * block_size))
 
-    monkeypatch.setattr(torch_runner, "KVPages", Counted)
+    monkeypatch.setattr(torch_runner, "KVCache", Counted)
     engine = Engine.load(copy, EngineConfig(max_kv_tokens=64))
     assert [tokens for _, tokens in reserved] == [64]
     Engine(engine.runner, EngineConfig(max_kv_tokens=32), tokenizer=engine.tokenizer)

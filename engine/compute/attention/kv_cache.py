@@ -18,7 +18,7 @@ from engine.compute.model.config import ModelConfig
 from engine.config import ConfigError
 
 
-class KVPages:
+class KVCache:
     """The pages of all layers. Contents are undefined until written.
 
     slots[l]   layer l as `[num_blocks * block_size, 2 * kv_heads, head_dim]`, for writing tokens
