@@ -172,7 +172,7 @@ class Engine(Offline):
             priority=priority,
             root=self._next_id,
             prompt_length=len(tokens),
-            slots=params.samples,
+            num_seqs=params.samples,
             end_ids=params.end_ids(self.tokenizer.eos_ids),
         )
         self.scheduler.waiting.add(request)
@@ -293,8 +293,8 @@ class Engine(Offline):
             # A row that has not caught up has no samples, and nobody gains anything.
             gains += zip(requests, samples, strict=False)
         for row in plan.rows:
-            row.request.computed = row.start + row.count - len(row.drafts)
-        tokens = [self.writers.of(request).take(one) for request, one in gains]
+            row.request.num_computed_tokens = row.start + row.count - len(row.drafts)
+        tokens = [self.writers.of(request).append(one) for request, one in gains]
         self.scheduler.close_plan()
         self._recorder.step_finished(tokens)
         for row in plan.rows:
@@ -313,7 +313,7 @@ class Engine(Offline):
     def _fork(self, row: Row, sample: int) -> Request:
         """Another sample of a prompt that is complete: it shares everything computed so far."""
         parent = row.request
-        parent.slots = 1
+        parent.num_seqs = 1
         request = parent.fork(sample)
         self.cache.share_with(parent, request)
         self.requests[request.id] = request
@@ -342,7 +342,7 @@ class Engine(Offline):
         else:
             self.scheduler.running.remove(request)
         self.writers.close(request)
-        self.cache.release(request)
+        self.cache.free(request)
         self._emit(RequestFinished(request.id, reason, request.error, matched))
 
     # The log and the live objects

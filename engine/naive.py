@@ -25,7 +25,7 @@ def generate(
     runner.reserve(num_blocks, block_size)  # somewhere to write what is thrown away after each step
     while len(tokens) < len(prompt) + max_tokens:
         request = Request(
-            1, tokens, [""] * len(tokens), SamplingParams(), table=list(range(num_blocks))
+            1, tokens, [""] * len(tokens), SamplingParams(), block_table=list(range(num_blocks))
         )
         [[sampled]] = runner.run([Row(request, start=0, count=len(tokens), samples=[0])], [])
         tokens.append(sampled.ids[0])

@@ -98,7 +98,7 @@ class Offline(ABC):
             while len(done) < total and self.has_work():
                 for request in self.step().finished:
                     # One that fails before it forks stands for all its samples.
-                    ids = range(request.id, request.id + request.slots)
+                    ids = range(request.id, request.id + request.num_seqs)
                     done |= dict.fromkeys(ids, request)
                 bar.update(len(done) - bar.n)
         return [_completion(one) for ids in samples for one in best([done[id_] for id_ in ids])]
@@ -203,7 +203,7 @@ class Offline(ABC):
 
     def _may_go_on(self, first: int, sample: int) -> bool:
         parent = self.requests.get(first)
-        unforked = parent is not None and parent.slots > 1
+        unforked = parent is not None and parent.num_seqs > 1
         return unforked or first + sample in self.requests
 
     def generate_batch(  # noqa: PLR0917

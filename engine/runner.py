@@ -17,7 +17,7 @@ class Row:
     """One request's part of the batch: compute KV for positions `start .. start + count`.
 
     The tokens at those positions are `request.tokens[start:]`, followed by `drafts`. The KV of
-    position p lives in slot `p % block_size` of block `request.table[p // block_size]`. `samples`
+    position p lives in slot `p % block_size` of block `request.block_table[p // block_size]`. `samples`
     lists the sample indexes that want a next token: none while the row has not caught up,
     `[request.sample]` usually, `[0 .. n-1]` when a prompt with n samples is complete.
 

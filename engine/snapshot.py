@@ -33,10 +33,10 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
                 "sample": request.sample,
                 "prompt_length": request.prompt_length,
                 "tokens": list(request.tokens),
-                "computed": request.computed,
-                "table": list(request.table),
-                "lock": request.lock,
-                "slots": request.slots,
+                "computed": request.num_computed_tokens,
+                "table": list(request.block_table),
+                "lock": request.last_node,
+                "slots": request.num_seqs,
                 "preemptions": request.preemptions,
             }
             for _, request in sorted(engine.requests.items())
@@ -48,12 +48,12 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
                 "tokens": list(node.tokens),
                 "blocks": list(node.blocks),
                 "last": node.last,
-                "lock": node.lock,
+                "lock": node.lock_ref,
             }
             for _, node in sorted(engine.tree.nodes.items())
         ],
         "holds": [
-            {"id": hold.id, "table": list(hold.table), "lock": hold.lock}
+            {"id": hold.id, "table": list(hold.block_table), "lock": hold.last_node}
             for _, hold in sorted(engine.holds.live.items())
         ],
     }

@@ -1,7 +1,7 @@
 """GET /events from Python: server-sent events in batches, to pass on a few times a second."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx
@@ -23,7 +23,7 @@ class RefusedError(Exception):
     """The server asks for a key, or for another one."""
 
 
-async def batches(url: str, key: str | None, last_seen: str | None) -> AsyncIterator[list[Sent]]:
+async def batches(url: str, key: str | None, last_seen: str | None) -> AsyncGenerator[list[Sent]]:
     """What a server sends, in batches; ends or raises httpx.HTTPError when the connection does."""
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     if last_seen is not None:

@@ -37,9 +37,9 @@ class Hold:
 
     id: int
     label: str = ""
-    table: list[int] = field(default_factory=list)
-    computed: int = 0
-    lock: int = 0
+    block_table: list[int] = field(default_factory=list)
+    num_computed_tokens: int = 0
+    last_node: int = 0
 
 
 class Holds:
@@ -78,15 +78,15 @@ class Holds:
                 break
             allowed += 1
         # Blocks that requests or holds have locked already are no loss, and they come first.
-        locked, spare = self._cache.tree.locked_part(found), self._cache.room
+        locked, spare = self._cache.tree.locked_part(found), self._cache.num_available_blocks
         allowed = min(allowed, locked + spare - self._reserved_blocks())
         if allowed < 1:
             return Hold(0)
         hold = Hold(self._next_id, label)
         self._next_id += 1
-        self._cache.take_prefix(hold, self._cache.tree.match(tokens, limit=allowed))
+        self._cache.attach_prefix(hold, self._cache.tree.match(tokens, limit=allowed))
         self.live[hold.id] = hold
-        self._emit(PrefixHeld(hold.id, hold.lock, list(hold.table), label))
+        self._emit(PrefixHeld(hold.id, hold.last_node, list(hold.block_table), label))
         return hold
 
     def let_go(self, hold_id: int) -> None:
@@ -101,11 +101,11 @@ class Holds:
     def _end(self, hold_id: int, reason: HoldEnd) -> None:
         hold = self.live.pop(hold_id, None)
         if hold is not None:
-            self._cache.release(hold)
+            self._cache.free(hold)
             self._emit(PrefixReleased(hold.id, reason))
 
     def _held(self) -> set[int]:
-        return {block for hold in self.live.values() for block in hold.table}
+        return {block for hold in self.live.values() for block in hold.block_table}
 
     def _left(self) -> int:
         """Blocks that may be held beside those that are."""

@@ -33,9 +33,9 @@ NOBODY = -1
 class Holder(Protocol):
     """Whoever has a block table and a lock: a request, or a hold (`holds.py`)."""
 
-    table: list[int]
-    computed: int
-    lock: int
+    block_table: list[int]
+    num_computed_tokens: int
+    last_node: int
 
 
 class KVCacheManager:
@@ -59,15 +59,15 @@ class KVCacheManager:
     # How much is there
 
     @property
-    def room(self) -> int:
+    def num_available_blocks(self) -> int:
         """Blocks that can be had: the free ones, and those in the tree that nobody has locked."""
         return len(self.pool.free) + self.tree.unlocked_blocks
 
-    def room_beside(self, match: Match) -> int:
+    def num_available_blocks_beside(self, match: Match) -> int:
         """Blocks that can be had by a request that is about to lock `match`."""
-        return self.room - (len(match.blocks) - self.tree.locked_part(match))
+        return self.num_available_blocks - (len(match.blocks) - self.tree.locked_part(match))
 
-    def find(self, request: Request) -> Match:
+    def match_prefix(self, request: Request) -> Match:
         """The cached prefix of a waiting request; a peek that touches nothing.
 
         At least one token is left to compute, because something must produce logits. A prompt whose
@@ -79,25 +79,25 @@ class KVCacheManager:
 
     def blocks_needed(self, request: Request, count: int) -> int:
         """Blocks to take before the next `count` tokens of `request` can be written."""
-        total = -(-(request.computed + count) // self.block_size)
-        return total - len(request.table) + self.writes_shared_block(request)
+        total = -(-(request.num_computed_tokens + count) // self.block_size)
+        return total - len(request.block_table) + self.writes_shared_block(request)
 
     def writes_shared_block(self, request: Request) -> bool:
         """Whether the next token's KV goes into a block that other samples read: it is copied first."""
-        partly_filled = request.computed % self.block_size != 0
-        return partly_filled and self.pool.refs[request.table[-1]] > 1
+        partly_filled = request.num_computed_tokens % self.block_size != 0
+        return partly_filled and self.pool.refs[request.block_table[-1]] > 1
 
     # A request takes blocks
 
-    def take_prefix(self, holder: Holder, match: Match) -> None:
+    def attach_prefix(self, holder: Holder, match: Match) -> None:
         """Give an admitted request the blocks of its match and lock their path. The caller emits."""
         node = self._end_at(match)
         self.pool.share(match.blocks)
-        holder.table = list(match.blocks)
-        holder.computed = len(match.blocks) * self.block_size
+        holder.block_table = list(match.blocks)
+        holder.num_computed_tokens = len(match.blocks) * self.block_size
         self._lock(holder, node)
 
-    def take_slots(self, request: Request, count: int) -> tuple[int, int] | None:
+    def allocate_slots(self, request: Request, count: int) -> tuple[int, int] | None:
         """Make `count` tokens after the computed ones writable: evict, copy on write, allocate.
 
         The caller has checked `blocks_needed` against `room`. Returns (source, destination) when
@@ -111,32 +111,32 @@ class KVCacheManager:
             need -= 1
         if need:
             blocks = allocate_checked(self.pool, need)
-            request.table += blocks
+            request.block_table += blocks
             self._emit(BlocksAllocated(request.id, blocks))
         return copy
 
     def share_with(self, parent: Request, sample: Request) -> None:
         """A fork: the sample reads all of its parent's blocks and locks its path. The caller emits."""
-        sample.table = list(parent.table)
-        sample.computed = parent.computed
-        self.pool.share(sample.table)
-        self._lock(sample, self.tree.nodes[parent.lock])
+        sample.block_table = list(parent.block_table)
+        sample.num_computed_tokens = parent.num_computed_tokens
+        self.pool.share(sample.block_table)
+        self._lock(sample, self.tree.nodes[parent.last_node])
 
     # A request gives blocks back
 
-    def release(self, holder: Holder) -> None:
+    def free(self, holder: Holder) -> None:
         """Take everything away: blocks, computed tokens, lock. Harmless when repeated."""
-        self.pool.release(holder.table)
-        holder.table = []
-        holder.computed = 0
+        self.pool.release(holder.block_table)
+        holder.block_table = []
+        holder.num_computed_tokens = 0
         self._lock(holder, self.tree.root)
 
     def trim(self, request: Request) -> None:
         """Give back blocks beyond the computed tokens: rejected drafts left them empty."""
-        keep = -(-request.computed // self.block_size)
-        if keep < len(request.table):
-            self.pool.release(request.table[keep:])
-            del request.table[keep:]
+        keep = -(-request.num_computed_tokens // self.block_size)
+        if keep < len(request.block_table):
+            self.pool.release(request.block_table[keep:])
+            del request.block_table[keep:]
             self._emit(BlocksTrimmed(request.id, keep))
 
     def clear(self) -> None:
@@ -149,17 +149,17 @@ class KVCacheManager:
     def cache_full_blocks(self, request: Request) -> None:
         """Put the request's newly full blocks into the tree.
 
-        request.table:  [ locked path | already cached by others | new to the tree | partly filled ]
-                                        joined: freed, remapped     inserted
+        request.block_table: [ locked path | already cached by others | new to the tree | partial ]
+                                       joined: freed, remapped     inserted
 
         Two requests that computed the same prefix at the same time hold the same tokens twice; the
         second one to get here is remapped to the first one's blocks and its own go free.
         """
         if not self.prefix_cache:
             return
-        node = self.tree.nodes[request.lock]
+        node = self.tree.nodes[request.last_node]
         known = sum(len(above.blocks) for above in self.tree.path(node))
-        full = request.computed // self.block_size
+        full = request.num_computed_tokens // self.block_size
         if full == known:
             return
         match = self.tree.match(
@@ -174,16 +174,16 @@ class KVCacheManager:
     def _join(self, request: Request, at: int, match: Match) -> RadixNode:
         node = self._end_at(match)
         end = at + len(match.blocks)
-        own = request.table[at:end]
+        own = request.block_table[at:end]
         self.pool.share(match.blocks)
         self.pool.release(own)
-        request.table[at:end] = match.blocks
+        request.block_table[at:end] = match.blocks
         self._lock(request, node)
         self._emit(RadixJoined(request.id, node.id, match.blocks))
         return node
 
     def _add(self, request: Request, parent: RadixNode, start: int, end: int) -> None:
-        blocks = request.table[start:end]
+        blocks = request.block_table[start:end]
         tokens = request.tokens[start * self.block_size : end * self.block_size]
         self.pool.share(blocks)
         if self.tree.can_extend(parent):
@@ -206,14 +206,14 @@ class KVCacheManager:
         return upper
 
     def _lock(self, holder: Holder, node: RadixNode) -> None:
-        self.tree.move_lock(self.tree.nodes[holder.lock], node)
-        holder.lock = node.id
+        self.tree.move_lock(self.tree.nodes[holder.last_node], node)
+        holder.last_node = node.id
 
     def _copy_last_block(self, request: Request) -> tuple[int, int]:
-        source = request.table[-1]
+        source = request.block_table[-1]
         block = writable_checked(self.pool, source)
-        request.table[-1] = block
-        self._emit(BlockCopied(request.id, len(request.table) - 1, source, block))
+        request.block_table[-1] = block
+        self._emit(BlockCopied(request.id, len(request.block_table) - 1, source, block))
         return source, block
 
     def _make_room(self, blocks: int, needed_by: Request) -> None:

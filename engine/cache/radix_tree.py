@@ -36,7 +36,7 @@ class RadixNode:
     tokens     ids on the edge, `len(blocks) * block_size` of them
     blocks     the KV blocks that hold them
     children   by the tokens of the child's first block
-    lock       live requests locked here or below
+    lock_ref   live requests locked here or below
     last       logical time of the latest lock
     uses       requests that came to read it, its first writer included; a resumed one counts again
     """
@@ -46,7 +46,7 @@ class RadixNode:
     tokens: list[int] = field(default_factory=list)
     blocks: list[int] = field(default_factory=list)
     children: "dict[tuple[int, ...], RadixNode]" = field(default_factory=dict)
-    lock: int = 0
+    lock_ref: int = 0
     last: int = 0
     uses: int = 0
 
@@ -110,7 +110,7 @@ class RadixTree:
         """Blocks of a match that are locked already; evicting cannot free them anyway."""
         node, depth, locked = match.node, match.depth, 0
         while node.parent is not None:
-            if node.lock:
+            if node.lock_ref:
                 locked += depth
             node = node.parent
             depth = len(node.blocks)
@@ -126,7 +126,7 @@ class RadixTree:
         assert node.parent is not None and 0 < at < len(node.blocks)
         cut = at * self.block_size
         upper = self._new_node(node.parent, node.tokens[:cut], node.blocks[:at])
-        upper.lock, upper.last, upper.uses = node.lock, node.last, node.uses
+        upper.lock_ref, upper.last, upper.uses = node.lock_ref, node.last, node.uses
         node.tokens, node.blocks, node.parent = node.tokens[cut:], node.blocks[at:], upper
         upper.children[self._key(node.tokens)] = node
         self._unasked[node.id] = None
@@ -140,7 +140,7 @@ class RadixTree:
 
     def can_extend(self, node: RadixNode) -> bool:
         """Whether the one request that locked `node` may lengthen its edge in place."""
-        return node is not self.root and not node.children and node.lock == 1
+        return node is not self.root and not node.children and node.lock_ref == 1
 
     def extend(self, node: RadixNode, tokens: list[int], blocks: list[int]) -> None:
         """Append to the edge of a leaf that its only reader made longer."""
@@ -167,15 +167,15 @@ class RadixTree:
         self.tick += 1
         known = {node.id for node in self.path(old)}
         for node in self.path(new):
-            if node.lock == 0:
+            if node.lock_ref == 0:
                 self.unlocked_blocks -= len(node.blocks)
-            node.lock += 1
+            node.lock_ref += 1
             node.last = self.tick
             node.uses += node.id not in known
         for node in self.path(old):
-            node.lock -= 1
+            node.lock_ref -= 1
             node.last = self.tick
-            if node.lock == 0:
+            if node.lock_ref == 0:
                 self.unlocked_blocks += len(node.blocks)
                 self._unasked[node.id] = None
 
@@ -217,7 +217,7 @@ class RadixTree:
         self._unasked[node.parent.id] = None
 
     def _is_evictable(self, node: RadixNode) -> bool:
-        return node is not self.root and not node.lock and not node.children
+        return node is not self.root and not node.lock_ref and not node.children
 
     def _eviction_key(self, node: RadixNode) -> tuple[float, ...]:
         key = ask(EvictionError, self.eviction.key, node)
@@ -243,6 +243,8 @@ class RadixTree:
                 assert child.parent is node and key == self._key(child.tokens)
                 assert self.nodes.get(child.id) is child
                 if node is not self.root:
-                    assert node.lock >= child.lock, "a child is locked more often than its parent"
-        unlocked = sum(len(node.blocks) for node in self.nodes.values() if not node.lock)
+                    assert node.lock_ref >= child.lock_ref, (
+                        "a child is locked more often than its parent"
+                    )
+        unlocked = sum(len(node.blocks) for node in self.nodes.values() if not node.lock_ref)
         assert unlocked == self.unlocked_blocks, "unlocked blocks miscounted"

@@ -71,7 +71,7 @@ def make_batch(rows: Sequence[Row], block_size: int) -> Batch:
         contexts: list[int] = []
         tables: list[list[int]] = []
         for i in members:
-            row, table = rows[i], rows[i].request.table
+            row, table = rows[i], rows[i].request.block_table
             end = row.start + count
             if end > len(table) * block_size:
                 raise ValueError(

@@ -30,7 +30,7 @@ class TorchRunner:
 
     max_context  longest text, prompt and output, that the model was made for
     vocab_size   token ids are 0 .. vocab_size - 1
-    pages        the KV memory, for whoever wants to look at keys and values; None before `reserve`
+    kv_cache     the KV memory, for whoever wants to look at keys and values; None before `reserve`
     attention    made once per step, called once per layer: a class like `PagedAttention`
     verifier     a learner's own way to verify drafts; None: `count_accepted`
     weigh        what tokens are drawn in proportion to: a function like `distribution`
@@ -39,7 +39,7 @@ class TorchRunner:
     def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
         self._model = model
         self._name = name
-        self.pages: KVCache | None = None
+        self.kv_cache: KVCache | None = None
         self.attention: Callable[[ModelConfig, KVCache, Batch], Attend] = PagedAttention
         self.verifier: Verifier | None = None
         self.weigh: Distribution = distribution
@@ -72,8 +72,8 @@ class TorchRunner:
         never exist together.
         """
         config = self._model.config
-        self.pages = None
-        self.pages = KVCache(config, num_blocks, block_size, self._model.dtype)
+        self.kv_cache = None
+        self.kv_cache = KVCache(config, num_blocks, block_size, self._model.dtype)
         self._model.prepare(min(config.max_context, num_blocks * block_size))
 
     @torch.inference_mode()
@@ -82,13 +82,13 @@ class TorchRunner:
 
         Returns, for each row, one `Sampled` per entry of `row.samples`, and fills `row.scores`.
         """
-        if self.pages is None:
+        if self.kv_cache is None:
             raise RuntimeError("reserve(num_blocks, block_size) must be called before run()")
-        self.pages.copy(copies)
+        self.kv_cache.copy(copies)
         if not rows:
             return []
-        batch = make_batch(rows, self.pages.block_size)
-        attention = self.attention(self._model.config, self.pages, batch)
+        batch = make_batch(rows, self.kv_cache.block_size)
+        attention = self.attention(self._model.config, self.kv_cache, batch)
         logits = self._model.forward(batch.token_ids, batch.positions, attention, batch.logit_rows)
 
         score_prompts(logits, rows)

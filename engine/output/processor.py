@@ -61,7 +61,7 @@ class Writer:
         self._vocab_size = tokenizer.vocab_size
         self._stops = StopStrings(request.params.stop)
 
-    def take(self, sampled: Sampled) -> TokenOutput:
+    def append(self, sampled: Sampled) -> TokenOutput:
         """Append sampled tokens, up to the one that ends the output, and what a tool forces."""
         gained = TokenOutput(self.request)
         for index, token in enumerate(sampled.ids):
@@ -76,7 +76,7 @@ class Writer:
             if gained.finish_reason or forced:
                 break  # drafts beyond this token followed another text
         gained.accepted = min(len(sampled.ids) - 1, len(gained.ids) - gained.forced)
-        self.request.computed += gained.accepted
+        self.request.num_computed_tokens += gained.accepted
         return gained
 
     def close(self) -> None:

@@ -82,7 +82,8 @@ class LongestPrefixMatch(Policy):
         limit = (len(request.tokens) - 1) // size
         cached = _cached_blocks(request, tree)
         return any(
-            (shared - cached) * size >= self.worth_waiting_for and shared * size > other.computed
+            (shared - cached) * size >= self.worth_waiting_for
+            and shared * size > other.num_computed_tokens
             for other in computing
             if (shared := _shared_blocks(request, other, limit, size)) > cached
         )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Room(NamedTuple):
     """What running requests leave in a step: places in the batch, tokens of the budget, KV blocks."""
 
-    places: int
+    seats: int
     tokens: int
     blocks: int
     block_size: int

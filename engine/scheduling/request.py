@@ -32,10 +32,10 @@ class Request:
     delivered      pieces of the output as its reader gets them, one per output token: held back while
                    they may become a stop string, and without it
     end_ids        tokens that end the output
-    computed       leading tokens whose KV is in the request's blocks
-    table          block table: token p lives in block table[p // block_size]
-    lock           radix node up to which the request's path is locked; 0, the root, is none
-    slots          places in the batch it takes: n until it forks, then 1
+    num_computed_tokens  leading tokens whose KV is in the request's blocks
+    block_table    the KV blocks: token p lives in block_table[p // block_size]
+    last_node      radix node up to which the request's path is locked; 0, the root, is none
+    num_seqs       places in the batch it takes: n until it forks, then 1
     preemptions    how often it was preempted
     logprobs       natural logarithm of each output token's probability; 0.0 for forced ones, of which
                    there are `num_forced_tokens`
@@ -52,10 +52,10 @@ class Request:
     root: int = -1
     sample: int = 0
     prompt_length: int = 0
-    computed: int = 0
-    table: list[int] = field(default_factory=list)
-    lock: int = 0
-    slots: int = 1
+    num_computed_tokens: int = 0
+    block_table: list[int] = field(default_factory=list)
+    last_node: int = 0
+    num_seqs: int = 1
     preemptions: int = 0
     delivered: list[str] = field(default_factory=list)
     end_ids: frozenset[int] = frozenset()
@@ -83,9 +83,9 @@ class Request:
         )
 
     @property
-    def uncomputed(self) -> int:
+    def num_uncomputed_tokens(self) -> int:
         """Tokens whose KV is still to be computed."""
-        return len(self.tokens) - self.computed
+        return len(self.tokens) - self.num_computed_tokens
 
     @property
     def unscored(self) -> int:

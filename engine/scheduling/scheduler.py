@@ -113,8 +113,10 @@ class Scheduler:
         """
         if self.config.preemption:
             return 0
-        ahead = sum(self._blocks_to_come(one, held=len(one.table)) for one in self.running)
-        shared = [one.table[-1] for one in self.running if self.cache.writes_shared_block(one)]
+        ahead = sum(self._blocks_to_come(one, held=len(one.block_table)) for one in self.running)
+        shared = [
+            one.block_table[-1] for one in self.running if self.cache.writes_shared_block(one)
+        ]
         return ahead + len(shared) - len(set(shared))
 
     def abandon(self) -> Plan:
@@ -143,7 +145,7 @@ class Scheduler:
             if self._budget == 0:
                 skipped.append((request.id, "token_budget"))
                 continue
-            count = min(request.uncomputed, self._budget)
+            count = min(request.num_uncomputed_tokens, self._budget)
             preempted.update(self._preempt_until_fits(request, count))
             if request.id not in preempted:
                 self._add_row(request, count)
@@ -156,7 +158,7 @@ class Scheduler:
         the copy that was needed before is needed no more. Returns the victims' ids.
         """
         victims: list[int] = []
-        while self.cache.blocks_needed(request, count) > self.cache.room:
+        while self.cache.blocks_needed(request, count) > self.cache.num_available_blocks:
             victim = ask(PolicyError, self.policy.victim, tuple(self.running), request)
             if victim not in self.running:
                 what = f"request {victim.id}" if isinstance(victim, Request) else repr(victim)
@@ -174,19 +176,19 @@ class Scheduler:
         self._plan.rows = [row for row in self._plan.rows if row.request is not victim]
         self._plan.copies = [copy for copy in self._plan.copies if copy[0] is not victim]
         self.running.remove(victim)
-        self.cache.release(victim)
+        self.cache.free(victim)
         victim.preemptions += 1
         self._emit(Preempted(victim.id, needed_by.id, refunded))
 
     def _add_row(self, request: Request, count: int) -> None:
-        start = request.computed
-        copy = self.cache.take_slots(request, count)
+        start = request.num_computed_tokens
+        copy = self.cache.allocate_slots(request, count)
         if copy is not None:
             self._plan.copies.append((request, *copy))
         samples: list[int] = []
         if start + count == len(request.tokens):
             # slots > 1 means that samples are still to fork off: the prompt is complete now.
-            samples = list(range(request.slots)) if request.slots > 1 else [request.sample]
+            samples = list(range(request.num_seqs)) if request.num_seqs > 1 else [request.sample]
         self._plan.rows.append(Row(request, start, count, samples=samples))
         self._budget -= count
 
@@ -197,7 +199,7 @@ class Scheduler:
             if drafts:
                 row.drafts = drafts
                 row.count += len(drafts)
-                self.cache.take_slots(row.request, row.count)
+                self.cache.allocate_slots(row.request, row.count)
                 self._budget -= len(drafts)
 
     # Waiting requests
@@ -223,7 +225,7 @@ class Scheduler:
                     deferred.append(request)
                     continue
                 if obstacle is None:
-                    match = self.cache.find(request)
+                    match = self.cache.match_prefix(request)
                     obstacle = self._no_room(request, match)
                 left_out = chosen is not None and request not in chosen
                 if obstacle is None and left_out and self._plan.rows:
@@ -237,8 +239,8 @@ class Scheduler:
 
     def _chosen(self) -> Collection[Request] | None:
         """Those of the queue whom the policy lets join, if they fit; None: everybody."""
-        places = self.config.max_batch_size - sum(other.slots for other in self.running)
-        room = Room(places, self._budget, self.cache.room, self.config.block_size)
+        places = self.config.max_batch_size - sum(other.num_seqs for other in self.running)
+        room = Room(places, self._budget, self.cache.num_available_blocks, self.config.block_size)
         with closing(self.waiting.in_order()) as waiting:
             chosen = ask(PolicyError, self.policy.admit, waiting, room)
         if not isinstance(chosen, Collection | None):
@@ -256,9 +258,9 @@ class Scheduler:
         """What keeps a request out of the batch, memory aside."""
         if self.config.batching == "static" and request.root not in self._static_batch:
             return "static_batch", 0, 0
-        places = self.config.max_batch_size - sum(other.slots for other in self.running)
-        if request.slots > places:
-            return "batch_full", request.slots, places
+        places = self.config.max_batch_size - sum(other.num_seqs for other in self.running)
+        if request.num_seqs > places:
+            return "batch_full", request.num_seqs, places
         if self._budget == 0:
             return "token_budget", 1, 0
         return None
@@ -268,7 +270,10 @@ class Scheduler:
         tokens = self._tokens_needed(request, match)
         if tokens > self._budget:
             return "token_budget", tokens, self._budget
-        blocks, room = self._blocks_needed(request, match), self.cache.room_beside(match)
+        blocks, room = (
+            self._blocks_needed(request, match),
+            self.cache.num_available_blocks_beside(match),
+        )
         if blocks > room:
             return "no_free_blocks", blocks, room
         if not self.config.preemption:
@@ -281,7 +286,7 @@ class Scheduler:
     def _blocks_to_come(self, request: Request, held: int) -> int:
         """Blocks that a request which holds `held` may come to take, samples still to fork included."""
         most = worst_case(
-            request.prompt_length, request.params.max_tokens, request.slots, self.config
+            request.prompt_length, request.params.max_tokens, request.num_seqs, self.config
         )
         return most - held
 
@@ -305,13 +310,13 @@ class Scheduler:
     def _admit(self, request: Request, match: Match) -> None:
         key = list(self.waiting.key(request))
         resumed = request.preemptions > 0
-        self.cache.take_prefix(request, match)  # first: it may emit that it cut an edge
+        self.cache.attach_prefix(request, match)  # first: it may emit that it cut an edge
         self.waiting.remove(request)
         self.running.append(request)
-        self._emit(Admitted(request.id, request.lock, list(request.table), resumed, key))
+        self._emit(Admitted(request.id, request.last_node, list(request.block_table), resumed, key))
         if not resumed:
-            ask(PolicyError, self.policy.served, request, request.uncomputed, 0)
-        self._add_row(request, min(request.uncomputed, self._budget))
+            ask(PolicyError, self.policy.served, request, request.num_uncomputed_tokens, 0)
+        self._add_row(request, min(request.num_uncomputed_tokens, self._budget))
 
     def _form_static_batch(self) -> None:
         """Close a new batch over the first in line; it runs until its last member has finished."""
@@ -319,7 +324,7 @@ class Scheduler:
         places = self.config.max_batch_size
         with closing(self.waiting.in_order()) as candidates:
             for request in candidates:
-                places -= request.slots
+                places -= request.num_seqs
                 if places < 0:
                     break
                 self._static_batch.add(request.root)

@@ -57,12 +57,12 @@ class CheckingRunner:
     def _write(self, row: Row) -> None:
         prefixes = _prefix_hashes(self._tokens(row))
         for position in range(row.start, row.start + row.count):
-            block = row.request.table[position // self._block_size]
+            block = row.request.block_table[position // self._block_size]
             self._slots[block][position % self._block_size] = prefixes[position]
 
     def _check(self, row: Row) -> None:
         for position, expected in enumerate(_prefix_hashes(self._tokens(row))):
-            block = row.request.table[position // self._block_size]
+            block = row.request.block_table[position // self._block_size]
             if self._slots[block][position % self._block_size] != expected:
                 raise WrongKVError(
                     f"request {row.request.id} reads wrong KV at position {position}: block {block} "

@@ -46,7 +46,9 @@ class YourAdmission(Fcfs):
     def admit(self, waiting: Iterator[Request], room: Room) -> Collection[Request]:
         """Everybody whose id is in the learner's answer."""
         queue = list(waiting)
-        ids = self._admit([(one.id, one.uncomputed, one.slots) for one in queue], *room)
+        ids = self._admit(
+            [(one.id, one.num_uncomputed_tokens, one.num_seqs) for one in queue], *room
+        )
         return [one for one in queue if one.id in ids]
 
 

@@ -42,11 +42,13 @@ class Cut:
         """The node, in a tree made anew."""
         parent = RadixNode(0, None)
         if not self.below_root:
-            parent = _hang(RadixNode(1, parent, [1] * self.size, [1], lock=self.lock), self.size)
+            parent = _hang(
+                RadixNode(1, parent, [1] * self.size, [1], lock_ref=self.lock), self.size
+            )
         for sibling in range(self.siblings):
             token = 500 + sibling
             _hang(RadixNode(50 + sibling, parent, [token] * self.size, [token]), self.size)
-        node = RadixNode(LOWER, parent, self.text, self.numbers, lock=self.lock, last=33)
+        node = RadixNode(LOWER, parent, self.text, self.numbers, lock_ref=self.lock, last=33)
         for child in range(self.children):
             token = 300 + child
             below = RadixNode(30 + child, node, [token] * self.size, [token], last=33 - child)
@@ -247,19 +249,19 @@ def _check_paths(before: dict[int, Any], root: RadixNode, cut: Cut) -> None:
 
 def _check_protection(upper: RadixNode, cut: Cut) -> None:
     [lower] = upper.children.values()
-    if lower.lock != cut.lock or lower.last != 33:
+    if lower.lock_ref != cut.lock or lower.last != 33:
         raise Broken(
-            f"Node {LOWER} has lock {lower.lock} and was last used at {lower.last}.",
+            f"Node {LOWER} has lock {lower.lock_ref} and was last used at {lower.last}.",
             "the lower part keeps its readers",
             f"It had lock {cut.lock} and 33. Did anybody stop reading it?",
         )
-    if upper.lock != cut.lock:
+    if upper.lock_ref != cut.lock:
         subject = "One request reads" if cut.lock == 1 else f"{cut.lock} requests read"
         look = f"{subject} through the new node as well. Who protects it?"
         if not cut.lock:
             look = "Nobody reads through it. Who would ever unlock it?"
         raise Broken(
-            f"The upper node has lock {upper.lock}.",
+            f"The upper node has lock {upper.lock_ref}.",
             "whoever read the edge reads both parts of it",
             look,
         )

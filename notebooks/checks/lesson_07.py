@@ -62,7 +62,7 @@ class YourEviction(RadixTree):
 
     def next_victim(self) -> RadixNode | None:
         """The learner's choice."""
-        rows = [(one.id, len(one.children), one.lock, one.last) for one in self.nodes.values()]
+        rows = [(one.id, len(one.children), one.lock_ref, one.last) for one in self.nodes.values()]
         chosen = self._choose_leaf(rows)
         return None if chosen is None else self.nodes[chosen]
 

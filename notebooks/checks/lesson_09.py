@@ -65,7 +65,8 @@ class YourVictims(Priority):
     def victim(self, running: Sequence[Request], needed_by: Request) -> Request:
         """The running request with the id that the learner's rule names."""
         rows: list[Row] = [
-            (one.id, one.priority, one.id, one.computed, len(one.table)) for one in running
+            (one.id, one.priority, one.id, one.num_computed_tokens, len(one.block_table))
+            for one in running
         ]
         chosen = self._victim(rows, needed_by.id)
         return next(one for one in running if one.id == chosen)

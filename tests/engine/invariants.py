@@ -269,19 +269,19 @@ def check_after_step(engine: Engine) -> None:
     size = engine.config.block_size
     in_tree = {b: n for n in engine.tree.nodes.values() for b in n.blocks}
     for block, node in in_tree.items():
-        assert engine.pool.refs[block] == 1 + node.lock
+        assert engine.pool.refs[block] == 1 + node.lock_ref
     held: dict[int, list[list[int]]] = {}
     for request in engine.requests.values():
-        assert len(request.table) == -(-request.computed // size)
+        assert len(request.block_table) == -(-request.num_computed_tokens // size)
         if engine.config.prefix_cache:
-            full = request.table[: request.computed // size]
+            full = request.block_table[: request.num_computed_tokens // size]
             assert all(block in in_tree for block in full), "a full block is not in the tree"
-        for index, block in enumerate(request.table):
-            end = min((index + 1) * size, request.computed)
+        for index, block in enumerate(request.block_table):
+            end = min((index + 1) * size, request.num_computed_tokens)
             held.setdefault(block, []).append(request.tokens[:end])
     for prefixes in held.values():
         assert all(prefix == prefixes[0] for prefix in prefixes), "shared, but not by one prefix"
-    kept = {block for hold in engine.holds.live.values() for block in hold.table}
+    kept = {block for hold in engine.holds.live.values() for block in hold.block_table}
     assert len(kept) <= HELD_SHARE * engine.pool.num_blocks, "holds have more than their share"
     for request in engine.requests.values():
         room = engine.pool.num_blocks - len(kept)

@@ -36,7 +36,7 @@ def test_a_held_prefix_survives_what_evicts_everything_else(engine: Engine) -> N
         compute(engine, prompt)
     hold = engine.holds.hold(held)
     engine.clear_prefix_cache()
-    assert len(engine.tree.match(held, limit=9).blocks) == len(hold.table) == 4
+    assert len(engine.tree.match(held, limit=9).blocks) == len(hold.block_table) == 4
     assert not engine.tree.match(other, limit=9).blocks
     engine.holds.let_go(hold.id)
     engine.clear_prefix_cache()
@@ -45,8 +45,8 @@ def test_a_held_prefix_survives_what_evicts_everything_else(engine: Engine) -> N
 
 def test_what_is_not_in_the_cache_cannot_be_held(engine: Engine) -> None:
     compute(engine, [97] * 8)
-    assert not engine.holds.hold([98] * 8).table
-    assert not engine.holds.hold([97] * 3).table, "less than a block"
+    assert not engine.holds.hold([98] * 8).block_table
+    assert not engine.holds.hold([97] * 3).block_table, "less than a block"
     assert not engine.holds.live
     assert not engine.log.of(v.PrefixHeld)
 
@@ -54,7 +54,7 @@ def test_what_is_not_in_the_cache_cannot_be_held(engine: Engine) -> None:
 def test_a_hold_that_ends_inside_an_edge_cuts_it_there(engine: Engine) -> None:
     compute(engine, [97] * 16)
     hold = engine.holds.hold([97] * 8 + [98] * 8)
-    assert len(hold.table) == 2
+    assert len(hold.block_table) == 2
     engine.clear_prefix_cache()
     assert len(engine.log.of(v.RadixSplit)) == 1
     assert len(engine.tree.match([97] * 16, limit=9).blocks) == 2, "the rest may be evicted"
@@ -64,15 +64,15 @@ def test_holds_have_a_share_of_memory_and_of_a_long_prefix_the_beginning(engine:
     long = [97 + index % 3 for index in range(SIZE * (BLOCKS - 2))]
     compute(engine, long)
     hold = engine.holds.hold(long)
-    assert len(hold.table) == MOST
-    assert not engine.holds.hold([98] * 8).table
+    assert len(hold.block_table) == MOST
+    assert not engine.holds.hold([98] * 8).block_table
 
 
 def test_the_same_prefix_held_twice_counts_once(engine: Engine) -> None:
     prompt = [97] * (SIZE * MOST)
     compute(engine, prompt)
     first, second = engine.holds.hold(prompt), engine.holds.hold(prompt)
-    assert len(first.table) == len(second.table) == MOST
+    assert len(first.block_table) == len(second.block_table) == MOST
     engine.holds.let_go(first.id)
     engine.clear_prefix_cache()
     assert len(engine.tree.match(prompt, limit=99).blocks) == MOST
@@ -108,7 +108,7 @@ def test_nothing_is_held_that_a_live_request_may_need(preemption: bool) -> None:
     # Needs all blocks but three.
     params = SamplingParams(max_tokens=SIZE * (BLOCKS - 3) - 7, ignore_eos=True)
     request = engine.submit([120] * 8, params)
-    assert len(engine.holds.hold([97] * 32).table) == 3
+    assert len(engine.holds.hold([97] * 32).block_table) == 3
     while engine.has_work():
         engine.step()
         check_after_step(engine)
@@ -159,7 +159,7 @@ def test_of_a_prefix_as_much_is_held_as_the_reservations_leave() -> None:
         engine.submit([token] * SIZE, SamplingParams(max_tokens=25, ignore_eos=True))
     engine.step()
     assert len(engine.scheduler.running) == 2
-    assert len(engine.holds.hold(CACHED).table) == 2
+    assert len(engine.holds.hold(CACHED).block_table) == 2
 
 
 def test_with_preemption_off_an_admission_leaves_held_blocks_alone() -> None:

@@ -64,7 +64,7 @@ class TreeAgainstPrefixes(RuleBasedStateMachine):
         leaves = [
             node
             for node in self.tree.nodes.values()
-            if node is not self.tree.root and not node.lock and not node.children
+            if node is not self.tree.root and not node.lock_ref and not node.children
         ]
         victim = self.tree.next_victim()
         if not leaves:
@@ -97,7 +97,7 @@ class TreeAgainstPrefixes(RuleBasedStateMachine):
         for node in self.tree.nodes.values():
             spelled = [token for one in self.tree.path(node) for token in reversed(one.tokens)]
             assert node.uses == self.uses.get(tuple(reversed(spelled)), 0)
-        locks = {node.id: node.lock for node in self.tree.nodes.values()}
+        locks = {node.id: node.lock_ref for node in self.tree.nodes.values()}
         counted = dict.fromkeys(locks, 0)
         for reader in self.readers:
             for node in self.tree.path(reader):

@@ -81,7 +81,7 @@ def test_two_requests_of_one_batch_with_one_prefix_end_up_sharing_it() -> None:
     engine = engine_with(max_batch_size=2)
     first, second = say(engine, TEXT[:9]), say(engine, TEXT[:9])
     engine.step()
-    assert first.table[:2] == second.table[:2]
+    assert first.block_table[:2] == second.block_table[:2]
     finish(engine, first, second)
     assert first.output_ids == second.output_ids
 
@@ -92,7 +92,7 @@ def test_a_duplicate_is_remapped_before_its_blocks_are_freed() -> None:
     engine.step()
     [joined] = engine.log.of(v.RadixJoined)
     assert joined.request == second.id
-    assert joined.blocks == first.table[:2]
+    assert joined.blocks == first.block_table[:2]
     assert [engine.pool.refs[block] for block in joined.blocks] == [3, 3]  # two tables, one tree
     finish(engine, first, second)
 
@@ -105,9 +105,9 @@ def test_splitting_a_locked_node_keeps_its_lock() -> None:
     engine.step()
     [split] = engine.log.of(v.RadixSplit)
     upper, lower = engine.tree.nodes[split.upper], engine.tree.nodes[split.node]
-    assert (upper.lock, lower.lock) == (2, 1)
+    assert (upper.lock_ref, lower.lock_ref) == (2, 1)
     finish(engine, reader, other)
-    assert (upper.lock, lower.lock) == (0, 0)
+    assert (upper.lock_ref, lower.lock_ref) == (0, 0)
 
 
 def test_a_partial_match_refreshes_what_it_used_and_nothing_else() -> None:
@@ -130,7 +130,7 @@ def test_a_client_gone_in_the_middle_of_a_chunk_gives_everything_back() -> None:
     engine = engine_with(token_budget=5)
     request = say(engine, TEXT[:16])
     engine.step()
-    assert request.computed == 5
+    assert request.num_computed_tokens == 5
     assert engine.abort(request.id)
     engine.clear_prefix_cache()
     assert len(engine.pool.free) == engine.config.num_blocks
@@ -170,9 +170,9 @@ def test_release_may_be_repeated() -> None:
     engine = engine_with()
     request = say(engine, TEXT[:9])
     engine.step()
-    engine.cache.release(request)
+    engine.cache.free(request)
     before = list(engine.pool.free)
-    engine.cache.release(request)
+    engine.cache.free(request)
     assert engine.pool.free == before
 
 

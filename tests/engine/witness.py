@@ -102,7 +102,7 @@ class Witness(EventLog):
     def _victim(self, engine: Engine, event: v.Preempted) -> dict[str, int]:
         table, free = engine.pool.before
         others = (*engine.requests.values(), *engine.holds.live.values())
-        tables = {block for other in others for block in other.table}
+        tables = {block for other in others for block in other.block_table}
         freed = sum(block in engine.pool.free for block in table)
         shared = sum(block in tables for block in table)
         cached = {block for node in engine.tree.nodes.values() for block in node.blocks} - tables
@@ -117,7 +117,7 @@ class Witness(EventLog):
 
     def _admission(self, engine: Engine, event: v.Admitted) -> dict[str, object]:
         request, size = engine.requests[event.request], engine.config.block_size
-        found, tokens = request.computed, request.tokens
+        found, tokens = request.num_computed_tokens, request.tokens
         paths = [spelled(node) for node in engine.tree.nodes.values()]
         # What this very admission evicts comes after its Admitted, so the list is of what was before.
         lost = [
@@ -134,14 +134,14 @@ class Witness(EventLog):
             "sharers": {
                 other.id
                 for other in engine.requests.values()
-                if other is not request and set(other.table) & set(request.table)
+                if other is not request and set(other.block_table) & set(request.block_table)
             },
             "agree": max(common(path, tokens) for path in paths),
             "lost": lost[-1] if lost else None,
         }
 
     def _seen(self, engine: Engine, event: v.StepScheduled) -> Seen:
-        running = {request.id: len(request.table) for request in engine.scheduler.running}
+        running = {request.id: len(request.block_table) for request in engine.scheduler.running}
         waiting = [request.id for request in engine.scheduler.waiting]
         free, evictable = len(engine.pool.free), engine.tree.unlocked_blocks
         free += drafted_blocks(engine)  # drafts take theirs after the head of the queue is asked
@@ -149,7 +149,7 @@ class Witness(EventLog):
         seen.victims, seen.admitted, seen.twin = self._victims, self._admitted, self._twin
         if event.blocked is not None:
             head = engine.requests[event.blocked.request]
-            found = engine.cache.find(head)
+            found = engine.cache.match_prefix(head)
             seen.match = len(found.blocks)
             seen.unlocked = seen.match - engine.tree.locked_part(found)
             seen.need, seen.have = lacks(engine, seen, head)
@@ -164,8 +164,8 @@ def lacks(engine: Engine, seen: Seen, head: Request) -> tuple[int, int]:
     missing = len(head.tokens) - seen.match * size
     match seen.event.blocked.reason:
         case "batch_full":
-            taken = sum(request.slots for request in engine.scheduler.running)
-            return head.slots, config.max_batch_size - taken
+            taken = sum(request.num_seqs for request in engine.scheduler.running)
+            return head.num_seqs, config.max_batch_size - taken
         case "token_budget":
             whole = left > 0 and not config.chunked_prefill
             return min(missing, config.token_budget) if whole else 1, left
@@ -173,7 +173,7 @@ def lacks(engine: Engine, seen: Seen, head: Request) -> tuple[int, int]:
             return -(-(seen.match * size + min(missing, left)) // size) - seen.match, room
         case "reserved_blocks":
             for other in engine.scheduler.running:
-                room -= worst_case(other, size) - len(other.table)
+                room -= worst_case(other, size) - len(other.block_table)
             room -= drafted_blocks(engine)  # which the tables have already
             return worst_case(head, size) - seen.match, room
     return 0, 0
@@ -183,23 +183,23 @@ def drafted_blocks(engine: Engine) -> int:
     """Blocks that only drafts of this step need."""
     size = engine.config.block_size
     ends = [(r.request, r.start + r.count - len(r.drafts)) for r in engine.scheduler.plan.rows]
-    return sum(len(request.table) - -(-end // size) for request, end in ends)
+    return sum(len(request.block_table) - -(-end // size) for request, end in ends)
 
 
 def worst_case(request: Request, size: int) -> int:
     """Blocks of a request and of the samples that have yet to fork off it, at their longest."""
     one = -(-(request.prompt_length + request.params.max_tokens - 1) // size)
-    if request.slots == 1:
+    if request.num_seqs == 1:
         return one
     shared = request.prompt_length // size
-    return shared + request.slots * (one - shared)
+    return shared + request.num_seqs * (one - shared)
 
 
 def starts_with(twin: Engine, request: int, unit: str, more: int) -> bool:
     """Whether the twin's step admits a request when it has `more` of `unit`."""
     twin = copy.deepcopy(twin)
     if unit == "free block":
-        find, pool = twin.cache.find, twin.pool
+        find, pool = twin.cache.match_prefix, twin.pool
 
         def find_with_more(asked: Request):
             if asked.id == request:  # in the moment when it is asked, not before
@@ -207,7 +207,7 @@ def starts_with(twin: Engine, request: int, unit: str, more: int) -> bool:
                 pool.refs += [0] * more
             return find(asked)
 
-        twin.cache.find = find_with_more
+        twin.cache.match_prefix = find_with_more
     else:
         name = {"place": "max_batch_size", "token": "token_budget"}[unit]
         changed = {name: getattr(twin.config, name) + more}

@@ -24,7 +24,12 @@ def cut_as_asked(node, at, tokens, block_size, new_id):
     """Right, except for what a wrong solution changes afterwards or passes in."""
     parent = node.parent
     upper = RadixNode(
-        new_id, parent, node.tokens[:tokens], node.blocks[:at], lock=node.lock, last=node.last
+        new_id,
+        parent,
+        node.tokens[:tokens],
+        node.blocks[:at],
+        lock_ref=node.lock_ref,
+        last=node.last,
     )
     parent.children[tuple(node.tokens[:block_size])] = upper
     node.tokens, node.blocks, node.parent = node.tokens[tokens:], node.blocks[at:], upper
@@ -37,7 +42,7 @@ def cut_as_asked(node, at, tokens, block_size, new_id):
 
 def nobody_protects_it(node, at, block_size, new_id):
     upper = solution(node, at, block_size, new_id)
-    upper.lock = 0
+    upper.lock_ref = 0
     return upper
 
 
@@ -186,7 +191,7 @@ def rebuilds_both_ends(node, at, block_size, new_id):
 
 
 def moves_block_by_block(node, at, block_size, new_id):
-    upper = RadixNode(new_id, node.parent, lock=node.lock, last=node.last)
+    upper = RadixNode(new_id, node.parent, lock_ref=node.lock_ref, last=node.last)
     key = tuple(node.tokens[:block_size])
     for _ in range(at):
         upper.blocks.append(node.blocks.pop(0))

@@ -85,7 +85,7 @@ class Buffers:
                 elif before is not None:
                     before.let_go()
                 hold = engine.holds.hold(request.tokens, label=request.label)
-                held = len(hold.table) * engine.config.block_size
+                held = len(hold.block_table) * engine.config.block_size
                 self._kept[name] = Buffer(list(request.tokens), hold.id, held, bridge)
 
         try:

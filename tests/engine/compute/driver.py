@@ -43,14 +43,16 @@ class Driver:
 
     @property
     def pages(self) -> torch.Tensor:
-        return self.runner.pages.pages
+        return self.runner.kv_cache.kv_cache
 
     def poison(self, requests: Sequence[Request] = ()) -> None:
         """Fill every slot that holds no computed token of these requests with NaN."""
         held = torch.zeros(self.pages.shape[1:3], dtype=torch.bool)
         for request in requests:
-            for position in range(request.computed):
-                held[request.table[position // self.block_size], position % self.block_size] = True
+            for position in range(request.num_computed_tokens):
+                held[
+                    request.block_table[position // self.block_size], position % self.block_size
+                ] = True
         self.pages[:, ~held] = float("nan")
 
     def request(self, tokens: Sequence[int], **params) -> Request:
@@ -72,29 +74,31 @@ class Driver:
         samples: Sequence[int] | None = None,
     ) -> Row:
         """The next `count` uncomputed tokens, all by default, then `drafts`."""
-        count = request.uncomputed if count is None else count
-        end = request.computed + count + len(drafts)
-        while len(request.table) * self.block_size < end:
-            request.table.append(self.free.pop())
+        count = request.num_uncomputed_tokens if count is None else count
+        end = request.num_computed_tokens + count + len(drafts)
+        while len(request.block_table) * self.block_size < end:
+            request.block_table.append(self.free.pop())
         if samples is None:
-            samples = [request.sample] if count == request.uncomputed else []
-        return Row(request, request.computed, count + len(drafts), list(drafts), list(samples))
+            samples = [request.sample] if count == request.num_uncomputed_tokens else []
+        return Row(
+            request, request.num_computed_tokens, count + len(drafts), list(drafts), list(samples)
+        )
 
     def run(self, rows: Sequence[Row], copies=()) -> list[list[Sampled]]:
         """One step; the first sample's tokens are appended to the row's request."""
         results = self.runner.run(rows, copies)
         for row, samples in zip(rows, results, strict=True):
-            row.request.computed = row.start + row.count - len(row.drafts)
+            row.request.num_computed_tokens = row.start + row.count - len(row.drafts)
             if samples:
                 row.request.tokens += samples[0].ids
                 row.request.logprobs += samples[0].logprobs
-                row.request.computed += len(samples[0].ids) - 1
+                row.request.num_computed_tokens += len(samples[0].ids) - 1
         return results
 
     def release(self, request: Request) -> None:
         """Give back a request's blocks, as a preemption does."""
-        self.free += request.table
-        request.table, request.computed = [], 0
+        self.free += request.block_table
+        request.block_table, request.num_computed_tokens = [], 0
 
     def generate(self, requests: Sequence[Request], tokens: int) -> list[list[int]]:
         """All requests in one batch until each has `tokens` output tokens."""

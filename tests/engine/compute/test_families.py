@@ -127,10 +127,10 @@ def test_what_falls_out_of_the_window_is_not_read(a_model, window, chunk):
         model.config.sliding_window = 9
     driver = Driver(directory, window=window)
     request = driver.request(PROMPT)
-    while request.uncomputed > chunk:
+    while request.num_uncomputed_tokens > chunk:
         driver.run([driver.row(request, chunk)])
-        for position in range(request.computed - window + 1):
-            driver.pages[:, request.table[position // BLOCK_SIZE], position % BLOCK_SIZE] = (
+        for position in range(request.num_computed_tokens - window + 1):
+            driver.pages[:, request.block_table[position // BLOCK_SIZE], position % BLOCK_SIZE] = (
                 torch.nan
             )
     logits = driver.logits([driver.row(request)])
@@ -142,8 +142,8 @@ def test_windows_of_a_batch_begin_where_each_row_s_own_does(a_model):
     driver = Driver(directory)
     requests = [driver.request(PROMPT[:n]) for n in (2, 8, 9, 10, 30, 41)]
     for request in requests:
-        if request.uncomputed > 1:
-            driver.run([driver.row(request, request.uncomputed - 1)])
+        if request.num_uncomputed_tokens > 1:
+            driver.run([driver.row(request, request.num_uncomputed_tokens - 1)])
     logits = driver.logits([driver.row(request) for request in requests])
     for request, got in zip(requests, logits, strict=True):
         expected = reference_logits(model, request.tokens)[-1]

@@ -25,7 +25,7 @@ def last_logits(runner):
     forward = runner._model.forward
     runner._model.forward = lambda *a: seen.append(forward(*a)) or seen[-1]
     request = Request(
-        id=1, tokens=PROMPT, texts=[], params=SamplingParams(), table=list(range(16)), root=1
+        id=1, tokens=PROMPT, texts=[], params=SamplingParams(), block_table=list(range(16)), root=1
     )
     runner.run([Row(request, 0, len(PROMPT), [], [0])], [])
     return seen[0]

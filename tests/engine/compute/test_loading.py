@@ -73,11 +73,11 @@ def test_a_loaded_runner_serves_engines_of_any_size(copy):
     runner, _ = load(copy)
     runner.reserve(1, 16)
     assert runner.max_context == 256
-    request = Request(id=1, tokens=PROMPT[:16], texts=[], params=SamplingParams(), table=[0])
+    request = Request(id=1, tokens=PROMPT[:16], texts=[], params=SamplingParams(), block_table=[0])
     first = runner.run([Row(request, 0, 16, [], [0])], [])
     runner.reserve(16, 16)
     assert runner.run([Row(request, 0, 16, [], [0])], [])[0][0].ids == first[0][0].ids
-    request.tokens, request.table = [1] * 256, list(range(16))
+    request.tokens, request.block_table = [1] * 256, list(range(16))
     assert len(runner.run([Row(request, 0, 256, [], [0])], [])[0][0].ids) == 1
     with raises_naming(ConfigError, "max_kv_tokens"):
         Engine.load(copy, EngineConfig(max_kv_tokens=2**44))

@@ -48,7 +48,7 @@ def test_permuting_the_blocks_of_a_running_request_changes_no_bit(qwen3):
     before = driver.logits([driver.row(request)])
     permutation = torch.randperm(driver.pages.shape[1], generator=torch.manual_seed(3))
     driver.pages[:, permutation] = driver.pages.clone()
-    request.table = [int(permutation[block]) for block in request.table]
+    request.block_table = [int(permutation[block]) for block in request.block_table]
     driver.poison([request])
     assert torch.equal(driver.logits([driver.row(request)]), before)
 
@@ -62,7 +62,7 @@ def test_a_wrong_block_is_noticed(qwen3):
     request = driver.request(PROMPT)
     driver.run([driver.row(request)])
     before = driver.logits([driver.row(request)])
-    request.table[2] = request.table[5]
+    request.block_table[2] = request.block_table[5]
     assert not torch.allclose(driver.logits([driver.row(request)]), before)
 
 
@@ -73,10 +73,10 @@ def test_copies_run_before_the_pass_and_leave_the_source_alone(qwen3):
     driver.run([driver.row(one)])
     other = driver.request(one.tokens[:10])
     other.tokens.append(one.tokens[10] + 1)
-    other.computed = 10
+    other.num_computed_tokens = 10
     copy = driver.free.pop()
-    source = one.table[10 // BLOCK_SIZE]
-    other.table = [*one.table[:-1], copy]
+    source = one.block_table[10 // BLOCK_SIZE]
+    other.block_table = [*one.block_table[:-1], copy]
     expected = [driver_alone(qwen3[0], request.tokens) for request in (one, other)]
     logits = []
     forward = driver.runner._model.forward
@@ -101,7 +101,7 @@ def test_a_table_that_is_too_short_is_an_error(qwen3):
     driver = Driver(qwen3[0])
     request = driver.request(PROMPT)
     row = driver.row(request)
-    request.table.pop()
+    request.block_table.pop()
     with raises_naming(ValueError, 1, 10, 11):
         driver.runner.run([row], [])
 
@@ -114,7 +114,7 @@ def test_memory_that_cannot_be_had_is_an_error(qwen3):
 
 def test_running_before_reserving_is_an_error(qwen3):
     driver = Driver(qwen3[0])
-    driver.runner.pages = None
+    driver.runner.kv_cache = None
     with raises_naming(RuntimeError, "reserve"):
         driver.runner.run([], [])
 

@@ -84,7 +84,7 @@ def test_ragged_mixed_batches_give_what_each_gives_alone(qwen3, requests, seed):
     ]
     for step in range(60):
         rows = [
-            driver.row(request, min(chunk, request.uncomputed))
+            driver.row(request, min(chunk, request.num_uncomputed_tokens))
             for request, chunk, delay in waiting
             if step >= delay and len(request.output_ids) < 5
         ]
@@ -113,7 +113,7 @@ def test_a_shared_prefix_is_read_not_recomputed(qwen3):
     first = driver.request(PROMPT)
     driver.generate([first], 1)
     second = driver.request([*PROMPT[:30], 5, 6])
-    second.table, second.computed = first.table[:7], 28
+    second.block_table, second.num_computed_tokens = first.block_table[:7], 28
     driver.generate([second], 8)
     assert_greedy(model, second)
     driver.generate([first], 8)

@@ -61,7 +61,7 @@ def test_samples_of_one_prompt_differ_from_the_first_token_on(qwen3):
     assert len({sample.ids[0] for sample in first}) > 4
     assert second[0].ids == second[1].ids == second[2].ids
     # Sample 5 draws the token it would draw in a row of its own.
-    request.table, request.sample = [], 5
+    request.block_table, request.sample = [], 5
     again = driver.runner.run([driver.row(request)], [])
     assert again[0][0].ids == first[5].ids
 
