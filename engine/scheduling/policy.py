@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from engine.scheduling.waiting_queue import WaitingQueue
 
 
-class Room(NamedTuple):
-    """What running requests leave in a step: places in the batch, tokens of the budget, KV blocks."""
+class AdmissionLimits(NamedTuple):
+    """What running requests leave in a step: seats in the batch, tokens of the budget, KV blocks."""
 
     seats: int
     tokens: int
@@ -63,7 +63,9 @@ class Policy:
         """
         return request.id
 
-    def admit(self, waiting: Iterator[Request], room: Room) -> Collection[Request] | None:  # noqa: ARG002
+    def admit(
+        self, waiting: Iterator[Request], limits: AdmissionLimits
+    ) -> Collection[Request] | None:
         """Those of `waiting`, which comes in order, who may join now; None: everybody who fits.
 
         It can keep requests out, and with them all behind, but let nobody in who does not fit. While

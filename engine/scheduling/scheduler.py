@@ -32,7 +32,7 @@ from engine.events.vocabulary import (
 from engine.part_errors import PolicyError, ask, named
 from engine.runner import Row
 from engine.scheduling.admission import worst_case
-from engine.scheduling.policy import Policy, Room
+from engine.scheduling.policy import AdmissionLimits, Policy
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
 from engine.speculation.drafter import Drafter, Speculation
@@ -240,9 +240,11 @@ class Scheduler:
     def _chosen(self) -> Collection[Request] | None:
         """Those of the queue whom the policy lets join, if they fit; None: everybody."""
         places = self.config.max_batch_size - sum(other.num_seqs for other in self.running)
-        room = Room(places, self._budget, self.cache.num_available_blocks, self.config.block_size)
+        limits = AdmissionLimits(
+            places, self._budget, self.cache.num_available_blocks, self.config.block_size
+        )
         with closing(self.waiting.in_order()) as waiting:
-            chosen = ask(PolicyError, self.policy.admit, waiting, room)
+            chosen = ask(PolicyError, self.policy.admit, waiting, limits)
         if not isinstance(chosen, Collection | None):
             what = f"a collection of requests or None, got {chosen!r}"
             raise PolicyError(f"{named(self.policy, 'admit')} must return {what}")

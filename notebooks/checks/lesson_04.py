@@ -10,7 +10,7 @@ from checks.broken import Broken
 from checks.guard import call
 from checks.judging import counted, judge, listed
 from engine.scheduling.policies import Fcfs
-from engine.scheduling.policy import Policy, Room
+from engine.scheduling.policy import AdmissionLimits, Policy
 from engine.scheduling.request import Request
 
 Admit = Callable[..., list[Any]]
@@ -43,11 +43,11 @@ class YourAdmission(Fcfs):
     def __init__(self, admit: Admit) -> None:
         self._admit = admit
 
-    def admit(self, waiting: Iterator[Request], room: Room) -> Collection[Request]:
+    def admit(self, waiting: Iterator[Request], limits: AdmissionLimits) -> Collection[Request]:
         """Everybody whose id is in the learner's answer."""
         queue = list(waiting)
         ids = self._admit(
-            [(one.id, one.num_uncomputed_tokens, one.num_seqs) for one in queue], *room
+            [(one.id, one.num_uncomputed_tokens, one.num_seqs) for one in queue], *limits
         )
         return [one for one in queue if one.id in ids]
 

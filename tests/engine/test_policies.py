@@ -161,7 +161,7 @@ def test_no_invariant_breaks_where_requests_are_put_off(
 class Nobody(Fcfs):
     """Lets nobody join."""
 
-    def admit(self, waiting, room):
+    def admit(self, waiting, limits):
         return ()
 
 
