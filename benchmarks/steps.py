@@ -107,7 +107,7 @@ def watched(engine: Engine) -> Iterator[Stopwatch]:
         (torch, "index_select", "page read"),
         (F, "scaled_dot_product_attention", "attention"),
         (F, "silu", "feed-forward"),
-        (run, "places_of", "sampling"),
+        (run, "logit_positions", "sampling"),
         (run, "choose", "sampling"),
         (run, "_collect", "sampling"),
     ]

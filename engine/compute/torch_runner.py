@@ -17,8 +17,8 @@ from engine.compute.batch import Batch, make_batch
 from engine.compute.model.config import ModelConfig
 from engine.compute.model.decoder import Attend, Decoder
 from engine.compute.model.gpt2 import GPT2
+from engine.compute.sampling.logit_positions import LogitPosition, logit_positions
 from engine.compute.sampling.logprobs import likeliest, score_prompts
-from engine.compute.sampling.places import Place, places_of
 from engine.compute.sampling.sampler import Choices, choose, probabilities
 from engine.compute.sampling.truncation import Distribution, distribution
 from engine.runner import Row, Sampled
@@ -92,7 +92,7 @@ class TorchRunner:
         logits = self._model.forward(batch.token_ids, batch.positions, attention, batch.logit_rows)
 
         score_prompts(logits, rows)
-        places, logit_of = places_of(rows)
+        places, logit_of = logit_positions(rows)
         if not places:
             return [[] for _ in rows]
         if logit_of != list(range(len(logits))):  # scored prompts; samples that share a prompt
@@ -108,7 +108,7 @@ class TorchRunner:
 def _verify(
     verifier: Verifier,
     rows: Sequence[Row],
-    places: Sequence[Place],
+    places: Sequence[LogitPosition],
     results: list[list[Sampled]],
     probable: tuple[Tensor, Tensor],
 ) -> list[list[Sampled]]:
@@ -129,7 +129,7 @@ def _verify(
 
 
 def _collect(rows: Sequence[Row], choices: Choices) -> list[list[Sampled]]:
-    """Each sample's tokens, in the order of `places_of`: accepted drafts and one more."""
+    """Each sample's tokens, in the order of `logit_positions`: accepted drafts and one more."""
     results: list[list[Sampled]] = []
     first = 0
     for row in rows:

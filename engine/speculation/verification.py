@@ -20,7 +20,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.compute.sampling.places import Place
+from engine.compute.sampling.logit_positions import LogitPosition
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.sampling.sampler import draw
 
@@ -55,7 +55,7 @@ def count_accepted(drafts: Sequence[int], chosen: Sequence[int]) -> int:
     return len(drafts)
 
 
-def ask_verifier(verifier: Verifier, places: Sequence[Place], p: Tensor) -> list[int]:
+def ask_verifier(verifier: Verifier, places: Sequence[LogitPosition], p: Tensor) -> list[int]:
     """What a verifier makes of the drafts in a row's places; p [places, vocab].
 
     Its random numbers depend on seed, sample and position alone, as all are. Raises ValueError for

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.compute.sampling.places import Place
+from engine.compute.sampling.logit_positions import LogitPosition
 
 # Not minus infinity: where every token is forbidden, one has to be taken all the same.
 _FORBIDDEN = torch.finfo(torch.float32).min
 
 
-def add_bias(logits: Tensor, places: Sequence[Place]) -> None:
+def add_bias(logits: Tensor, places: Sequence[LogitPosition]) -> None:
     """Add each request's `logit_bias` to its row of `logits` [places, vocab], in place."""
     rows: list[int] = []
     ids: list[int] = []
@@ -29,7 +29,7 @@ def add_bias(logits: Tensor, places: Sequence[Place]) -> None:
         logits.index_put_(where, torch.tensor(biases, dtype=torch.float32), accumulate=True)
 
 
-def forbid_early_ends(logits: Tensor, places: Sequence[Place]) -> None:
+def forbid_early_ends(logits: Tensor, places: Sequence[LogitPosition]) -> None:
     """Forbid the end tokens where the output is shorter than `min_tokens`, in place."""
     rows: list[int] = []
     ids: list[int] = []

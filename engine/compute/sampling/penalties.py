@@ -14,13 +14,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.compute.sampling.places import Place
+from engine.compute.sampling.logit_positions import LogitPosition
 
 _LIMIT = torch.finfo(torch.float32).max
 _STRONGEST = 1e30  # what stronger penalties count as, or float32 would overflow
 
 
-def penalize_repetition(logits: Tensor, places: Sequence[Place]) -> None:
+def penalize_repetition(logits: Tensor, places: Sequence[LogitPosition]) -> None:
     """Divide logits of tokens in prompt or output by the penalty, multiply negative ones by it.
 
     Changes `logits` [places, vocab] in place, in the rows whose `repetition_penalty` is not 1.
@@ -37,7 +37,7 @@ def penalize_repetition(logits: Tensor, places: Sequence[Place]) -> None:
     flat[where] = values.clamp_(-_LIMIT, _LIMIT)
 
 
-def penalize_frequency_and_presence(logits: Tensor, places: Sequence[Place]) -> None:
+def penalize_frequency_and_presence(logits: Tensor, places: Sequence[LogitPosition]) -> None:
     """Take `frequency_penalty` per occurrence in the output, and `presence_penalty` once.
 
     Changes `logits` [places, vocab] in place, in the rows where either is not 0.

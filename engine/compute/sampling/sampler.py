@@ -18,9 +18,9 @@ import torch
 from torch import Tensor
 
 from engine.compute.sampling.logit_bias import add_bias, forbid_early_ends
+from engine.compute.sampling.logit_positions import LogitPosition
 from engine.compute.sampling.logprobs import likeliest, log_probabilities
 from engine.compute.sampling.penalties import penalize_frequency_and_presence, penalize_repetition
-from engine.compute.sampling.places import Place
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.sampling.truncation import Distribution, distribution
 
@@ -37,7 +37,9 @@ class Choices:
     top: dict[int, list[tuple[int, float]]]
 
 
-def choose(logits: Tensor, places: Sequence[Place], weigh: Distribution = distribution) -> Choices:
+def choose(
+    logits: Tensor, places: Sequence[LogitPosition], weigh: Distribution = distribution
+) -> Choices:
     """A token for each place, from its row of `logits` [places, vocab], which may be changed.
 
     `weigh` says what tokens are drawn in proportion to, for places that are not greedy.
@@ -56,7 +58,7 @@ def choose(logits: Tensor, places: Sequence[Place], weigh: Distribution = distri
 
 
 def probabilities(
-    logits: Tensor, places: Sequence[Place], weigh: Distribution = distribution
+    logits: Tensor, places: Sequence[LogitPosition], weigh: Distribution = distribution
 ) -> tuple[Tensor, Tensor]:
     """What `choose` would draw from, for whoever wants to draw in another way.
 
@@ -83,7 +85,7 @@ def draw(weights: Tensor, numbers: Tensor) -> Tensor:
     return torch.searchsorted(summed, targets, right=True)[:, 0]
 
 
-def _prepare(logits: Tensor, places: Sequence[Place]) -> Tensor:
+def _prepare(logits: Tensor, places: Sequence[LogitPosition]) -> Tensor:
     """Bias and penalties, in `logits` itself; the log-probabilities that are reported."""
     add_bias(logits, places)
     logprobs = log_probabilities(logits)
@@ -94,7 +96,7 @@ def _prepare(logits: Tensor, places: Sequence[Place]) -> Tensor:
     return logprobs
 
 
-def _draw_all(logits: Tensor, places: Sequence[Place], weigh: Distribution) -> Tensor:
+def _draw_all(logits: Tensor, places: Sequence[LogitPosition], weigh: Distribution) -> Tensor:
     numbers = uniforms(
         [place.request.seed for place in places],
         [place.sample for place in places],
@@ -103,7 +105,7 @@ def _draw_all(logits: Tensor, places: Sequence[Place], weigh: Distribution) -> T
     return draw(_weights(logits, places, weigh), torch.from_numpy(numbers))
 
 
-def _weights(logits: Tensor, places: Sequence[Place], weigh: Distribution) -> Tensor:
+def _weights(logits: Tensor, places: Sequence[LogitPosition], weigh: Distribution) -> Tensor:
     params = [place.params for place in places]
     return weigh(
         logits,
@@ -114,7 +116,7 @@ def _weights(logits: Tensor, places: Sequence[Place], weigh: Distribution) -> Te
     )
 
 
-def _top(logprobs: Tensor, places: Sequence[Place]) -> dict[int, list[tuple[int, float]]]:
+def _top(logprobs: Tensor, places: Sequence[LogitPosition]) -> dict[int, list[tuple[int, float]]]:
     asked = [i for i, place in enumerate(places) if place.params.logprobs is not None]
     if not asked:
         return {}

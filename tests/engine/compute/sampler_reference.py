@@ -6,12 +6,14 @@ from collections import Counter
 
 import torch
 
-from engine.compute.sampling.places import Place
+from engine.compute.sampling.logit_positions import LogitPosition
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 
 
-def place(prompt=(0,), output=(), drafts=(), end_ids=(), seed=0, sample=0, **params) -> Place:
+def place(
+    prompt=(0,), output=(), drafts=(), end_ids=(), seed=0, sample=0, **params
+) -> LogitPosition:
     """A place behind the text prompt + output + drafts."""
     params = SamplingParams(**{"max_tokens": 1000} | params)
     request = Request(
@@ -23,7 +25,7 @@ def place(prompt=(0,), output=(), drafts=(), end_ids=(), seed=0, sample=0, **par
         prompt_length=len(prompt),
         end_ids=frozenset(end_ids),
     )
-    return Place(request, params, sample, list(drafts))
+    return LogitPosition(request, params, sample, list(drafts))
 
 
 def random_logits(seed, rows, vocab, spread=3.0, ties=False):
@@ -98,7 +100,7 @@ def probabilities(logits, params):
     return [weights.get(token, 0.0) / total for token in range(len(logits))]
 
 
-def random_place(rng: random.Random, vocab: int) -> Place:
+def random_place(rng: random.Random, vocab: int) -> LogitPosition:
     """Every feature on or off by chance: texts share tokens with prompts, outputs and end tokens."""
 
     def ids(most):

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.compute.sampling.places import Place
+from engine.compute.sampling.logit_positions import LogitPosition
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.sampling.sampler import choose, draw
 from tests.engine.compute import sampler_reference as reference
@@ -102,7 +102,7 @@ def test_drawn_frequencies_are_the_probabilities(params):
     logits = torch.tensor([[1.0, 0.0, -1.0, 0.5, -2.0, 0.7]])
     count = 20_000
     one = place([0, 1], [3, 3, 4], seed=3, **params)
-    places = [Place(one.request, one.params, sample, ()) for sample in range(count)]
+    places = [LogitPosition(one.request, one.params, sample, ()) for sample in range(count)]
     found = Counter(choose(logits.repeat(count, 1), places).ids)
     adjusted = reference.penalised(logits[0].tolist(), places[0])
     expected = reference.probabilities(adjusted, places[0].params)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.sampling.places import Place
+from engine.compute.sampling.logit_positions import LogitPosition
 from engine.scheduling.request import Request
 from engine.speculation.verification import ask_verifier
 from tests.facts import raises_naming
@@ -67,7 +67,7 @@ def places(seed, drafts):
     request = Request(
         1, [0, 1], ["", ""], SamplingParams(seed=seed, max_tokens=9), root=1, prompt_length=2
     )
-    return [Place(request, request.params, 0, drafts[:j]) for j in range(len(drafts) + 1)]
+    return [LogitPosition(request, request.params, 0, drafts[:j]) for j in range(len(drafts) + 1)]
 
 
 def test_texts_of_many_seeds_have_the_model_s_distribution():

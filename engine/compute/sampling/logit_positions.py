@@ -13,7 +13,7 @@ from engine.scheduling.sampling_params import SamplingParams
 
 
 @dataclass(slots=True)
-class Place:
+class LogitPosition:
     """Where one token is chosen, for one sample of a request.
 
     sample  the sample's index; samples of one prompt share a request until it forks
@@ -44,12 +44,12 @@ class Place:
         return [*self.request.output_ids, *self.drafts]
 
 
-def places_of(rows: Sequence[Row]) -> tuple[list[Place], list[int]]:
+def logit_positions(rows: Sequence[Row]) -> tuple[list[LogitPosition], list[int]]:
     """Where tokens are due: row by row, sample by sample, after each draft; and their logits.
 
     Entry i of the second list is the place's row among the logits that `make_batch` asks for.
     """
-    places: list[Place] = []
+    places: list[LogitPosition] = []
     logit_of: list[int] = []
     first = 0
     for row in rows:
@@ -59,7 +59,7 @@ def places_of(rows: Sequence[Row]) -> tuple[list[Place], list[int]]:
             first += row.scored
         for sample in row.samples:
             for j in range(len(drafts) + 1):
-                places.append(Place(request, params, sample, drafts[:j]))
+                places.append(LogitPosition(request, params, sample, drafts[:j]))
                 logit_of.append(first + j)
         if row.samples:
             first += len(drafts) + 1
