@@ -60,7 +60,7 @@ class Engine(Offline):
 
     `policy`, `pool`, `tree`, `eviction`, `drafter` and `tool`, a class, are what a learner may write
     (`docs/extending.md` shows how); what is not given is the engine's own. So are `attention`,
-    `verifier` and `weigh`, which are handed on to a model's runner. `clock` tells time; a simulation
+    `verifier` and `logits_to_probs`, which are handed on to a model's runner. `clock` tells time; a simulation
     brings a virtual one. The log's first event names the classes that run. Raises ConfigError for a
     part that cannot be one, and where memory does not suffice.
     """
@@ -79,14 +79,14 @@ class Engine(Offline):
         tool: type[Tool] | None = None,
         attention: Callable[..., Any] | None = None,
         verifier: object | None = None,
-        weigh: Callable[..., Any] | None = None,
+        logits_to_probs: Callable[..., Any] | None = None,
         clock: Clock | None = None,
         log: EventLog | None = None,
     ) -> None:
         config = checked(config)
         parts: dict[str, Any] = dict(
             runner=runner, policy=policy, pool=pool, tree=tree, eviction=eviction, drafter=drafter,
-            tool=tool, attention=attention, verifier=verifier, weigh=weigh,
+            tool=tool, attention=attention, verifier=verifier, logits_to_probs=logits_to_probs,
         )  # fmt: skip
         check_parts(parts, config)
         runner.reserve(config.num_blocks, config.block_size)  # first: it knows if memory suffices

@@ -21,9 +21,9 @@ _ASKED = {
     "tool": "feed",
     "attention": "",
     "verifier": "accept",
-    "weigh": "",
+    "logits_to_probs": "",
 }
-_OF_A_MODEL = ("attention", "verifier", "weigh")
+_OF_A_MODEL = ("attention", "verifier", "logits_to_probs")
 
 
 def check_parts(parts: Mapping[str, Any], config: EngineConfig) -> None:

@@ -20,7 +20,7 @@ from engine.compute.model.gpt2 import GPT2
 from engine.compute.sampling.logit_positions import LogitPosition, logit_positions
 from engine.compute.sampling.logprobs import likeliest, score_prompts
 from engine.compute.sampling.sampler import Choices, choose, probabilities
-from engine.compute.sampling.truncation import Distribution, distribution
+from engine.compute.sampling.truncation import TokenProbs, truncated_probs
 from engine.runner import Row, Sampled
 from engine.speculation.verification import Verifier, ask_verifier, count_accepted
 
@@ -33,7 +33,7 @@ class TorchRunner:
     kv_cache     the KV memory, for whoever wants to look at keys and values; None before `reserve`
     attention    made once per step, called once per layer: a class like `PagedAttention`
     verifier     a learner's own way to verify drafts; None: `count_accepted`
-    weigh        what tokens are drawn in proportion to: a function like `distribution`
+    weigh        what tokens are drawn in proportion to: a function like `truncated_probs`
     """
 
     def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
@@ -42,7 +42,7 @@ class TorchRunner:
         self.kv_cache: KVCache | None = None
         self.attention: Callable[[ModelConfig, KVCache, Batch], Attend] = PagedAttention
         self.verifier: Verifier | None = None
-        self.weigh: Distribution = distribution
+        self.logits_to_probs: TokenProbs = truncated_probs
         self.max_context: int | None = model.config.max_context
         self.vocab_size = model.config.vocab_size
 
@@ -98,10 +98,14 @@ class TorchRunner:
         if logit_of != list(range(len(logits))):  # scored prompts; samples that share a prompt
             logits = logits[logit_of]
         if self.verifier is None:
-            return _collect(rows, choose(logits, places, self.weigh))
-        results = _collect(rows, choose(logits.clone(), places, self.weigh))
+            return _collect(rows, choose(logits, places, self.logits_to_probs))
+        results = _collect(rows, choose(logits.clone(), places, self.logits_to_probs))
         return _verify(
-            self.verifier, rows, places, results, probabilities(logits, places, self.weigh)
+            self.verifier,
+            rows,
+            places,
+            results,
+            probabilities(logits, places, self.logits_to_probs),
         )
 
 

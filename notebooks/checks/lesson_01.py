@@ -50,7 +50,7 @@ class YourDistribution:
         return torch.tensor([list(self._distribution(*row)) for row in rows])
 
 
-def check(distribution: Weigh) -> truncation.Distribution:
+def check(distribution: Weigh) -> truncation.TokenProbs:
     """Say how it does, and give the engine one that runs it; its own while it fails."""
     verdict = judge(distribution, cases(), attempt)
     print(verdict)

@@ -70,7 +70,7 @@ def cells() -> dict[str, tuple[Engine, str, dict]]:
         ("Commas", "tool", "one,two,"),
         ("Distrustful", "verifier", "0"),
         ("Counting", "attention", "15"),
-        ("one_of_the_two_likeliest", "weigh", "True"),
+        ("one_of_the_two_likeliest", "logits_to_probs", "True"),
     ],
 )
 def test_a_part_from_a_cell_runs_changes_the_result_as_it_says_and_is_named(
@@ -86,7 +86,7 @@ def test_a_verifier_from_a_cell_has_drafts_to_decide_on(cells) -> None:
     assert cells["Distrustful"][0].log.steps.drafted_tokens.sum() > 0
 
 
-@pytest.mark.parametrize("part", ["attention", "verifier", "weigh"])
+@pytest.mark.parametrize("part", ["attention", "verifier", "logits_to_probs"])
 def test_a_part_of_a_model_is_refused_where_there_is_no_model(part: str) -> None:
     with raises_naming(ValueError, "CostRunner", part):
         Engine(CostRunner(10, 0.25), **{part: object()})

@@ -258,9 +258,9 @@ RIGHT = [
 
 @pytest.mark.parametrize("right", RIGHT)
 def test_every_right_distribution_is_accepted(right, capsys) -> None:
-    weigh = check.lesson_01(right)
+    logits_to_probs = check.lesson_01(right)
     assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out
-    assert isinstance(weigh, YourDistribution)
+    assert isinstance(logits_to_probs, YourDistribution)
 
 
 def test_what_a_learner_wrote_draws_in_the_engine_and_says_what_the_engines_own_would() -> None:
@@ -270,7 +270,7 @@ def test_what_a_learner_wrote_draws_in_the_engine_and_says_what_the_engines_own_
     ]
     engine = Engine.load("bundled", EngineConfig())
     own = engine.complete(["Once upon a time"] * 3, asked, progress=False)
-    engine.runner.weigh = YourDistribution(solution)
+    engine.runner.logits_to_probs = YourDistribution(solution)
     yours = engine.complete(["Once upon a time"] * 3, asked, progress=False)
     assert [one.token_ids for one in yours] == [one.token_ids for one in own]
 
@@ -278,7 +278,7 @@ def test_what_a_learner_wrote_draws_in_the_engine_and_says_what_the_engines_own_
 def test_the_engine_asks_the_learners_part_and_not_its_own() -> None:
     engine = Engine.load("bundled", EngineConfig())
     always_a = YourDistribution(lambda logits, *asked: [0.0] * 97 + [1.0] + [0.0] * 1438)
-    engine.runner.weigh = always_a
+    engine.runner.logits_to_probs = always_a
     [answer] = engine.complete(
         ["Once"], SamplingParams(max_tokens=3, temperature=1.0), progress=False
     )

@@ -22,7 +22,7 @@ from engine.compute.sampling.logit_positions import LogitPosition
 from engine.compute.sampling.logprobs import likeliest, log_probabilities
 from engine.compute.sampling.penalties import penalize_frequency_and_presence, penalize_repetition
 from engine.compute.sampling.randomness import uniforms
-from engine.compute.sampling.truncation import Distribution, distribution
+from engine.compute.sampling.truncation import TokenProbs, truncated_probs
 
 
 @dataclass(slots=True)
@@ -38,11 +38,11 @@ class Choices:
 
 
 def choose(
-    logits: Tensor, places: Sequence[LogitPosition], weigh: Distribution = distribution
+    logits: Tensor, places: Sequence[LogitPosition], logits_to_probs: TokenProbs = truncated_probs
 ) -> Choices:
     """A token for each place, from its row of `logits` [places, vocab], which may be changed.
 
-    `weigh` says what tokens are drawn in proportion to, for places that are not greedy.
+    `logits_to_probs` says what tokens are drawn in proportion to, for places that are not greedy.
     Log-probabilities are those of the model's own distribution with the bias added. Raises
     FloatingPointError if the logits are not finite.
     """
@@ -52,13 +52,13 @@ def choose(
     drawn = [i for i, place in enumerate(places) if place.params.temperature > 0]
     if drawn:
         rows = drawn if len(drawn) < len(places) else slice(None)
-        ids[rows] = _draw_all(logits[rows], [places[i] for i in drawn], weigh)
+        ids[rows] = _draw_all(logits[rows], [places[i] for i in drawn], logits_to_probs)
     chosen = logprobs.gather(1, ids[:, None])[:, 0]
     return Choices(ids.tolist(), chosen.tolist(), _top(logprobs, places))
 
 
 def probabilities(
-    logits: Tensor, places: Sequence[LogitPosition], weigh: Distribution = distribution
+    logits: Tensor, places: Sequence[LogitPosition], logits_to_probs: TokenProbs = truncated_probs
 ) -> tuple[Tensor, Tensor]:
     """What `choose` would draw from, for whoever wants to draw in another way.
 
@@ -70,7 +70,7 @@ def probabilities(
     drawn_from = torch.nn.functional.one_hot(ids, logits.shape[-1]).to(logits.dtype)
     drawn = [i for i, place in enumerate(places) if place.params.temperature > 0]
     if drawn:
-        drawn_from[drawn] = _weights(logits[drawn], [places[i] for i in drawn], weigh)
+        drawn_from[drawn] = _weights(logits[drawn], [places[i] for i in drawn], logits_to_probs)
     return logprobs, drawn_from
 
 
@@ -96,18 +96,22 @@ def _prepare(logits: Tensor, places: Sequence[LogitPosition]) -> Tensor:
     return logprobs
 
 
-def _draw_all(logits: Tensor, places: Sequence[LogitPosition], weigh: Distribution) -> Tensor:
+def _draw_all(
+    logits: Tensor, places: Sequence[LogitPosition], logits_to_probs: TokenProbs
+) -> Tensor:
     numbers = uniforms(
         [place.request.seed for place in places],
         [place.sample for place in places],
         [place.position for place in places],
     )
-    return draw(_weights(logits, places, weigh), torch.from_numpy(numbers))
+    return draw(_weights(logits, places, logits_to_probs), torch.from_numpy(numbers))
 
 
-def _weights(logits: Tensor, places: Sequence[LogitPosition], weigh: Distribution) -> Tensor:
+def _weights(
+    logits: Tensor, places: Sequence[LogitPosition], logits_to_probs: TokenProbs
+) -> Tensor:
     params = [place.params for place in places]
-    return weigh(
+    return logits_to_probs(
         logits,
         torch.tensor([p.temperature for p in params], dtype=torch.float32),
         torch.tensor([p.min_p for p in params], dtype=torch.float32),

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-# What `distribution` is; a learner may write another.
-Distribution = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+# What `truncated_probs` is; a learner may write another.
+TokenProbs = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 # Top-p looks at this many of the likeliest tokens first; sorting a whole vocabulary takes longer
 # than the rest of sampling together.
 _FIRST_LOOK = 64
@@ -18,7 +18,7 @@ _FIRST_LOOK = 64
 _COOLEST, _HOTTEST = 1e-30, 1e30
 
 
-def distribution(
+def truncated_probs(
     logits: Tensor, temperature: Tensor, min_p: Tensor, top_k: Tensor, top_p: Tensor
 ) -> Tensor:
     """What tokens are drawn in proportion to: [rows, vocab], 0 for those that are cut.

@@ -7,13 +7,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers.generation import logits_process as theirs
 
-from engine.compute.sampling.truncation import distribution
+from engine.compute.sampling.truncation import truncated_probs
 from engine.scheduling.sampling_params import SamplingParams
 from tests.engine.compute.sampler_reference import probabilities, random_logits
 
 
 def all_rows(logits, params):
-    return distribution(
+    return truncated_probs(
         logits,
         torch.tensor([p.temperature for p in params]),
         torch.tensor([p.min_p for p in params]),
