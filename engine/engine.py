@@ -27,7 +27,7 @@ from engine.config import EngineConfig, checked
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event, FinishReason, Forked, RequestFinished
 from engine.offline import Offline
-from engine.output.processor import TokenOutput, Writers
+from engine.output.processor import OutputProcessors, TokenOutput
 from engine.output.tool_use import Tool, ToolUse
 from engine.part_errors import RECOVERABLE, PolicyError, ask
 from engine.parts import check_parts, give_to_model, names_of
@@ -111,7 +111,7 @@ class Engine(Offline):
         self.holds = Holds(
             self.cache, config, self.requests, self.scheduler.reserved_blocks, self._emit
         )
-        self.writers = Writers(self.tokenizer, tool or ToolUse)
+        self.writers = OutputProcessors(self.tokenizer, tool or ToolUse)
         self.step_count = 0
         self.paused = False
         self._guard = StepGuard()

@@ -46,7 +46,7 @@ class TokenOutput:
         return TokenRow(self.request.id, self.ids, self.pieces, self.accepted, self.forced)
 
 
-class Writer:
+class OutputProcessor:
     """Appends to one request what its sample gains.
 
     Source: vLLM checks the end in `check_stop` (`vllm/v1/core/sched/utils.py`) and the text in
@@ -125,27 +125,27 @@ class Writer:
         return [] if self._tool is None else fed(self._tool, token, self._vocab_size)
 
 
-class Writers:
+class OutputProcessors:
     """The writers of live requests, by id; each is made when its request gains its first token."""
 
     def __init__(self, tokenizer: Tokenizer, tool: type[Tool]) -> None:
-        self.live: dict[int, Writer] = {}
+        self.live: dict[int, OutputProcessor] = {}
         self._tokenizer = tokenizer
         self._tool = tool
         self._tool_tokens = ToolTokens.of(tokenizer)
 
-    def of(self, request: Request) -> Writer:
+    def of(self, request: Request) -> OutputProcessor:
         """The request's own writer."""
         if request.id not in self.live:
             self.live[request.id] = self.new(request)
         return self.live[request.id]
 
-    def new(self, request: Request) -> Writer:
+    def new(self, request: Request) -> OutputProcessor:
         """A writer, with a tool where the tokenizer has the tokens for one."""
         tool = None
         if self._tool_tokens is not None:
             tool = self._tool(self._tool_tokens, self._tokenizer, evaluate)
-        return Writer(request, self._tokenizer, tool)
+        return OutputProcessor(request, self._tokenizer, tool)
 
     def close(self, request: Request) -> None:
         """The request is over, whether it has written anything or not."""

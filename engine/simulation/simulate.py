@@ -8,7 +8,7 @@ from typing import Any
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.log import EventLog
-from engine.output.processor import Writer, Writers
+from engine.output.processor import OutputProcessor, OutputProcessors
 from engine.output.tool_use import ToolUse
 from engine.scheduling.request import Request
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
@@ -103,21 +103,21 @@ class _ReplayEngine(Engine):
         self.writers = _ReplayWriters(self.tokenizer, self.answers)
 
 
-class _ReplayWriters(Writers):
+class _ReplayWriters(OutputProcessors):
     """Each sample has its answer of then before it."""
 
     def __init__(self, tokenizer: Tokenizer, answers: Mapping[int, Answer]) -> None:
         super().__init__(tokenizer, ToolUse)
         self._answers = answers
 
-    def new(self, request: Request) -> Writer:
+    def new(self, request: Request) -> OutputProcessor:
         """A writer that repeats."""
         answer = self._answers.get(request.id, Answer(0))
         known = isinstance(self._tokenizer, _LogTokenizer)
         return _ReplayWriter(request, self._tokenizer, answer.texts if known else None, answer)
 
 
-class _ReplayWriter(Writer):
+class _ReplayWriter(OutputProcessor):
     """Texts and tools' tokens are those of the log.
 
     The logged run's tokenizer and tools are not at hand, and need not be.

@@ -9,14 +9,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import engine.training
 from engine.training import evaluate, serving
-from engine.training.evaluate import Writer
+from engine.training.evaluate import OutputProcessor
 
 DIRECTORY = Path(engine.training.__file__).parents[1] / "bundled"
 
 
 @pytest.fixture(scope="module")
 def writer():
-    return Writer.load(DIRECTORY)
+    return OutputProcessor.load(DIRECTORY)
 
 
 @pytest.fixture(scope="module")
