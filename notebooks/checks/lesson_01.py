@@ -44,7 +44,7 @@ class YourDistribution:
     def __call__(
         self, logits: Tensor, temperature: Tensor, min_p: Tensor, top_k: Tensor, top_p: Tensor
     ) -> Tensor:
-        """See `engine.compute.sampling.truncation.distribution`; min_p is not part of the lesson."""
+        """See `engine.compute.sampling.truncation.truncated_probs`; min_p is not part of the lesson."""
         del min_p
         rows = zip(*(one.tolist() for one in (logits, temperature, top_k, top_p)), strict=True)
         return torch.tensor([list(self._distribution(*row)) for row in rows])
@@ -54,7 +54,7 @@ def check(distribution: Weigh) -> truncation.TokenProbs:
     """Say how it does, and give the engine one that runs it; its own while it fails."""
     verdict = judge(distribution, cases(), attempt)
     print(verdict)
-    return YourDistribution(distribution) if verdict.passed else truncation.distribution
+    return YourDistribution(distribution) if verdict.passed else truncation.truncated_probs
 
 
 def cases() -> list[Scores]:

@@ -291,7 +291,7 @@ def stub(logits, temperature, top_k, top_p):
 
 
 def test_an_untouched_stub_is_not_written_yet_and_the_engine_runs_its_own(capsys) -> None:
-    assert check.lesson_01(stub) is truncation.distribution
+    assert check.lesson_01(stub) is truncation.truncated_probs
     assert "not written yet" in capsys.readouterr().out
 
 

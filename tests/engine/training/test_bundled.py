@@ -9,14 +9,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import engine.training
 from engine.training import evaluate, serving
-from engine.training.evaluate import OutputProcessor
+from engine.training.evaluate import Writer
 
 DIRECTORY = Path(engine.training.__file__).parents[1] / "bundled"
 
 
 @pytest.fixture(scope="module")
 def writer():
-    return OutputProcessor.load(DIRECTORY)
+    return Writer.load(DIRECTORY)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
 
 from engine.training.corpus import CHAT, conversation
 from engine.training.documents import SPECIAL_TOKENS
-from engine.training.evaluate import OutputProcessor
+from engine.training.evaluate import Writer
 from engine.training.export import END_ID, export, read_config
 from engine.training.model import Model, ModelConfig
 
@@ -25,7 +25,7 @@ def directory(tmp_path_factory, tokenizer):
 
 
 def test_transformers_computes_the_same_logits(directory):
-    ours = OutputProcessor.load(directory).forward
+    ours = Writer.load(directory).forward
     theirs = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32)
     tokens = torch.randint(0, 1536, (2, 200), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
