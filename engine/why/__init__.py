@@ -5,6 +5,6 @@ state says about one request in one step), `answer.py` (that in words).
 """
 
 from engine.why.answer import why
-from engine.why.directory import WhyError
+from engine.why.log_index import WhyError
 
 __all__ = ["WhyError", "why"]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
 from engine.why.blocked import count, why_blocked
-from engine.why.directory import Directory, Life
 from engine.why.facts import Admission, Facts, Preemption
+from engine.why.log_index import LogIndex, RequestSpan
 
 
 def why(log: EventLog, request: int, step: int | None = None) -> str:
@@ -18,7 +18,7 @@ def why(log: EventLog, request: int, step: int | None = None) -> str:
 
     Raises WhyError for a request or a step that is not in the log.
     """
-    directory = Directory.of(log)
+    directory = LogIndex.of(log)
     life, step = directory.find(request, step)
     facts = Facts.of(log, request, directory.steps[step])
     return " ".join(_Answer(directory, request, step, life, facts).sentences())
@@ -28,7 +28,7 @@ class _Answer:
     """One question: a request in a step."""
 
     def __init__(
-        self, directory: Directory, request: int, step: int, life: Life, facts: Facts
+        self, directory: LogIndex, request: int, step: int, life: RequestSpan, facts: Facts
     ) -> None:
         self.who, self.id, self.step, self.life, self.facts = directory, request, step, life, facts
         self.state, self.event, self.config = facts.state, facts.event, facts.config

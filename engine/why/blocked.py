@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 
 from engine.events import vocabulary as v
-from engine.why.directory import Directory
 from engine.why.facts import Facts
+from engine.why.log_index import LogIndex
 from engine.why.room import evictable, free_blocks
 
 
-def why_blocked(who: Directory, facts: Facts, blocked: v.Blocked, *, asked: int) -> Iterator[str]:
+def why_blocked(who: LogIndex, facts: Facts, blocked: v.Blocked, *, asked: int) -> Iterator[str]:
     """The reason with its numbers, and what would have helped. `asked` is the request in question."""
     yield _reason(who, facts, blocked)
     found = facts.remedy(who.classes)
@@ -23,7 +23,7 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _reason(who: Directory, facts: Facts, blocked: v.Blocked) -> str:
+def _reason(who: LogIndex, facts: Facts, blocked: v.Blocked) -> str:
     head, running = who.name(blocked.request), who.names(facts.state.running)
     numbers = f"{head} needs {blocked.need}, has {blocked.have}"
     text = "The policy put it off."

@@ -4,16 +4,16 @@ from typing import NamedTuple
 
 from engine.events.log import EventLog
 from engine.why.answer import why
-from engine.why.directory import Directory, Life
 from engine.why.facts import Facts
+from engine.why.log_index import LogIndex, RequestSpan
 from engine.why.room import Remedy
 
 
 class Explanation(NamedTuple):
     """An answer with what it was made from."""
 
-    directory: Directory
-    life: Life
+    directory: LogIndex
+    life: RequestSpan
     step: int
     facts: Facts
     text: str
@@ -24,7 +24,7 @@ class Explanation(NamedTuple):
 
 
 def explain(log: EventLog, request: int, step: int | None = None) -> Explanation:
-    directory = Directory.of(log)
+    directory = LogIndex.of(log)
     life, at = directory.find(request, step)
     facts = Facts.of(log, request, directory.steps[at])
     return Explanation(directory, life, at, facts, why(log, request, step))

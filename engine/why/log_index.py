@@ -11,7 +11,7 @@ class WhyError(ValueError):
 
 
 @dataclass(slots=True)
-class Life:
+class RequestSpan:
     """From which event to which a request lives: indexes in the log.
 
     A sample that has not forked off yet has an id and a life that has not begun.
@@ -30,7 +30,7 @@ class Life:
 
 
 @dataclass(slots=True)
-class Directory:
+class LogIndex:
     """A log's steps, requests and labels.
 
     steps      step -> index of its step_scheduled
@@ -42,12 +42,12 @@ class Directory:
 
     steps: dict[int, int] = field(default_factory=dict)
     abandoned: set[int] = field(default_factory=set)
-    lives: dict[int, Life] = field(default_factory=dict)
+    lives: dict[int, RequestSpan] = field(default_factory=dict)
     labels: dict[int, str] = field(default_factory=dict)
     classes: dict[str, str] | None = None
 
     @classmethod
-    def of(cls, log: EventLog) -> "Directory":
+    def of(cls, log: EventLog) -> "LogIndex":
         """Read a log once."""
         found, step, planned = cls(), 0, True
         for index, event in enumerate(log):
@@ -70,13 +70,15 @@ class Directory:
                 case v.Forked():
                     label = found.labels[event.parent]
                     found.labels[event.request] = label
-                    found.lives[event.request] = Life(index, len(log), event.parent, event.sample)
+                    found.lives[event.request] = RequestSpan(
+                        index, len(log), event.parent, event.sample
+                    )
                 case v.RequestFinished():
                     life = found.lives[event.request]
                     life.end, life.reason = index, event.reason
         return found
 
-    def find(self, request: int, step: int | None) -> tuple[Life, int]:
+    def find(self, request: int, step: int | None) -> tuple[RequestSpan, int]:
         """The request's life and a step; for None the last step that it lived to see.
 
         Raises WhyError for a request or a step that is not in the log.
@@ -111,8 +113,8 @@ class Directory:
         return ", ".join(self.name(request) for request in requests) or "nobody"
 
     def _enter(self, request: int, begin: int, samples: int, label: str, end: int) -> None:
-        self.lives[request] = Life(begin, end)
+        self.lives[request] = RequestSpan(begin, end)
         self.labels[request] = label
         for sample in range(1, samples):
-            self.lives[request + sample] = Life(None, end, request, sample)
+            self.lives[request + sample] = RequestSpan(None, end, request, sample)
             self.labels[request + sample] = label
