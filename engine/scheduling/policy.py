@@ -64,7 +64,9 @@ class Policy:
         return request.id
 
     def admit(
-        self, waiting: Iterator[Request], limits: AdmissionLimits
+        self,
+        waiting: Iterator[Request],  # noqa: ARG002
+        limits: AdmissionLimits,  # noqa: ARG002
     ) -> Collection[Request] | None:
         """Those of `waiting`, which comes in order, who may join now; None: everybody who fits.
 
