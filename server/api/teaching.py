@@ -20,7 +20,7 @@ from typing import Any
 
 from engine.text.tokenizer import Tokenizer
 from server.api.openai.logprobs import chat_logprobs
-from server.core.generation import Gain, Generation
+from server.core.generation import OutputDelta, RequestStream
 from server.http.streaming import sse
 
 
@@ -34,11 +34,11 @@ class TeachingStream:
         self._pieces: list[str] = []
         self._submitted_at = 0
 
-    def begin(self, generation: Generation) -> None:
+    def begin(self, generation: RequestStream) -> None:
         """See `Form`."""
         self._submitted_at = generation.submitted_at
 
-    def chunk(self, gain: Gain) -> bytes:
+    def chunk(self, gain: OutputDelta) -> bytes:
         """One event per token."""
         events = []
         told = None

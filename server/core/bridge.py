@@ -23,8 +23,8 @@ from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
 from server.core.admission import Admission, tokens_of
 from server.core.engine_thread import EngineThread
-from server.core.garbage import Peace
-from server.core.generation import Generation, Order, Prompt
+from server.core.garbage import IdleGarbageCollector
+from server.core.generation import GenerationRequest, Prompt, RequestStream
 from server.core.pacing import Pace
 from server.core.report import Report
 from server.core.settings import ServerSettings
@@ -77,11 +77,11 @@ class Bridge:
             failed=lambda error: self._on_loop(self._fail, error),
         )
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
-        self._live: set[Generation] = set()
+        self._live: set[RequestStream] = set()
         # Let in, but not in the engine's queue yet, with their tokens once these are counted.
-        self._pending: dict[Generation, int] = {}
+        self._pending: dict[RequestStream, int] = {}
         self._asked: set[asyncio.Future[Any]] = set()
-        self._peace = Peace()
+        self._peace = IdleGarbageCollector()
         self._watchdog = Watchdog(
             self._thread.busy_seconds,
             settings.stuck_seconds,
@@ -147,7 +147,7 @@ class Bridge:
     # Requests
 
     @asynccontextmanager
-    async def generate(self, order: Order) -> AsyncIterator[Generation]:
+    async def generate(self, order: GenerationRequest) -> AsyncIterator[RequestStream]:
         """Queue a request; what leaves the block, in whatever way, is aborted and gives all back.
 
         Entering the block means that the engine has the request in its queue. Raises ApiError for
@@ -157,7 +157,9 @@ class Bridge:
         if self.draining:
             raise unavailable("the server is shutting down", "shutdown")
         self._admission.check_requests(self.pending_submit)
-        generation = Generation(self._engine.clock.now(), self.settings.buffer_bytes, self._release)
+        generation = RequestStream(
+            self._engine.clock.now(), self.settings.buffer_bytes, self._release
+        )
         self._live.add(generation)
         self._peace.ends()
         self._watchdog.watch()
@@ -178,10 +180,10 @@ class Bridge:
         if stuck := self.stuck:
             raise unavailable(f"{stuck}: it takes nothing until that ends", "engine_stuck")
 
-    def _release(self, generation: Generation) -> None:
+    def _release(self, generation: RequestStream) -> None:
         self._thread.post(lambda: self._thread.release(generation))
 
-    async def _submit(self, generation: Generation, order: Order) -> None:
+    async def _submit(self, generation: RequestStream, order: GenerationRequest) -> None:
         self._pending[generation] = 0
         reply = None
         try:
@@ -207,7 +209,7 @@ class Bridge:
             self._pending.pop(generation, None)
             self._asked -= {reply}
 
-    def _prepare(self, order: Order) -> list[Prompt]:
+    def _prepare(self, order: GenerationRequest) -> list[Prompt]:
         prompts = order.prepare()
         for prompt in prompts:
             self._engine.validate(prompt.tokens, prompt.params, order.priority)

@@ -21,7 +21,7 @@ from engine.engine import Engine, StepOutput
 from engine.events.vocabulary import Admitted, Event, StepFinished
 from engine.output.processor import TokenOutput
 from engine.scheduling.request import Request
-from server.core.generation import Gain, Generation, Logprobs, Prompt
+from server.core.generation import Logprobs, OutputDelta, Prompt, RequestStream
 from server.core.report import Report
 from server.core.window import Outbox
 from server.http.errors import ApiError
@@ -31,7 +31,7 @@ from server.http.errors import ApiError
 class _Owner:
     """Whom a request of the engine belongs to; `ended` is its prompt's, `began` after a token."""
 
-    generation: Generation
+    generation: RequestStream
     prompt: int
     choice: int
     ended: Callable[[Engine, Request], None] | None
@@ -72,7 +72,7 @@ class EngineThread:
         self._wake = threading.Condition()
         self._stopping = False
         self._owners: dict[int, _Owner] = {}  # by the engine's request id
-        self._ids: dict[Generation, list[int]] = {}
+        self._ids: dict[RequestStream, list[int]] = {}
         self._steps: deque[_Steps] = deque()
         self._report = Report()
         self._busy_since: float | None = None
@@ -109,7 +109,7 @@ class EngineThread:
 
     def submit(
         self,
-        generation: Generation,
+        generation: RequestStream,
         prompts: list[Prompt],
         *,
         label: str,
@@ -137,7 +137,7 @@ class EngineThread:
         self._ids[generation] = list(range(ids[0], ids[-1] + prompts[-1].params.samples))
         self._report.queued.append((generation, prompts, ids))
 
-    def release(self, generation: Generation) -> None:
+    def release(self, generation: RequestStream) -> None:
         """Nobody waits for this request any more: end what is left of it, in whatever state it is.
 
         Harmless for one that has finished, and the second time.
@@ -239,11 +239,11 @@ class EngineThread:
 
     def _sort(self, output: StepOutput, at: int) -> None:
         """Sort what a step brought by whom it belongs to."""
-        gains: dict[int, Gain] = {}
+        gains: dict[int, OutputDelta] = {}
         for tokens in output.tokens:
             owner = self._owners.get(tokens.request.id)
             if owner is not None:
-                gain = Gain(owner.choice, at, list(tokens.ids), list(tokens.texts))
+                gain = OutputDelta(owner.choice, at, list(tokens.ids), list(tokens.texts))
                 _tell(gain, tokens)
                 gains[tokens.request.id] = gain
                 self._report.gains.append((owner.generation, gain))
@@ -255,13 +255,13 @@ class EngineThread:
                 continue
             self._report.urgent = True
             if request.id not in gains:  # it failed, so it gained nothing
-                gains[request.id] = Gain(owner.choice, at)
+                gains[request.id] = OutputDelta(owner.choice, at)
                 self._report.gains.append((owner.generation, gains[request.id]))
             gains[request.id].finish_reason = request.finish_reason
             gains[request.id].error = request.error
 
 
-def _tell(gain: Gain, tokens: TokenOutput) -> None:
+def _tell(gain: OutputDelta, tokens: TokenOutput) -> None:
     """Add the log-probabilities that the request asks for."""
     request = tokens.request
     params = request.params

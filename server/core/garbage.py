@@ -26,7 +26,7 @@ def keep_what_is_loaded() -> None:
     gc.set_threshold(MOST_OBJECTS)
 
 
-class Peace:
+class IdleGarbageCollector:
     """While no request is in. Lives on the event loop."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class GenerationRequest:
     """A request for tokens, as a route hands it over.
 
     prepare   makes token ids of it; runs on the tokenizer thread
@@ -74,7 +74,7 @@ class Logprobs:
 
 
 @dataclass(slots=True)
-class Gain:
+class OutputDelta:
     """What one choice (a sample of a prompt) gained: ids, a piece of text for each, perhaps its end.
 
     at             the engine clock's time, in microseconds, at the end of the step that brought the
@@ -93,7 +93,7 @@ class Gain:
     finish_reason: str | None = None
     error: str = ""
 
-    def extend(self, later: "Gain") -> None:
+    def extend(self, later: "OutputDelta") -> None:
         """Take in what the same choice gained later."""
         self.ids += later.ids
         self.texts += later.texts
@@ -104,7 +104,7 @@ class Gain:
         self.finish_reason = later.finish_reason
 
 
-class Generation:
+class RequestStream:
     """All choices of one HTTP request. Lives on the event loop; nothing here is locked.
 
     prompts        in the order of the request; each has as many choices, one after the other, as it
@@ -123,7 +123,7 @@ class Generation:
     """
 
     def __init__(
-        self, submitted_at: int, buffer_bytes: int, release: Callable[["Generation"], None]
+        self, submitted_at: int, buffer_bytes: int, release: Callable[["RequestStream"], None]
     ) -> None:
         self.submitted_at = submitted_at
         self._release = release
@@ -135,7 +135,7 @@ class Generation:
         self.finish_reasons: list[str] = []
         self.closed = False
         self._buffer_bytes = buffer_bytes
-        self._gains: list[Gain] = []
+        self._gains: list[OutputDelta] = []
         self._bytes = 0
         self._unfinished = 0
         self.failure: Exception | None = None
@@ -159,7 +159,7 @@ class Generation:
         """Tokens of all prompts together."""
         return sum(len(prompt.tokens) for prompt in self.prompts)
 
-    def put(self, gain: Gain) -> None:
+    def put(self, gain: OutputDelta) -> None:
         """Add what a step brought. Beyond the buffer's limit, the reader is cut off.
 
         The first of it and its end wake the handler; for what lies between somebody calls `wake`.
@@ -208,7 +208,7 @@ class Generation:
             if self._reminder is not None:
                 self._reminder.cancel()
 
-    async def gains(self, patience: float) -> list[Gain]:
+    async def gains(self, patience: float) -> list[OutputDelta]:
         """What came since the last call, at most one Gain per choice; waits until there is some.
 
         Returns nothing when `patience` seconds have passed without any. Raises ApiError when the
@@ -254,16 +254,16 @@ class Generation:
         return True
 
 
-def _size(gain: Gain) -> int:
+def _size(gain: OutputDelta) -> int:
     size = sum(map(len, gain.texts)) + TOKEN_BYTES * len(gain.ids)
     if gain.logprobs is not None:
         size += LOGPROB_BYTES * sum(len(top) + 1 for top in gain.logprobs.top)
     return size
 
 
-def _merged(gains: list[Gain]) -> list[Gain]:
+def _merged(gains: list[OutputDelta]) -> list[OutputDelta]:
     """One Gain per choice, in the order in which the choices first appear."""
-    merged: dict[int, Gain] = {}
+    merged: dict[int, OutputDelta] = {}
     for gain in gains:
         first = merged.setdefault(gain.choice, gain)
         if first is not gain:

@@ -16,7 +16,7 @@ Source: vLLM and SGLang have `--stream-interval`, counted in tokens, which a lon
 import asyncio
 from collections.abc import Callable, Iterable
 
-from server.core.generation import Generation
+from server.core.generation import RequestStream
 
 SECONDS_PER_STREAM = 500e-6
 SHORTEST_REST = 3e-3  # below that, and so up to six streams, none
@@ -33,9 +33,9 @@ class Pace:
     def __init__(self, look: Callable[[], None]) -> None:
         self.resting = False
         self._look = look
-        self._behind: dict[Generation, None] = {}
+        self._behind: dict[RequestStream, None] = {}
 
-    def note(self, generations: Iterable[Generation]) -> None:
+    def note(self, generations: Iterable[RequestStream]) -> None:
         """These have gained something: wake them now, or when it is time."""
         self._behind.update(dict.fromkeys(generations))
         if not self.resting:

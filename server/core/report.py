@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.events.vocabulary import Event
-from server.core.generation import Gain, Generation, Prompt
+from server.core.generation import OutputDelta, Prompt, RequestStream
 
 
 @dataclass(slots=True)
@@ -22,9 +22,9 @@ class Report:
     """
 
     events: list[Event] = field(default_factory=list)
-    queued: list[tuple[Generation, list[Prompt], list[int]]] = field(default_factory=list)
-    gains: list[tuple[Generation, Gain]] = field(default_factory=list)
-    cached: list[tuple[Generation, int, int]] = field(default_factory=list)
+    queued: list[tuple[RequestStream, list[Prompt], list[int]]] = field(default_factory=list)
+    gains: list[tuple[RequestStream, OutputDelta]] = field(default_factory=list)
+    cached: list[tuple[RequestStream, int, int]] = field(default_factory=list)
     replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     paused: bool = False
     urgent: bool = False

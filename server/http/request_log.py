@@ -24,7 +24,7 @@ from typing import Any, BinaryIO
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.core.generation import Generation
+from server.core.generation import RequestStream
 from server.core.log_files import open_log
 from server.http.errors import internal_error
 
@@ -42,10 +42,10 @@ _MOST_UNWRITTEN = 10_000
 SEND_BODY = "underglass.send_body"
 
 # Set around a request: who writes down what it generated. The bridge knows nothing of protocols.
-_account: ContextVar[Callable[[Generation, str], None]] = ContextVar("account")
+_account: ContextVar[Callable[[RequestStream, str], None]] = ContextVar("account")
 
 
-def account(generation: Generation, label: str) -> None:
+def account(generation: RequestStream, label: str) -> None:
     """A generation is over: let whatever it was made for note it."""
     note = _account.get(None)
     if note is not None:
@@ -112,7 +112,7 @@ class RequestLog:
         if scope["type"] == "websocket" and self._writer is not None:
             writer, request_id = self._writer, _request_id(scope)
 
-            def note(generation: Generation, label: str) -> None:
+            def note(generation: RequestStream, label: str) -> None:
                 writer.put(_head(scope, request_id) | _generated(generation, label))
 
             _account.set(note)
@@ -170,7 +170,7 @@ def _head(scope: Scope, request_id: bytes) -> dict[str, Any]:
     }
 
 
-def _generated(generation: Generation, label: str) -> dict[str, Any]:
+def _generated(generation: RequestStream, label: str) -> dict[str, Any]:
     """What the engine did for it."""
     choices = sum(prompt.params.samples for prompt in generation.prompts)
     reasons = generation.finish_reasons

@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.core.bridge import Bridge
-from server.core.generation import Gain, Generation, Order
+from server.core.generation import GenerationRequest, OutputDelta, RequestStream
 from server.core.models import Models
 from server.http.errors import ApiError
 from server.http.request_log import SEND_BODY
@@ -43,11 +43,11 @@ class Form(Protocol):
 
     done: bytes  # ends every stream, after an error too
 
-    def begin(self, generation: Generation) -> None:
+    def begin(self, generation: RequestStream) -> None:
         """Note the request, which is now in the engine's queue. Called once, first."""
         ...
 
-    def chunk(self, gain: Gain) -> bytes:
+    def chunk(self, gain: OutputDelta) -> bytes:
         """What one choice gained."""
         ...
 
@@ -59,7 +59,7 @@ class Form(Protocol):
 class WholeForm(Protocol):
     """How a whole response is written."""
 
-    def render(self, generation: Generation, choices: list[Gain]) -> object:
+    def render(self, generation: RequestStream, choices: list[OutputDelta]) -> object:
         """The response as plain values; one Gain per choice, in order."""
         ...
 
@@ -70,7 +70,9 @@ class Answer(Response, ABC):
     The model is leased until the answer has ended, in whatever way; `order` is made once it is loaded.
     """
 
-    def __init__(self, models: Models, model: str | None, order: Callable[[Bridge], Order]) -> None:
+    def __init__(
+        self, models: Models, model: str | None, order: Callable[[Bridge], GenerationRequest]
+    ) -> None:
         super().__init__()
         self._models = models
         self._model = model
@@ -104,7 +106,7 @@ class Answer(Response, ABC):
 
     @abstractmethod
     async def _answer(
-        self, bridge: Bridge, generation: Generation, connection: "Connection"
+        self, bridge: Bridge, generation: RequestStream, connection: "Connection"
     ) -> None:
         """Send the whole response. May raise ApiError as long as nothing was sent."""
 
@@ -116,14 +118,14 @@ class StreamedAnswer(Answer):
         self,
         models: Models,
         model: str | None,
-        order: Callable[[Bridge], Order],
+        order: Callable[[Bridge], GenerationRequest],
         form: Callable[[Bridge], Form],
     ) -> None:
         super().__init__(models, model, order)
         self._form = form
 
     async def _answer(
-        self, bridge: Bridge, generation: Generation, connection: "Connection"
+        self, bridge: Bridge, generation: RequestStream, connection: "Connection"
     ) -> None:
         form = self._form(bridge)
         # The headers go out now: a client that sees them knows that it is in the queue.
@@ -148,16 +150,16 @@ class WholeAnswer(Answer):
         self,
         models: Models,
         model: str | None,
-        order: Callable[[Bridge], Order],
+        order: Callable[[Bridge], GenerationRequest],
         form: Callable[[Bridge], WholeForm],
     ) -> None:
         super().__init__(models, model, order)
         self._form = form
 
     async def _answer(
-        self, bridge: Bridge, generation: Generation, connection: "Connection"
+        self, bridge: Bridge, generation: RequestStream, connection: "Connection"
     ) -> None:
-        choices: dict[int, Gain] = {}
+        choices: dict[int, OutputDelta] = {}
         while not generation.finished:
             for gain in await generation.gains(self._patience):
                 first = choices.setdefault(gain.choice, gain)
@@ -174,7 +176,7 @@ class WholeAnswer(Answer):
         await connection.body(body, more=False)
 
 
-def request_header(generation: Generation) -> tuple[bytes, bytes]:
+def request_header(generation: RequestStream) -> tuple[bytes, bytes]:
     """Which request of the event log this response is."""
     return b"x-underglass-request", str(generation.request_ids[0]).encode()
 

@@ -8,7 +8,7 @@ from engine.engine import Engine
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.core.bridge import Bridge
-from server.core.generation import Generation, Order, Prompt
+from server.core.generation import GenerationRequest, Prompt, RequestStream
 from server.core.settings import ServerSettings
 from server.core.window import Outbox
 from tests.server.app_under_test import AlphabetRunner
@@ -26,13 +26,13 @@ async def running(**settings: object) -> AsyncIterator[Bridge]:
     await bridge.stop()
 
 
-def order(*texts: str, max_tokens: int = 8, **fields: object) -> Order:
+def order(*texts: str, max_tokens: int = 8, **fields: object) -> GenerationRequest:
     params = SamplingParams(max_tokens=max_tokens)
     prompts = [Prompt(TOKENIZER.encode(text), params) for text in texts]
-    return Order(lambda: prompts, **fields)
+    return GenerationRequest(lambda: prompts, **fields)
 
 
-async def read(generation: Generation) -> dict[int, str]:
+async def read(generation: RequestStream) -> dict[int, str]:
     texts: dict[int, str] = {}
     while not generation.finished:
         for gain in await generation.gains(60):

@@ -8,7 +8,7 @@ import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.core.bridge import Bridge
-from server.core.generation import Generation, Order, Prompt
+from server.core.generation import GenerationRequest, Prompt, RequestStream
 from tests.server.bridges import order, read, running
 from tests.server.facts import raises_api_error
 
@@ -47,18 +47,18 @@ def test_requests_reach_the_queue_in_the_order_in_which_they_were_asked() -> Non
     asyncio.run(test())
 
 
-async def raises(_generation: Generation) -> None:
+async def raises(_generation: RequestStream) -> None:
     raise ZeroDivisionError
 
 
-async def is_cancelled(_generation: Generation) -> None:
+async def is_cancelled(_generation: RequestStream) -> None:
     asyncio.current_task().cancel()
     await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("leave", [raises, is_cancelled])
 def test_a_handler_that_fails_in_whatever_way_ends_its_request(
-    leave: Callable[[Generation], Awaitable[None]],
+    leave: Callable[[RequestStream], Awaitable[None]],
 ) -> None:
     async def handler(bridge: Bridge) -> None:
         async with bridge.generate(order("a", "b", max_tokens=1000)) as generation:
@@ -85,7 +85,7 @@ def test_a_client_that_leaves_while_its_prompt_is_tokenized_never_arrives() -> N
             return order("slow").prepare()
 
         async def handler() -> None:
-            async with bridge.generate(Order(prepare)):
+            async with bridge.generate(GenerationRequest(prepare)):
                 pass
 
         async with running() as bridge:

@@ -26,7 +26,7 @@ def nothing_is_collected_by_itself(monkeypatch: pytest.MonkeyPatch) -> Iterator[
     gc.enable()
 
 
-async def _knot_after(peace: garbage.Peace, *, another_comes: bool) -> bool:
+async def _knot_after(peace: garbage.IdleGarbageCollector, *, another_comes: bool) -> bool:
     """Whether a knot is still there once the last request has left."""
     knot = weakref.ref(Knot())
     peace.ends()
@@ -39,16 +39,16 @@ async def _knot_after(peace: garbage.Peace, *, another_comes: bool) -> bool:
 
 
 def test_cycles_are_freed_when_the_last_request_has_left() -> None:
-    assert not asyncio.run(_knot_after(garbage.Peace(), another_comes=False))
+    assert not asyncio.run(_knot_after(garbage.IdleGarbageCollector(), another_comes=False))
 
 
 def test_nothing_is_looked_through_while_another_request_is_in() -> None:
-    assert asyncio.run(_knot_after(garbage.Peace(), another_comes=True))
+    assert asyncio.run(_knot_after(garbage.IdleGarbageCollector(), another_comes=True))
 
 
 def test_peace_is_waited_for_while_a_request_is_in_and_not_before() -> None:
     async def waits() -> list[bool]:
-        peace = garbage.Peace()
+        peace = garbage.IdleGarbageCollector()
         await peace.wait()  # nobody has come yet
         peace.ends()
         waiting = asyncio.create_task(peace.wait())

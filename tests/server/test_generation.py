@@ -4,18 +4,18 @@ import asyncio
 
 from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
-from server.core.generation import Gain, Generation, Logprobs, Prompt
+from server.core.generation import Logprobs, OutputDelta, Prompt, RequestStream
 from tests.server.facts import raises_api_error
 
 
-def step(choice: int, token: int, *, forced: bool = False) -> Gain:
+def step(choice: int, token: int, *, forced: bool = False) -> OutputDelta:
     text = chr(token)
     logprobs = Logprobs([text], [-0.5], [[(token, -0.5), (1, -2.0)]], [forced])
-    return Gain(choice, at=token, ids=[token], texts=[text], logprobs=logprobs)
+    return OutputDelta(choice, at=token, ids=[token], texts=[text], logprobs=logprobs)
 
 
-def generation(buffer_bytes: int = 10_000) -> Generation:
-    one = Generation(0, buffer_bytes, lambda _: None)
+def generation(buffer_bytes: int = 10_000) -> RequestStream:
+    one = RequestStream(0, buffer_bytes, lambda _: None)
     one.queued([Prompt([1, 2], SamplingParams(n=2, logprobs=2))], [1])
     return one
 
@@ -26,7 +26,7 @@ def test_steps_that_wait_are_merged_per_choice_with_their_logprobs() -> None:
     first.prompt_scores = [TokenScore(-1.0, [])]
     for gain in (first, step(1, 98), step(0, 99, forced=True), step(1, 100)):
         one.put(gain)
-    one.put(Gain(0, at=101, finish_reason="abort"))  # an end that brings no token
+    one.put(OutputDelta(0, at=101, finish_reason="abort"))  # an end that brings no token
     zero, other = asyncio.run(one.gains(1))
     assert (zero.ids, zero.texts, zero.finish_reason) == ([97, 99], ["a", "c"], "abort")
     assert zero.logprobs == Logprobs(

@@ -15,7 +15,7 @@ from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
 from server.api.openai.completions import CompletionForm, Shown
 from server.api.openai.wire import best_choices
-from server.core.generation import Gain, Generation, Logprobs, Prompt
+from server.core.generation import Logprobs, OutputDelta, Prompt, RequestStream
 from server.process import serve_in_background
 from tests.server.harness import post, sse_data
 from tests.server.sdk import lenient, sdk
@@ -197,13 +197,13 @@ def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prom
             return super().encode(unicodedata.normalize("NFC", text))
 
     tokenizer, prompt = Composing(), "e\u0301"
-    generation = Generation(0, 1000, lambda _: None)
+    generation = RequestStream(0, 1000, lambda _: None)
     params = SamplingParams(logprobs=0, prompt_logprobs=0)
     generation.queued([Prompt(tokenizer.encode(prompt), params)], [1])
     shown = Shown(echo=True, logprobs=True)
     form = CompletionForm("m", [prompt], tokenizer, shown, include_usage=False)
     scores = [TokenScore(-1.0, [])] * 2
-    gain = Gain(0, 0, [120], ["x"], Logprobs(["x"], [-1.0], [[]], [False]), scores, "length")
+    gain = OutputDelta(0, 0, [120], ["x"], Logprobs(["x"], [-1.0], [[]], [False]), scores, "length")
     (choice,) = form.render(generation, [gain])["choices"]
     assert choice["text"] == prompt + "x"
     assert choice["logprobs"]["text_offset"][-1] == 2
@@ -259,13 +259,13 @@ def test_best_of_returns_the_likeliest_samples_best_first(client: openai.OpenAI)
 
 
 def test_best_of_does_not_count_the_tokens_that_a_tool_forced() -> None:
-    def sample(choice: int, logprobs: list[float], forced: int) -> Gain:
+    def sample(choice: int, logprobs: list[float], forced: int) -> OutputDelta:
         count = len(logprobs) + forced
         told = [False] * len(logprobs) + [True] * forced
         scores = Logprobs(["x"] * count, logprobs + [0.0] * forced, [[]] * count, told)
-        return Gain(choice, 0, [120] * count, ["x"] * count, scores)
+        return OutputDelta(choice, 0, [120] * count, ["x"] * count, scores)
 
-    generation = Generation(0, 100, lambda _: None)
+    generation = RequestStream(0, 100, lambda _: None)
     generation.prompts = [Prompt([1], SamplingParams(n=1, best_of=2))]
     called_a_tool, likelier = sample(0, [-3.0] * 8, forced=4), sample(1, [-2.5] * 4, forced=0)
     [best] = best_choices(generation, [called_a_tool, likelier])

@@ -6,18 +6,18 @@ import pytest
 
 from engine.scheduling.sampling_params import SamplingParams
 from server.core import pacing
-from server.core.generation import Gain, Generation, Prompt
+from server.core.generation import OutputDelta, Prompt, RequestStream
 from server.core.pacing import Pace
 from tests.server.bridges import order, read, running
 
 
-def generation() -> Generation:
-    one = Generation(0, 10_000, lambda _: None)
+def generation() -> RequestStream:
+    one = RequestStream(0, 10_000, lambda _: None)
     one.queued([Prompt([1], SamplingParams(max_tokens=99))], [1])
     return one
 
 
-async def taken(one: Generation) -> list[list[int]]:
+async def taken(one: RequestStream) -> list[list[int]]:
     """The tokens of each turn of a handler that takes all there is."""
     turns = []
     while not one.finished:
@@ -25,11 +25,13 @@ async def taken(one: Generation) -> list[list[int]]:
     return turns
 
 
-async def write(pace: Pace, streams: list[Generation], tokens: range, last: int) -> None:
+async def write(pace: Pace, streams: list[RequestStream], tokens: range, last: int) -> None:
     for token in tokens:
         for one in streams:
             one.put(
-                Gain(0, at=token, ids=[token], finish_reason="length" if token == last else None)
+                OutputDelta(
+                    0, at=token, ids=[token], finish_reason="length" if token == last else None
+                )
             )
         pace.note(streams)
         for _ in range(3):  # what is to wake has woken then
@@ -67,7 +69,7 @@ def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(
 
     async def test() -> None:
         one = generation()
-        handed_over = [Gain(0, at=2, ids=[2])]
+        handed_over = [OutputDelta(0, at=2, ids=[2])]
 
         def look() -> None:
             while handed_over:
@@ -80,7 +82,7 @@ def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(
         await write(pace, [one], range(2), last=9)
         while handed_over or one._gains:  # no step comes to push it out
             await asyncio.sleep(0)
-        one.put(Gain(0, at=3, finish_reason="length"))
+        one.put(OutputDelta(0, at=3, finish_reason="length"))
         assert [token for turn in await reader for token in turn] == [0, 1, 2]
 
     asyncio.run(test())
@@ -119,15 +121,15 @@ def test_a_wake_that_comes_too_late_hands_nothing_over() -> None:
 
     async def test() -> None:
         one = generation()
-        one.put(Gain(0, at=0, ids=[0]))
-        one.put(Gain(0, at=1, ids=[1]))
+        one.put(OutputDelta(0, at=0, ids=[0]))
+        one.put(OutputDelta(0, at=1, ids=[1]))
         assert [gain.ids for gain in await one.gains(60)] == [[0, 1]]
         waiting = asyncio.create_task(one.gains(60))
         await asyncio.sleep(0)
         assert not one.wake()  # as a pace does whose time has come
         await asyncio.sleep(0)
         assert not waiting.done()
-        one.put(Gain(0, at=2, ids=[2], finish_reason="length"))
+        one.put(OutputDelta(0, at=2, ids=[2], finish_reason="length"))
         assert [gain.ids for gain in await waiting] == [[2]]
 
     asyncio.run(test())

@@ -10,7 +10,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from server.api.openai.chat import ChatForm
 from server.api.teaching import TeachingStream
 from server.core.bridge import Bridge
-from server.core.generation import Generation, Order, Prompt
+from server.core.generation import GenerationRequest, Prompt, RequestStream
 from server.core.models import Models
 from server.http.streaming import Answer, Connection, Form, StreamedAnswer
 from tests.server.bridges import TOKENIZER, order, running
@@ -32,7 +32,10 @@ def writes(form: Form, **sampling: Any) -> list[list[Any]]:
         async with running() as bridge:
             prompt = Prompt(TOKENIZER.encode("x"), SamplingParams(**sampling))
             answer = StreamedAnswer(
-                Models(bridge), None, lambda _bridge: Order(lambda: [prompt]), lambda _bridge: form
+                Models(bridge),
+                None,
+                lambda _bridge: GenerationRequest(lambda: [prompt]),
+                lambda _bridge: form,
             )
             await answer({"type": "http"}, receive, send)
         return sent
@@ -98,7 +101,7 @@ def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up() -> None:
 
         class SlowToEnd(Answer):
             async def _answer(
-                self, bridge: Bridge, generation: Generation, connection: Connection
+                self, bridge: Bridge, generation: RequestStream, connection: Connection
             ) -> None:
                 started.set()
                 try:

@@ -19,7 +19,7 @@ from server.api.lmtp.outlet import Outlet
 from server.api.lmtp.prompts import continuation_ids, prompt_ids
 from server.api.lmtp.wire import LEAST_LOGPROB, item
 from server.core.bridge import Bridge
-from server.core.generation import Gain, Generation, Order, Prompt
+from server.core.generation import GenerationRequest, OutputDelta, Prompt, RequestStream
 from server.core.prompt_length import check_length, room
 from server.http.errors import ApiError, bad_request
 
@@ -51,7 +51,7 @@ class Stream:
         Raises ApiError for what cannot be served, or failed.
         """
         call = self._call
-        order = Order(
+        order = GenerationRequest(
             lambda: [self._prompt()],
             label=call.user or label,
             priority=call.priority or 0,
@@ -91,13 +91,13 @@ class Stream:
             raise RequestError(error.field, str(error).removeprefix(f"{error.field} ")) from error
         return Prompt(ids, params, self._keeper)
 
-    async def _say_queued(self, generation: Generation) -> None:
+    async def _say_queued(self, generation: RequestStream) -> None:
         """Tell the client which request of the log it is, and how many are in line before it."""
         request, waiting = generation.request_ids[0], self._bridge.window.state.waiting
         ahead = list(waiting).index(request) if request in waiting else 0
         await self._message(status="queued", request=request, ahead=ahead)
 
-    async def _send_tokens(self, call: GenerateCall, generation: Generation) -> None:
+    async def _send_tokens(self, call: GenerateCall, generation: RequestStream) -> None:
         with_text = isinstance(call.prompt, str)
         while not generation.finished:
             for gain in await generation.gains(self._bridge.settings.keep_alive):
@@ -106,7 +106,7 @@ class Stream:
                 items = _token_items(call.stream_id, gain, with_text=with_text)
                 await self._outlet.put("TOKEN", [item(one) for one in items])
 
-    async def _send_scores(self, call: ScoreCall, generation: Generation) -> None:
+    async def _send_scores(self, call: ScoreCall, generation: RequestStream) -> None:
         scores: list[float] = []
         while not generation.finished:
             for gain in await generation.gains(self._bridge.settings.keep_alive):
@@ -148,7 +148,9 @@ def error_item(stream_id: StreamId | None, error: ApiError) -> bytes:
     return item(content)
 
 
-def _token_items(stream_id: StreamId, gain: Gain, *, with_text: bool) -> Iterator[dict[str, Any]]:
+def _token_items(
+    stream_id: StreamId, gain: OutputDelta, *, with_text: bool
+) -> Iterator[dict[str, Any]]:
     """One item per token; the last one's `finish_reason` says that nothing comes after it."""
     assert gain.logprobs is not None, "GENERATE always asks for log-probabilities"
     last = len(gain.ids) - 1

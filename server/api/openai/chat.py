@@ -17,7 +17,7 @@ from engine.text.tokenizer import Tokenizer
 from server.api.openai.logprobs import chat_logprobs
 from server.api.openai.wire import DONE, Envelope, count, usage
 from server.core.continuation import encode_continuation
-from server.core.generation import Gain, Generation, Prompt
+from server.core.generation import OutputDelta, Prompt, RequestStream
 from server.http.streaming import sse
 
 
@@ -86,11 +86,11 @@ class ChatForm:
         self._tokens = 0
         self._roles_sent = False
 
-    def begin(self, generation: Generation) -> None:
+    def begin(self, generation: RequestStream) -> None:
         """See `Form`."""
         self._generation = generation
 
-    def chunk(self, gain: Gain) -> bytes:
+    def chunk(self, gain: OutputDelta) -> bytes:
         """The text so far unsent, then the end if this is it; the first time, the roles before that."""
         self._tokens += len(gain.ids)
         text, logprobs = "".join(gain.texts), self._logprobs(gain)
@@ -108,7 +108,7 @@ class ChatForm:
             return b""
         return sse(self._chunks.wrap([], usage=usage(self._generation, self._tokens)))
 
-    def render(self, generation: Generation, choices: list[Gain]) -> dict[str, Any]:
+    def render(self, generation: RequestStream, choices: list[OutputDelta]) -> dict[str, Any]:
         """The whole response."""
         messages = [
             {
@@ -131,7 +131,7 @@ class ChatForm:
         role = {"role": "assistant", "content": ""}
         return b"".join(self._chunk(index, role) for index in range(choices))
 
-    def _logprobs(self, gain: Gain) -> dict[str, Any] | None:
+    def _logprobs(self, gain: OutputDelta) -> dict[str, Any] | None:
         if gain.logprobs is None:
             return None
         return chat_logprobs(gain.ids, gain.logprobs, self._tokenizer)

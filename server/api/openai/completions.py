@@ -11,7 +11,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import Tokenizer
 from server.api.openai.logprobs import CompletionLogprobs, echoed
 from server.api.openai.wire import DONE, Envelope, best_choices, count, usage
-from server.core.generation import Gain, Generation, Prompt
+from server.core.generation import OutputDelta, Prompt, RequestStream
 from server.http.streaming import sse
 
 
@@ -65,11 +65,11 @@ class CompletionForm:
         self._tokens = 0
         self._lengths: dict[int, int] = {}  # characters that a choice has so far
 
-    def begin(self, generation: Generation) -> None:
+    def begin(self, generation: RequestStream) -> None:
         """See `Form`."""
         self._generation = generation
 
-    def chunk(self, gain: Gain) -> bytes:
+    def chunk(self, gain: OutputDelta) -> bytes:
         """The text so far unsent, and the end if this is it."""
         choice = self._choice(gain)
         if not choice["text"] and choice["logprobs"] is None and not gain.finish_reason:
@@ -82,14 +82,14 @@ class CompletionForm:
             return b""
         return sse(self._envelope.wrap([], usage=usage(self._generation, self._tokens)))
 
-    def render(self, generation: Generation, choices: list[Gain]) -> dict[str, Any]:
+    def render(self, generation: RequestStream, choices: list[OutputDelta]) -> dict[str, Any]:
         """The whole response. Samples that `best_of` leaves out count as output as well."""
         self._generation = generation
         tokens = count(choices) if self._shown.output else 0
         shown = [self._choice(gain) for gain in best_choices(generation, choices)]
         return self._envelope.wrap(shown, usage=usage(generation, tokens))
 
-    def _choice(self, gain: Gain) -> dict[str, Any]:
+    def _choice(self, gain: OutputDelta) -> dict[str, Any]:
         choice: dict[str, Any] = {
             "index": gain.choice,
             "text": "".join(gain.texts),
@@ -102,7 +102,7 @@ class CompletionForm:
             self._tokens += len(gain.ids)
         return choice
 
-    def _show_more(self, choice: dict[str, Any], gain: Gain) -> None:
+    def _show_more(self, choice: dict[str, Any], gain: OutputDelta) -> None:
         """Change the choice into what was asked for: with the prompt, without output, with logprobs."""
         shown, index = self._shown, gain.choice
         first = index not in self._lengths

@@ -13,7 +13,7 @@ from server.api.openai.completions import CompletionForm, encode_prompts
 from server.api.openai.requests import ChatRequest, CompletionRequest, conversation
 from server.api.teaching import TeachingStream
 from server.core.bridge import Bridge
-from server.core.generation import Order, Prompt
+from server.core.generation import GenerationRequest, Prompt
 from server.core.labels import label_in
 from server.core.models import Models
 from server.core.prompt_length import characters_in, check_length, room
@@ -44,12 +44,12 @@ def routes(models: Models) -> APIRouter:
         )
         prompts = body.prompts()
 
-        def order(bridge: Bridge) -> Order:
+        def order(bridge: Bridge) -> GenerationRequest:
             def prepare() -> list[Prompt]:
                 check_length((len(prompt) for prompt in prompts if isinstance(prompt, str)), bridge)
                 return encode_prompts(prompts, params, bridge.tokenizer)
 
-            return Order(
+            return GenerationRequest(
                 prepare,
                 fields=body.fields,
                 label=label_in(x_client or "") or body.label,
@@ -79,13 +79,13 @@ def routes(models: Models) -> APIRouter:
         params = body.sampling(max_tokens=settings.chat_max_tokens, temperature=OPENAI_TEMPERATURE)
         messages = conversation(body.messages)
 
-        def order(bridge: Bridge) -> Order:
+        def order(bridge: Bridge) -> GenerationRequest:
             def prepare() -> list[Prompt]:
                 check_length([characters_in(messages)], bridge)
                 fit_into = room(bridge) if body.output_limit is None else None
                 return chat_prompts(messages, params, bridge.tokenizer, room=fit_into)
 
-            return Order(
+            return GenerationRequest(
                 prepare,
                 fields=body.fields,
                 label=label_in(x_client or "") or body.label,

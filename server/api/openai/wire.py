@@ -5,7 +5,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from server.core.generation import Gain, Generation
+from server.core.generation import OutputDelta, RequestStream
 
 DONE = b"data: [DONE]\n\n"
 
@@ -30,7 +30,7 @@ class Envelope:
         return head | {"choices": choices} | more
 
 
-def usage(generation: Generation, completion_tokens: int) -> dict[str, Any]:
+def usage(generation: RequestStream, completion_tokens: int) -> dict[str, Any]:
     """Token counts. Cached ones are those of the prompt that the prefix cache already had."""
     prompt_tokens = generation.prompt_tokens
     return {
@@ -41,12 +41,12 @@ def usage(generation: Generation, completion_tokens: int) -> dict[str, Any]:
     }
 
 
-def count(choices: list[Gain]) -> int:
+def count(choices: list[OutputDelta]) -> int:
     """Tokens in all choices."""
     return sum(len(choice.ids) for choice in choices)
 
 
-def best_choices(generation: Generation, choices: list[Gain]) -> list[Gain]:
+def best_choices(generation: RequestStream, choices: list[OutputDelta]) -> list[OutputDelta]:
     """The choices to hand out: of each prompt's samples the n best, best first, and numbered anew.
 
     Without `best_of` all of them, as they are. See `engine.output.processor.best`.
@@ -54,7 +54,7 @@ def best_choices(generation: Generation, choices: list[Gain]) -> list[Gain]:
     params = generation.prompts[0].params  # the same for all prompts of a request
     if params.best_of is None:
         return choices
-    best: list[Gain] = []
+    best: list[OutputDelta] = []
     for first in range(0, len(choices), params.best_of):
         samples = sorted(choices[first : first + params.best_of], key=_mean_logprob, reverse=True)
         best += samples[: params.n]
@@ -63,7 +63,7 @@ def best_choices(generation: Generation, choices: list[Gain]) -> list[Gain]:
     return best
 
 
-def _mean_logprob(gain: Gain) -> float:
+def _mean_logprob(gain: OutputDelta) -> float:
     assert gain.logprobs is not None  # best_of asks for them
     sampled = len(gain.ids) - sum(gain.logprobs.forced)  # forced tokens add 0.0 to the sum
     return sum(gain.logprobs.chosen) / max(1, sampled)
