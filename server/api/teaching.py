@@ -35,7 +35,7 @@ class TeachingStream:
         self._submitted_at = 0
 
     def begin(self, generation: RequestStream) -> None:
-        """See `Form`."""
+        """See `ResponseSerializer`."""
         self._submitted_at = generation.submitted_at
 
     def chunk(self, gain: OutputDelta) -> bytes:

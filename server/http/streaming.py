@@ -38,7 +38,7 @@ def sse(data: object) -> bytes:
     return b"data: " + _encode(data) + b"\n\n"
 
 
-class Form(Protocol):
+class ResponseSerializer(Protocol):
     """How a stream is written. One per request; it may keep what it has written."""
 
     done: bytes  # ends every stream, after an error too
@@ -119,7 +119,7 @@ class StreamedAnswer(Answer):
         models: Models,
         model: str | None,
         order: Callable[[Bridge], GenerationRequest],
-        form: Callable[[Bridge], Form],
+        form: Callable[[Bridge], ResponseSerializer],
     ) -> None:
         super().__init__(models, model, order)
         self._form = form

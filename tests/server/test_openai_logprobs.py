@@ -13,7 +13,7 @@ from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
-from server.api.openai.completions import CompletionForm, Shown
+from server.api.openai.completions import CompletionSerializer, Shown
 from server.api.openai.wire import best_choices
 from server.core.generation import Logprobs, OutputDelta, Prompt, RequestStream
 from server.process import serve_in_background
@@ -201,7 +201,7 @@ def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prom
     params = SamplingParams(logprobs=0, prompt_logprobs=0)
     generation.queued([Prompt(tokenizer.encode(prompt), params)], [1])
     shown = Shown(echo=True, logprobs=True)
-    form = CompletionForm("m", [prompt], tokenizer, shown, include_usage=False)
+    form = CompletionSerializer("m", [prompt], tokenizer, shown, include_usage=False)
     scores = [TokenScore(-1.0, [])] * 2
     gain = OutputDelta(0, 0, [120], ["x"], Logprobs(["x"], [-1.0], [[]], [False]), scores, "length")
     (choice,) = form.render(generation, [gain])["choices"]

@@ -7,17 +7,17 @@ import pytest
 from starlette.types import Message
 
 from engine.scheduling.sampling_params import SamplingParams
-from server.api.openai.chat import ChatForm
+from server.api.openai.chat import ChatSerializer
 from server.api.teaching import TeachingStream
 from server.core.bridge import Bridge
 from server.core.generation import GenerationRequest, Prompt, RequestStream
 from server.core.models import Models
-from server.http.streaming import Answer, Connection, Form, StreamedAnswer
+from server.http.streaming import Answer, Connection, ResponseSerializer, StreamedAnswer
 from tests.server.bridges import TOKENIZER, order, running
 from tests.server.harness import sse_data
 
 
-def writes(form: Form, **sampling: Any) -> list[list[Any]]:
+def writes(form: ResponseSerializer, **sampling: Any) -> list[list[Any]]:
     """The events of each write of a streamed answer, after its headers."""
 
     async def test() -> list[bytes]:
@@ -45,7 +45,7 @@ def writes(form: Form, **sampling: Any) -> list[list[Any]]:
 
 
 def chat_writes(*, include_usage: bool = False, **sampling: Any) -> list[list[Any]]:
-    return writes(ChatForm("m", TOKENIZER, include_usage=include_usage), **sampling)
+    return writes(ChatSerializer("m", TOKENIZER, include_usage=include_usage), **sampling)
 
 
 def test_the_last_token_and_the_end_leave_in_one_write() -> None:

@@ -70,7 +70,7 @@ def chat_prompts(
     return [Prompt(tokens, params)]
 
 
-class ChatForm:
+class ChatSerializer:
     """The Form of a chat stream; `render` is the same answer whole.
 
     Where log-probabilities are asked for, every token is told of, also those that give no text.
@@ -87,7 +87,7 @@ class ChatForm:
         self._roles_sent = False
 
     def begin(self, generation: RequestStream) -> None:
-        """See `Form`."""
+        """See `ResponseSerializer`."""
         self._generation = generation
 
     def chunk(self, gain: OutputDelta) -> bytes:

@@ -39,7 +39,7 @@ class Shown:
     output: bool = True
 
 
-class CompletionForm:
+class CompletionSerializer:
     """The Form of a completion stream; `render` is the same answer whole.
 
     `prompts` are the request's, before they became token ids.
@@ -66,7 +66,7 @@ class CompletionForm:
         self._lengths: dict[int, int] = {}  # characters that a choice has so far
 
     def begin(self, generation: RequestStream) -> None:
-        """See `Form`."""
+        """See `ResponseSerializer`."""
         self._generation = generation
 
     def chunk(self, gain: OutputDelta) -> bytes:

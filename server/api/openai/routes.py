@@ -8,8 +8,8 @@ from fastapi.responses import Response
 
 from server.api.openai.answers import CHAT_COMPLETION, COMPLETION, Model, ModelList
 from server.api.openai.bodies import BodyRoute
-from server.api.openai.chat import ChatForm, chat_prompts
-from server.api.openai.completions import CompletionForm, encode_prompts
+from server.api.openai.chat import ChatSerializer, chat_prompts
+from server.api.openai.completions import CompletionSerializer, encode_prompts
 from server.api.openai.requests import ChatRequest, CompletionRequest, conversation
 from server.api.teaching import TeachingStream
 from server.core.bridge import Bridge
@@ -56,8 +56,8 @@ def routes(models: Models) -> APIRouter:
                 priority=body.priority or 0,
             )
 
-        def form(bridge: Bridge) -> CompletionForm:
-            return CompletionForm(
+        def form(bridge: Bridge) -> CompletionSerializer:
+            return CompletionSerializer(
                 body.model or settings.model_name,
                 prompts,
                 bridge.tokenizer,
@@ -92,8 +92,8 @@ def routes(models: Models) -> APIRouter:
                 priority=body.priority or 0,
             )
 
-        def form(bridge: Bridge) -> ChatForm:
-            return ChatForm(
+        def form(bridge: Bridge) -> ChatSerializer:
+            return ChatSerializer(
                 body.model or settings.model_name,
                 bridge.tokenizer,
                 include_usage=body.include_usage,
