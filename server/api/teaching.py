@@ -20,7 +20,7 @@ from typing import Any
 
 from engine.text.tokenizer import Tokenizer
 from server.api.openai.logprobs import chat_logprobs
-from server.core.generation import OutputDelta, RequestStream
+from server.core.request_stream import OutputDelta, RequestStream
 from server.http.streaming import sse
 
 

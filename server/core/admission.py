@@ -18,7 +18,7 @@ from collections.abc import Iterable
 
 from engine.events.fold import State
 from engine.events.vocabulary import Event, StepFinished, StepScheduled
-from server.core.generation import Prompt
+from server.core.request_stream import Prompt
 from server.core.settings import ServerSettings
 from server.http.errors import ApiError, too_many
 

@@ -24,9 +24,9 @@ from engine.text.tokenizer import TokenizerError
 from server.core.admission import Admission, tokens_of
 from server.core.engine_thread import EngineThread
 from server.core.garbage import IdleGarbageCollector
-from server.core.generation import GenerationRequest, Prompt, RequestStream
 from server.core.pacing import Pace
 from server.core.report import Report
+from server.core.request_stream import GenerationRequest, Prompt, RequestStream
 from server.core.settings import ServerSettings
 from server.core.watchdog import Watchdog
 from server.core.window import Outbox, Window

@@ -21,8 +21,8 @@ from engine.engine import Engine, StepOutput
 from engine.events.vocabulary import Admitted, Event, StepFinished
 from engine.output.processor import TokenOutput
 from engine.scheduling.request import Request
-from server.core.generation import Logprobs, OutputDelta, Prompt, RequestStream
 from server.core.report import Report
+from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
 from server.core.window import Outbox
 from server.http.errors import ApiError
 

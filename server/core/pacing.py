@@ -16,7 +16,7 @@ Source: vLLM and SGLang have `--stream-interval`, counted in tokens, which a lon
 import asyncio
 from collections.abc import Callable, Iterable
 
-from server.core.generation import RequestStream
+from server.core.request_stream import RequestStream
 
 SECONDS_PER_STREAM = 500e-6
 SHORTEST_REST = 3e-3  # below that, and so up to six streams, none

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.events.vocabulary import Event
-from server.core.generation import OutputDelta, Prompt, RequestStream
+from server.core.request_stream import OutputDelta, Prompt, RequestStream
 
 
 @dataclass(slots=True)

@@ -24,8 +24,8 @@ from typing import Any, BinaryIO
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.core.generation import RequestStream
 from server.core.log_files import open_log
+from server.core.request_stream import RequestStream
 from server.http.errors import internal_error
 
 logger = logging.getLogger("underglass")

@@ -18,8 +18,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from server.core.bridge import Bridge
-from server.core.generation import GenerationRequest, OutputDelta, RequestStream
 from server.core.models import Models
+from server.core.request_stream import GenerationRequest, OutputDelta, RequestStream
 from server.http.errors import ApiError
 from server.http.request_log import SEND_BODY
 

@@ -8,7 +8,7 @@ from engine.engine import Engine
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.core.bridge import Bridge
-from server.core.generation import GenerationRequest, Prompt, RequestStream
+from server.core.request_stream import GenerationRequest, Prompt, RequestStream
 from server.core.settings import ServerSettings
 from server.core.window import Outbox
 from tests.server.app_under_test import AlphabetRunner

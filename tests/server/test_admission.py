@@ -14,7 +14,7 @@ from engine.events.vocabulary import (
 )
 from engine.scheduling.sampling_params import SamplingParams
 from server.core.admission import Admission
-from server.core.generation import Prompt
+from server.core.request_stream import Prompt
 from server.core.settings import ServerSettings
 from server.process import BackgroundServer
 from tests.server.facts import raises_api_error

@@ -8,7 +8,7 @@ import pytest
 
 from engine.events.vocabulary import RequestArrived, RequestFinished
 from server.core.bridge import Bridge
-from server.core.generation import GenerationRequest, Prompt, RequestStream
+from server.core.request_stream import GenerationRequest, Prompt, RequestStream
 from tests.server.bridges import order, read, running
 from tests.server.facts import raises_api_error
 

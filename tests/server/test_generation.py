@@ -4,7 +4,7 @@ import asyncio
 
 from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
-from server.core.generation import Logprobs, OutputDelta, Prompt, RequestStream
+from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
 from tests.server.facts import raises_api_error
 
 

@@ -15,7 +15,7 @@ from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
 from server.api.openai.completions import CompletionSerializer, Shown
 from server.api.openai.wire import best_choices
-from server.core.generation import Logprobs, OutputDelta, Prompt, RequestStream
+from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
 from server.process import serve_in_background
 from tests.server.harness import post, sse_data
 from tests.server.sdk import lenient, sdk

@@ -6,8 +6,8 @@ import pytest
 
 from engine.scheduling.sampling_params import SamplingParams
 from server.core import pacing
-from server.core.generation import OutputDelta, Prompt, RequestStream
 from server.core.pacing import Pace
+from server.core.request_stream import OutputDelta, Prompt, RequestStream
 from tests.server.bridges import order, read, running
 
 

@@ -10,8 +10,8 @@ from engine.scheduling.sampling_params import SamplingParams
 from server.api.openai.chat import ChatSerializer
 from server.api.teaching import TeachingStream
 from server.core.bridge import Bridge
-from server.core.generation import GenerationRequest, Prompt, RequestStream
 from server.core.models import Models
+from server.core.request_stream import GenerationRequest, Prompt, RequestStream
 from server.http.streaming import Answer, Connection, ResponseSerializer, StreamedAnswer
 from tests.server.bridges import TOKENIZER, order, running
 from tests.server.harness import sse_data

@@ -3,7 +3,7 @@
     streams --put--> waiting items --run--> one frame per kind, as fast as the client reads
 
 A client that reads slowly gets fewer, longer frames. Once more than `LIMIT_BYTES` wait, streams wait
-too, and the engine's side of each fills its own bounded buffer (`server/core/generation.py`). A
+too, and the engine's side of each fills its own bounded buffer (`server/core/request_stream.py`). A
 client that accepts nothing for `stall_seconds` is cut off.
 """
 

@@ -19,8 +19,8 @@ from server.api.lmtp.outlet import Outlet
 from server.api.lmtp.prompts import continuation_ids, prompt_ids
 from server.api.lmtp.wire import LEAST_LOGPROB, item
 from server.core.bridge import Bridge
-from server.core.generation import GenerationRequest, OutputDelta, Prompt, RequestStream
 from server.core.prompt_length import check_length, room
+from server.core.request_stream import GenerationRequest, OutputDelta, Prompt, RequestStream
 from server.http.errors import ApiError, bad_request
 
 

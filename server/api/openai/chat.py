@@ -17,7 +17,7 @@ from engine.text.tokenizer import Tokenizer
 from server.api.openai.logprobs import chat_logprobs
 from server.api.openai.wire import DONE, Envelope, count, usage
 from server.core.continuation import encode_continuation
-from server.core.generation import OutputDelta, Prompt, RequestStream
+from server.core.request_stream import OutputDelta, Prompt, RequestStream
 from server.http.streaming import sse
 
 

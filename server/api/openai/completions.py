@@ -11,7 +11,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import Tokenizer
 from server.api.openai.logprobs import CompletionLogprobs, echoed
 from server.api.openai.wire import DONE, Envelope, best_choices, count, usage
-from server.core.generation import OutputDelta, Prompt, RequestStream
+from server.core.request_stream import OutputDelta, Prompt, RequestStream
 from server.http.streaming import sse
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.scheduling.request import TokenScore
 from engine.text.tokenizer import Tokenizer
-from server.core.generation import Logprobs
+from server.core.request_stream import Logprobs
 
 # JSON has no infinity. OpenAI uses the same number for a token that cannot come.
 _LEAST = -9999.0

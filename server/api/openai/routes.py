@@ -13,10 +13,10 @@ from server.api.openai.completions import CompletionSerializer, encode_prompts
 from server.api.openai.requests import ChatRequest, CompletionRequest, conversation
 from server.api.teaching import TeachingStream
 from server.core.bridge import Bridge
-from server.core.generation import GenerationRequest, Prompt
 from server.core.labels import label_in
 from server.core.models import Models
 from server.core.prompt_length import characters_in, check_length, room
+from server.core.request_stream import GenerationRequest, Prompt
 from server.http.errors import no_model
 from server.http.streaming import StreamedAnswer, WholeAnswer
 

@@ -5,7 +5,7 @@ import uuid
 from dataclasses import dataclass, field
 from typing import Any
 
-from server.core.generation import OutputDelta, RequestStream
+from server.core.request_stream import OutputDelta, RequestStream
 
 DONE = b"data: [DONE]\n\n"
 
