@@ -61,8 +61,8 @@ class Engine(Offline):
     `policy`, `pool`, `tree`, `eviction`, `drafter` and `tool`, a class, are what a learner may write
     (`docs/extending.md` shows how); what is not given is the engine's own. So are `attention`,
     `verifier` and `logits_to_probs`, which are handed on to a model's runner. `clock` tells time; a
-    simulation brings a virtual one. The log's first event names the classes that run. Raises ConfigError for a
-    part that cannot be one, and where memory does not suffice.
+    simulation brings a virtual one. The log's first event names the classes that run. Raises
+    ConfigError for a part that cannot be one, and where memory does not suffice.
     """
 
     def __init__(

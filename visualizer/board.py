@@ -13,7 +13,7 @@ import traitlets
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, state_at
 from visualizer.pictured import Pictured
-from visualizer.view import AXES, NOBODY, View, view_of
+from visualizer.view import AXES, NOBODY, LogModel, view_of
 
 __all__ = ["NOBODY", "BlockMap", "Board", "RadixTree", "Scheduler", "Timeline", "Tokens", "show"]
 
@@ -36,7 +36,7 @@ class Board(Pictured):
     _panel = ""  # the only panel, for those that stand alone
     panel = traitlets.Unicode("").tag(sync=True)
     only = traitlets.Unicode("").tag(sync=True)
-    view_model = traitlets.Instance(View).tag(sync=True, **ipywidgets.widget_serialization)
+    view_model = traitlets.Instance(LogModel).tag(sync=True, **ipywidgets.widget_serialization)
     step = traitlets.Int(0)
     selected = traitlets.Int(NOBODY)
     axis = traitlets.Enum(AXES, default_value="steps")
@@ -99,8 +99,8 @@ class Board(Pictured):
             raise ValueError("the log has no step yet: let the engine step, then show it again")
         return state_at(view.events, view.steps, self.step)
 
-    def view(self) -> dict[str, Any]:
-        """What is shown, so that `show(log, **board.view())` shows it again."""
+    def to_kwargs(self) -> dict[str, Any]:
+        """What is shown, so that `show(log, **board.to_kwargs())` shows it again."""
         view = self.view_model
         shown: dict[str, Any] = {"step": self.step}
         if self.selected != NOBODY:
@@ -115,7 +115,7 @@ class Board(Pictured):
             shown["panel"] = self.panel or self.only
         return shown
 
-    def link(self) -> str:
+    def url_fragment(self) -> str:
         """What is shown, as the end of the address of an exported page of this log."""
         view = self.view_model
         parts = [

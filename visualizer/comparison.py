@@ -30,7 +30,7 @@ from visualizer.logs import LogLike, read_log
 from visualizer.moments import count, names_of, plain
 from visualizer.pictured import Pictured
 from visualizer.same_machine import fitted, model_error, retime
-from visualizer.view import AXES, SAVED_BYTES, View
+from visualizer.view import AXES, SAVED_BYTES, LogModel
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -56,8 +56,8 @@ class Comparison(Pictured):
 
     _esm = MODULE
     kind = traitlets.Unicode("compare").tag(sync=True)
-    a = traitlets.Instance(View).tag(sync=True, **ipywidgets.widget_serialization)
-    b = traitlets.Instance(View).tag(sync=True, **ipywidgets.widget_serialization)
+    a = traitlets.Instance(LogModel).tag(sync=True, **ipywidgets.widget_serialization)
+    b = traitlets.Instance(LogModel).tag(sync=True, **ipywidgets.widget_serialization)
     facts = traitlets.Dict().tag(sync=True)
 
     def __init__(
@@ -250,11 +250,11 @@ def compare(
     return Comparison(a, b, names, axis=axis)
 
 
-def _views(a: EventLog, b: EventLog, step: int | None) -> tuple[View, View]:
+def _views(a: EventLog, b: EventLog, step: int | None) -> tuple[LogModel, LogModel]:
     """A view of each. Together they save no more than one log does: the longer takes what is left."""
 
-    def view(log: EventLog, room: int) -> View:
-        return View(log, None if step is None else _at(log, step), room=room)
+    def view(log: EventLog, room: int) -> LogModel:
+        return LogModel(log, None if step is None else _at(log, step), room=room)
 
     if len(a) > len(b):
         return _views(b, a, step)[::-1]

@@ -31,7 +31,7 @@ PROJECT = Path(__file__).parents[1]
 _VIEWS: "WeakValueDictionary[int, View]" = WeakValueDictionary()  # by the id of the log it holds
 
 
-class View(ipywidgets.Widget):  # type: ignore[misc]
+class LogModel(ipywidgets.Widget):  # type: ignore[misc]
     """Where readers of a log are: step, selected request (or -1), range, window, time axis.
 
     A notebook saves at most `room` bytes of the packed log.
@@ -131,7 +131,7 @@ class View(ipywidgets.Widget):  # type: ignore[misc]
         return step
 
 
-def view_of(log: LogLike, step: int | None = None, select: int | None = None) -> View:
+def view_of(log: LogLike, step: int | None = None, select: int | None = None) -> LogModel:
     """The view that the panels of this log share.
 
     A log that has grown since begins a new one. A caller who asks for a moment gets a view of their
@@ -139,10 +139,10 @@ def view_of(log: LogLike, step: int | None = None, select: int | None = None) ->
     """
     events, scenario = read_log(log), find(log)
     if step is not None or select is not None or scenario is not None:
-        return View(events, step, select, scenario)
+        return LogModel(events, step, select, scenario)
     view = _VIEWS.get(id(events))
     if view is None or view.count != len(events):
-        view = _VIEWS[id(events)] = View(events)
+        view = _VIEWS[id(events)] = LogModel(events)
     return view
 
 

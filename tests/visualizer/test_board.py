@@ -147,17 +147,17 @@ def test_a_moment_of_ones_own_and_a_log_that_has_grown_leave_other_boards_alone(
 def test_a_view_can_be_shown_again(log: EventLog) -> None:
     board = show(log, step=12, select=3, window=(10, 40), range=(11, 14), panel="blocks")
     shown = {"step": 12, "select": 3, "window": (10, 40), "range": (11, 14), "panel": "blocks"}
-    assert board.view() == shown
-    assert show(log, **board.view()).view() == shown
-    assert board.link() == "#step=12&selected=3&from=10&to=40&range=11-14&panel=blocks"
+    assert board.to_kwargs() == shown
+    assert show(log, **board.to_kwargs()).to_kwargs() == shown
+    assert board.url_fragment() == "#step=12&selected=3&from=10&to=40&range=11-14&panel=blocks"
     board.range = None
-    assert "range" not in board.view()
+    assert "range" not in board.to_kwargs()
     by_time = show(log, step=12, axis="time")
     assert by_time.axis == "time"
-    assert show(log, **by_time.view()).axis == "time"
-    assert by_time.link().endswith("&axis=time")
+    assert show(log, **by_time.to_kwargs()).axis == "time"
+    assert by_time.url_fragment().endswith("&axis=time")
     by_time.axis = "steps"
-    assert "axis" not in by_time.view()
+    assert "axis" not in by_time.to_kwargs()
     with raises_naming(ValueError, "axis", "steps", "time"):
         show(log, axis="days")
 

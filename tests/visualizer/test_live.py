@@ -25,7 +25,7 @@ BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 PATIENCE = 30.0
 
 
-class View:
+class LogModel:
     """A view of a board: says hello, and folds what it is sent."""
 
     def __init__(self, board: Any, name: str = "view") -> None:
@@ -93,7 +93,7 @@ def test_a_view_joins_in_the_middle_and_has_what_the_trace_has(
     board: Any, server: BackgroundServer
 ) -> None:
     post(server.url, "/v1/completions", BODY)
-    view = View(board)
+    view = LogModel(board)
     view.until(server.url)
     for _ in range(3):
         post(server.url, "/v1/completions", BODY)
@@ -104,11 +104,11 @@ def test_a_view_joins_in_the_middle_and_has_what_the_trace_has(
 
 
 def test_a_second_view_gets_a_keyframe_of_its_own(board: Any, server: BackgroundServer) -> None:
-    first = View(board, "first")
+    first = LogModel(board, "first")
     first.until(server.url)
     post(server.url, "/v1/completions", BODY)
     first.until(server.url)
-    second = View(board, "second")
+    second = LogModel(board, "second")
     second.until(server.url)
     assert second.seen[0]["joins"]
     assert not any(message.get("to") == "second" for message in first.seen)
@@ -116,7 +116,7 @@ def test_a_second_view_gets_a_keyframe_of_its_own(board: Any, server: Background
 
 
 def test_nobody_who_looks_no_connection(board: Any, server: BackgroundServer) -> None:
-    view = View(board)
+    view = LogModel(board)
     view.until(server.url)
     [thread] = threads()
     view.say("bye")
@@ -133,7 +133,7 @@ def test_a_lost_server_is_said_and_a_new_one_is_a_new_run() -> None:
     with start() as first:
         post(first.url, "/v1/completions", BODY)
         board = watch(first.url)
-        view = View(board)
+        view = LogModel(board)
         view.until(first.url)
         run = view.until_type("status")["status"]["run"]
         first.process.kill()
@@ -151,16 +151,16 @@ def test_a_lost_server_is_said_and_a_new_one_is_a_new_run() -> None:
 def test_a_server_with_a_key_refuses_without_it_and_not_with_it() -> None:
     with start(server={"api_key": "sesame"}) as server:
         refused = watch(server.url)
-        assert View(refused).until_type("refused")["status"] == 401
+        assert LogModel(refused).until_type("refused")["status"] == 401
         board = watch(f"{server.url}/", "sesame")
-        view = View(board)
+        view = LogModel(board)
         assert view.until_type("events")["joins"]
         refused.close()
         board.close()
 
 
 def test_python_moves_the_picture_by_message(board: Any) -> None:
-    view = View(board)
+    view = LogModel(board)
     board.step, board.selected, board.following = 3, None, False
     assert [view.until_type("go") for _ in range(3)] == [
         {"type": "go", "step": 3},
@@ -191,7 +191,7 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
     monkeypatch.setattr(visualizer.live, "batches", feed)
     monkeypatch.setattr(visualizer.live, "WAITS", (0.01,))
     board = watch("http://server")
-    view = View(board)
+    view = LogModel(board)
     view.until_type("lost")
     assert view.until_type("events")["joins"]
     [record] = caplog.records
@@ -207,7 +207,7 @@ def test_each_new_view_of_a_board_that_was_refused_is_told() -> None:
     with start(server={"api_key": "sesame"}) as server:
         board = watch(server.url)
         for name in ("first", "second"):
-            view = View(board, name)
+            view = LogModel(board, name)
             assert view.until_type("refused")["status"] == 401
             for thread in threads():
                 thread.join(PATIENCE)
