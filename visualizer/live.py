@@ -8,7 +8,7 @@
 The kernel holds the connection and passes the events on: a browser may not be able to reach the server
 (a notebook on another machine), or may not be allowed to (pages may read from their own server only).
 It is open while somebody looks at the board. A message sent before a view exists is lost, so each view
-says hello, and gets a keyframe of its own to begin with; `frontend/src/live_feed.js` says what is told.
+says hello, and gets a keyframe of its own to begin with; `frontend/src/live/live_feed.js` says what is told.
 """
 
 import asyncio

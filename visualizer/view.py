@@ -28,7 +28,9 @@ LARGE = 20_000_000  # bytes of a log
 
 PROJECT = Path(__file__).parents[1]
 
-_VIEWS: "WeakValueDictionary[int, View]" = WeakValueDictionary()  # by the id of the log it holds
+_VIEWS: "WeakValueDictionary[int, LogModel]" = (
+    WeakValueDictionary()
+)  # by the id of the log it holds
 
 
 class LogModel(ipywidgets.Widget):  # type: ignore[misc]

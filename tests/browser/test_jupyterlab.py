@@ -113,7 +113,8 @@ def test_panels_of_one_log_move_together_in_the_page_and_the_kernel_hears(
         'log = EventLog.load("run.jsonl")\ntimeline = Timeline(log)\ntimeline',
         "blocks = BlockMap(log)\nblocks",
         "show(log, step=5)",
-        "print('kernel:', timeline.step, blocks.step, blocks.selected, blocks.range, blocks.url_fragment())",
+        "print('kernel:', timeline.step, blocks.step, blocks.selected, blocks.range,"
+        " blocks.url_fragment())",
         "timeline.step, blocks.selected, blocks.axis = 12, 5, 'steps'",
     ]
     write_notebook(work / "panels.ipynb", cells)
