@@ -1,7 +1,7 @@
 """`python -m engine [MODEL]`: the engine against the naive loop, on the same prompts.
 
-Prints both times and whether every token is the same. MODEL is a Hugging Face directory, the bundled
-model if none is named.
+Prints both times and whether every token is the same. MODEL is a Hugging Face directory, the
+bundled model if none is named.
 """
 
 import sys

@@ -17,12 +17,13 @@ class ConfigError(ValueError):
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     """How much the engine may do in a step, how much it may remember, and which ideas are on.
 
-    token_budget      tokens computed in one step, over all requests   (vLLM: max_num_batched_tokens)
+    token_budget      tokens computed in one step, over all requests   (vLLM:
+                      max_num_batched_tokens)
     max_batch_size    requests running at once                         (vLLM: max_num_seqs)
     max_kv_tokens     token slots of KV memory, rounded down to whole blocks
     block_size        token slots in a KV block
-    policy            order of the queue: "fcfs"; "priority"; "sjf", shortest job first; "lpm", longest
-                      prefix match; "fair", the label that has had the least service first
+    policy            order of the queue: "fcfs"; "priority"; "sjf", shortest job first; "lpm",
+                      longest prefix match; "fair", the label that has had the least service first
     batching          "continuous": a place that falls free is given away in the next step;
                       "static": a batch runs until its last member has finished
     chunked_prefill   a prompt may be cut to fit into a step's budget

@@ -1,40 +1,40 @@
-"""Mistakes in a part that somebody wrote and passed in: a policy, a drafter, a tool, a pool, ...
+"""Mistakes in a part that a learner wrote and passed in: a policy, a drafter, a tool, a pool, ...
 
-A mistake is named with class and method, whatever it is: an exception inside, an answer of the wrong
-kind. After those that `RECOVERABLE` lists the engine goes on with the next step: the decision was
-asked before anything was changed. A pool that hands out a block twice has corrupted memory, and the
-engine says so and stops.
+The message of each error begins with class and method, whatever the mistake is: an exception or a
+result of the wrong kind. After those in `RECOVERABLE` the engine goes on with the next step,
+because it asked before it changed anything. A pool that hands out a block twice has corrupted
+memory, so the engine stops.
 """
 
 import math
 from collections.abc import Callable
 from typing import TypeVar
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 class PartError(RuntimeError):
-    """A part did what it must not. The message begins with class and method."""
+    """A part made a mistake. The message begins with class and method."""
 
 
 class PolicyError(PartError):
-    """A policy raised, or answered with something that is not a choice it was given."""
+    """A policy raised, or returned something that it could not choose."""
 
 
 class DrafterError(PartError):
-    """A drafter raised, or proposed what is not a list of token ids."""
+    """A drafter raised, or did not propose a list of token ids."""
 
 
 class EvictionError(PartError):
-    """An eviction order raised, or gave a key that does not compare."""
+    """An eviction order raised, or returned a key that does not compare."""
 
 
 class ToolError(PartError):
-    """A tool's state raised, or forced what is not a list of token ids."""
+    """A tool raised, or did not force a list of token ids."""
 
 
 class PoolError(PartError):
-    """A pool handed out blocks it must not hand out."""
+    """A pool raised, or handed out blocks that were not free."""
 
 
 RECOVERABLE = (PolicyError, DrafterError, EvictionError)
@@ -45,8 +45,8 @@ def named(part: object, method: str) -> str:
     return f"{type(part).__name__}.{method}"
 
 
-def ask(error: type[PartError], method: Callable[..., _Answer], *args: object) -> _Answer:
-    """Call a part's bound method; what it raises is named and raised as `error`."""
+def ask(error: type[PartError], method: Callable[..., _Result], *args: object) -> _Result:
+    """Call a part's bound method. An exception is raised as `error`, with class and method."""
     try:
         return method(*args)
     except Exception as cause:
@@ -55,8 +55,10 @@ def ask(error: type[PartError], method: Callable[..., _Answer], *args: object) -
 
 
 def checked_key(error: type[PartError], part: object, key: object) -> tuple[float, ...]:
-    """`key` if it is a tuple of numbers, which always compare; raises `error` otherwise."""
-    if not isinstance(key, tuple) or not all(_compares(number) for number in key):
+    """Return `key` if it is a tuple of numbers, which always compare; raise `error` otherwise."""
+    if not isinstance(key, tuple) or not all(
+        isinstance(number, int | float) and not math.isnan(number) for number in key
+    ):
         raise error(f"{named(part, 'key')} must return a tuple of numbers, got {key!r}")
     return key
 
@@ -64,17 +66,14 @@ def checked_key(error: type[PartError], part: object, key: object) -> tuple[floa
 def checked_ids(
     error: type[PartError], part: object, method: str, ids: object, vocab_size: int
 ) -> list[int]:
-    """`ids`, copied, if it is a list of token ids; raises `error` otherwise."""
+    """Return a copy of `ids` if it is a list of token ids; raise `error` otherwise."""
     name = named(part, method)
     if not isinstance(ids, list):
         raise error(f"{name} must return a list of token ids, got {ids!r}")
     for token in ids:
         whole = isinstance(token, int) and not isinstance(token, bool)
         if not whole or not 0 <= token < vocab_size:
-            what = f"no token of the vocabulary (0 to {vocab_size - 1})"
-            raise error(f"{name} returned {token!r}, {what}")
+            raise error(
+                f"{name} must return token ids of the vocabulary (0 to {vocab_size - 1}), got {token!r}"
+            )
     return list(ids)
-
-
-def _compares(number: object) -> bool:
-    return isinstance(number, int | float) and not math.isnan(number)

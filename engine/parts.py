@@ -1,17 +1,37 @@
-"""The parts of an engine that somebody may write: what each must be, and what the log calls it.
+"""The parts that a learner may write, checked where they enter the engine.
 
-What is given as a part is looked at before anything is made of it, so that a slip is refused where it
-was written. What a part does wrong later on is in `part_errors.py`.
+The constructor rejects an object that cannot be the part it is passed as. A part that is not the
+engine's own is then wrapped: the wrapper turns its exceptions and wrong results into the errors of
+`part_errors.py`. So the engine calls its own parts directly and checks nothing in the step loop.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
+from engine.cache.block_pool import BlockPool
+from engine.cache.eviction import EVICTIONS, EvictionOrder
+from engine.cache.radix_tree import RadixNode, RadixTree
 from engine.config import ConfigError, EngineConfig
+from engine.output.tool_use import Tool, ToolTokens
+from engine.part_errors import (
+    EvictionError,
+    PolicyError,
+    PoolError,
+    ToolError,
+    ask,
+    checked_ids,
+    checked_key,
+    named,
+)
 from engine.runner import Runner
+from engine.scheduling.policies import POLICIES, Policy
+from engine.scheduling.policy import AdmissionLimits
+from engine.scheduling.request import Request
+from engine.scheduling.waiting_queue import WaitingQueue
+from engine.text.tokenizer import Tokenizer
 
-# What each part must be able to do at least; "" is to be called itself.
-_ASKED = {
+# The method that each part needs at least; "" for a part that is called itself.
+_METHODS = {
     "runner": "run",
     "policy": "key",
     "pool": "allocate",
@@ -27,15 +47,15 @@ _OF_A_MODEL = ("attention", "verifier", "logits_to_probs")
 
 
 def check_parts(parts: Mapping[str, Any], config: EngineConfig) -> None:
-    """Raise ConfigError, which says what to pass instead, for what cannot be the part it is given as.
-
-    None stands for the engine's own. A tool and attention are classes, because the engine makes many.
-    """
+    """Raise ConfigError for an object that cannot be the part it is passed as; None is always
+    valid."""
     for name, part in parts.items():
         if part is not None:
             if name in _OF_A_MODEL and not hasattr(parts["runner"], name):
                 runner = type(parts["runner"]).__name__
-                raise ConfigError(f"{runner} has no {name}: it is a model's part")
+                raise ConfigError(
+                    f"{name} is a part of a model, and {runner} has none: load a model"
+                )
             _check_kind(name, part)
     if (pool := parts["pool"]) is not None:
         _check_size("pool", pool.num_blocks, "num_blocks", config.num_blocks)
@@ -45,15 +65,15 @@ def check_parts(parts: Mapping[str, Any], config: EngineConfig) -> None:
         _check_new("tree", new=len(tree.nodes) == 1)
 
 
-def give_to_model(runner: Runner, parts: Mapping[str, Any]) -> None:
-    """Hand the parts that a model's runner has on to it; what is not given stays as it is."""
+def set_model_parts(runner: Runner, parts: Mapping[str, Any]) -> None:
+    """Pass the parts of a model on to its runner."""
     for name in _OF_A_MODEL:
         if parts[name] is not None:
             setattr(runner, name, parts[name])
 
 
-def names_of(parts: Mapping[str, Any]) -> dict[str, str]:
-    """The names of the classes that run, by part. A class and a function have names of their own."""
+def class_names(parts: Mapping[str, Any]) -> dict[str, str]:
+    """Return the name of each part's class, or its own name if it is a class or a function."""
     return {
         name: part.__name__ if hasattr(part, "__name__") else type(part).__name__
         for name, part in parts.items()
@@ -62,27 +82,176 @@ def names_of(parts: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _check_kind(name: str, part: Any) -> None:
-    method = _ASKED[name]
+    method = _METHODS[name]
     if not method:
         if not callable(part):
             raise ConfigError(f"{name} must be a class or a function, got {part!r}")
         return
-    wanted = "a class" if name == "tool" else "an object"
+    kind = "a class" if name == "tool" else "an object"
     if isinstance(part, type) != (name == "tool"):
         got = f"the class {part.__name__}" if isinstance(part, type) else repr(part)
-        raise ConfigError(f"{name} must be {wanted}, got {got}")
+        raise ConfigError(f"{name} must be {kind}, got {got}")
     if not callable(getattr(part, method, None)):
         raise ConfigError(
-            f"{name} must be {wanted} with a method {method}(), got {part!r}; "
+            f"{name} must be {kind} with a method {method}(), got {part!r}; "
             "docs/extending.md shows one"
         )
 
 
-def _check_size(name: str, got: int, field: str, wanted: int) -> None:
-    if got != wanted:
-        raise ConfigError(f"{name} must be made with config.{field} ({wanted}), got one with {got}")
+def _check_size(name: str, got: int, field: str, size: int) -> None:
+    if got != size:
+        raise ConfigError(f"{name} must be made with config.{field} ({size}), got one with {got}")
 
 
 def _check_new(name: str, *, new: bool) -> None:
     if not new:
         raise ConfigError(f"{name} has served another engine: make a new one for this one")
+
+
+# Wrappers
+
+
+def checked_policy(policy: Policy) -> Policy:
+    """Return a policy of the engine's own as it is, any other wrapped."""
+    return policy if type(policy) in (Policy, *POLICIES.values()) else _CheckedPolicy(policy)
+
+
+def checked_eviction(order: EvictionOrder) -> EvictionOrder:
+    """Return an eviction order of the engine's own as it is, any other wrapped."""
+    return order if type(order) in EVICTIONS.values() else _CheckedEviction(order)
+
+
+def checked_pool(pool: BlockPool) -> BlockPool:
+    """Return a `BlockPool` as it is, any subclass wrapped."""
+    return pool if type(pool) is BlockPool else _CheckedPool(pool)
+
+
+class CheckedTool:
+    """A learner's tool. Raises ToolError for its mistakes."""
+
+    def __init__(self, tool: Tool, vocab_size: int) -> None:
+        self._tool = tool
+        self._vocab_size = vocab_size
+
+    @classmethod
+    def factory(cls, tool: type[Tool]) -> Callable[..., Tool]:
+        """Return what makes and wraps a tool for each sample."""
+
+        def make(
+            tokens: ToolTokens, tokenizer: Tokenizer, evaluate: Callable[[str], str | None]
+        ) -> Tool:
+            return cls(tool(tokens, tokenizer, evaluate), tokenizer.vocab_size)
+
+        return make
+
+    def feed(self, token: int) -> list[int]:
+        """See `Tool.feed`."""
+        forced = ask(ToolError, self._tool.feed, token)
+        return checked_ids(ToolError, self._tool, "feed", forced, self._vocab_size)
+
+
+class _CheckedPolicy(Policy):
+    """A learner's policy. Raises PolicyError for its mistakes."""
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = policy
+
+    @property
+    def keys_change(self) -> bool:  # type: ignore[override]
+        return self._policy.keys_change
+
+    @property
+    def sort_limit(self) -> int | None:  # type: ignore[override]
+        return self._policy.sort_limit
+
+    def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:
+        key = ask(PolicyError, self._policy.key, request, tree)
+        return checked_key(PolicyError, self._policy, key)
+
+    def group(self, request: Request) -> Hashable:
+        return ask(PolicyError, self._policy.group, request)
+
+    def admit(
+        self, waiting: Iterator[Request], limits: AdmissionLimits
+    ) -> Collection[Request] | None:
+        admit = ask(PolicyError, self._policy.admit, waiting, limits)
+        if not isinstance(admit, Collection | None):
+            name = named(self._policy, "admit")
+            raise PolicyError(f"{name} must return a collection of requests or None, got {admit!r}")
+        return admit
+
+    def victim(self, running: Sequence[Request], needed_by: Request) -> Request:
+        victim = ask(PolicyError, self._policy.victim, running, needed_by)
+        if victim not in running:
+            got = f"request {victim.id}" if isinstance(victim, Request) else repr(victim)
+            name = named(self._policy, "victim")
+            raise PolicyError(f"{name} must return one of the running requests, got {got}")
+        return victim
+
+    def defer(self, request: Request, tree: RadixTree, computing: Sequence[Request]) -> bool:
+        return ask(PolicyError, self._policy.defer, request, tree, computing)
+
+    def on_queued(self, request: Request, waiting: WaitingQueue) -> None:
+        ask(PolicyError, self._policy.on_queued, request, waiting)
+
+    def on_served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
+        ask(PolicyError, self._policy.on_served, request, prompt_tokens, output_tokens)
+
+
+class _CheckedEviction(EvictionOrder):
+    """A learner's eviction order. Raises EvictionError for its mistakes."""
+
+    def __init__(self, order: EvictionOrder) -> None:
+        self._order = order
+
+    def key(self, node: RadixNode) -> tuple[float, ...]:
+        return checked_key(EvictionError, self._order, ask(EvictionError, self._order.key, node))
+
+
+class _CheckedPool(BlockPool):
+    """A learner's pool. Raises PoolError for its mistakes; the pool must not be used after that."""
+
+    def __init__(self, pool: BlockPool) -> None:
+        self._pool = pool
+        self.num_blocks = pool.num_blocks
+        self.share = pool.share  # type: ignore[method-assign]
+        self.release = pool.release  # type: ignore[method-assign]
+
+    @property
+    def free(self) -> list[int]:  # type: ignore[override]
+        return self._pool.free
+
+    @property
+    def refs(self) -> list[int]:  # type: ignore[override]
+        return self._pool.refs
+
+    def allocate(self, count: int) -> list[int]:
+        free, name = list(self.free), named(self._pool, "allocate")
+        blocks = ask(PoolError, self._pool.allocate, count)
+        if not isinstance(blocks, list) or len(blocks) != count:
+            raise PoolError(f"{name} must return a list of {count} blocks, got {blocks!r}")
+        self._check_allocated(name, blocks, free)
+        return blocks
+
+    def writable(self, block: int) -> int:
+        if type(self._pool).writable is BlockPool.writable:
+            return super().writable(block)  # so that its call of `allocate` is checked
+        free, holders, name = list(self.free), self.refs[block], named(self._pool, "writable")
+        fresh = ask(PoolError, self._pool.writable, block)
+        self._check_allocated(name, [fresh], free)
+        if self.refs[block] != holders - 1:
+            raise PoolError(f"{name} must drop one reference to block {block} from `refs`")
+        return fresh
+
+    def _check_allocated(self, name: str, blocks: list[int], free: list[int]) -> None:
+        for index, block in enumerate(blocks):
+            if block in blocks[:index]:
+                raise PoolError(f"{name} handed out block {block} twice")
+            if block not in free:
+                raise PoolError(
+                    f"{name} handed out block {block}, which is in use or does not exist"
+                )
+        if self.free != [block for block in free if block not in blocks]:
+            raise PoolError(f"{name} must leave the other blocks in `free`, in their order")
+        if any(self.refs[block] != 1 for block in blocks):
+            raise PoolError(f"{name} must give each block one reference in `refs`")

@@ -1,8 +1,9 @@
-"""The entries of the log with something measured in them: a run begins, a request arrives, a step ends.
+"""The log's entries with measured values: a run starts, a request arrives, a step starts and
+finishes.
 
-Every other entry is written where something is decided, and is the same in every run of one workload.
-What a clock says and how probable a model finds a token differs from run to run: it stands apart, under
-one last key `t`, and logs are compared without it.
+All other entries record decisions and are the same in each run of one workload. Times and
+log-probabilities differ from run to run. They are under one last key `t`, and logs are compared
+without it.
 """
 
 import time
@@ -20,6 +21,7 @@ from engine.events.vocabulary import (
     RunStarted,
     StepFinished,
     StepStarted,
+    TokenRow,
 )
 from engine.output.processor import TokenOutput
 from engine.runner import Runner
@@ -28,7 +30,7 @@ from engine.text.tokenizer import Tokenizer
 
 
 class Recorder:
-    """Reads the clock for the log: when a run, a request and a step began, what a step took."""
+    """Reads the clock for the log."""
 
     def __init__(self, clock: Clock, emit: Callable[[Event], None]) -> None:
         self._clock = clock
@@ -42,7 +44,7 @@ class Recorder:
         tokenizer: Tokenizer,
         classes: Mapping[str, str],
     ) -> None:
-        """The log's first entry: settings, model, and the names of the `classes` that run, by part."""
+        """Emit the log's first entry: settings, model, and the class of each part."""
         self._emit(
             RunStarted(
                 schema=SCHEMA_VERSION,
@@ -56,7 +58,8 @@ class Recorder:
         )
 
     def request_arrived(self, request: Request, submitted_at: int | None) -> None:
-        """A request joined the queue; `submitted_at` is when its client asked, None for now."""
+        """Emit a request that joined the queue. `submitted_at` is when its client sent it; None:
+        now."""
         params = request.params
         self._emit(
             RequestArrived(
@@ -73,25 +76,28 @@ class Recorder:
         )
 
     def step_started(self, step: int) -> None:
-        """Scheduling of a step begins."""
+        """Emit that the scheduling of a step begins."""
         self._started = self._clock.now()
         self._emit(StepStarted(step))
 
     def step_scheduled(self) -> None:
-        """Scheduling is over, and the scheduler has written what it decided."""
+        """Note the time at which scheduling ended."""
         self._scheduled = self._clock.now()
 
-    def step_finished(self, gains: Sequence[TokenOutput]) -> None:
-        """The forward pass is over, and its tokens belong to their requests."""
+    def step_finished(self, outputs: Sequence[TokenOutput]) -> None:
+        """Emit the tokens of a step when its forward pass is over."""
+        rows, logprobs, top_logprobs, wanted = [], [], [], False
+        for out in outputs:
+            rows.append(TokenRow(out.request.id, out.ids, out.pieces, out.accepted, out.forced))
+            logprobs.append([round(value, 4) for value in out.logprobs])
+            top_logprobs.append([[(id_, round(value, 4)) for id_, value in top] for top in out.top])
+            wanted = wanted or bool(out.request.params.logprobs)
         measured: dict[str, Any] = {
             "start": self._started,
             "scheduled": self._scheduled,
             "end": self._clock.now(),
-            "logprobs": [[round(value, 4) for value in gained.logprobs] for gained in gains],
+            "logprobs": logprobs,
         }
-        if any(gained.request.params.logprobs for gained in gains):
-            measured["top_logprobs"] = [
-                [[(id_, round(value, 4)) for id_, value in top] for top in gained.top]
-                for gained in gains
-            ]
-        self._emit(StepFinished([gained.row() for gained in gains], measured))
+        if wanted:
+            measured["top_logprobs"] = top_logprobs
+        self._emit(StepFinished(rows, measured))

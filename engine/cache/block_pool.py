@@ -1,24 +1,23 @@
-"""The block pool: which KV blocks are free, and how many hold each of the others.
+"""The block pool: which KV blocks are free, and how many references each of the others has.
 
-Memory for keys and values is cut into equal blocks. A block's reference count is the number of
-block tables that name it, plus one while it is in the radix tree; a block with count 0 is free.
-Nothing else is recorded, so nothing else can disagree.
+Memory for keys and values is divided into equal blocks. A block's reference count is the number of
+block tables that contain it, plus one while it is in the radix tree. A block with count 0 is free.
 
-vLLM's pool (`vllm/v1/core/block_pool.py`) keeps freed but still cached blocks in its free queue and
-forgets them lazily; here a cached block is held by the tree until the tree evicts it.
+Write your own pool by subclassing `BlockPool` and pass it in: `Engine(runner, config,
+pool=Mine(blocks))`. `allocate` and `writable` may choose any free block; everything else must stay
+as it is here.
 
-Write your own by subclassing `BlockPool` and pass it in: `Engine(runner, config, pool=Mine(blocks))`.
-Which free blocks `allocate` and `writable` hand out is the pool's choice; the log relies on all the
-rest.
+Differs from vLLM (`vllm/v1/core/block_pool.py`): vLLM puts released blocks into a queue, so the
+block that was released first is reused first, and a released block stays cached until it is reused.
+Here the free list is a stack, and a cached block is not free: the tree keeps a reference until it
+evicts the block.
 """
 
 from collections.abc import Iterable
 
-from engine.part_errors import PoolError, ask, named
-
 
 class BlockPool:
-    """`num_blocks` KV blocks. `free` is a stack: blocks leave and return at its end."""
+    """A pool of `num_blocks` KV blocks. `free` is a stack: blocks leave and return at its end."""
 
     def __init__(self, num_blocks: int) -> None:
         self.num_blocks = num_blocks
@@ -28,89 +27,50 @@ class BlockPool:
     def allocate(self, count: int) -> list[int]:
         """Take `count` free blocks, each with one reference.
 
-        Raises ValueError, and takes nothing, when fewer are free.
+        Raises ValueError, and takes no block, when fewer are free.
         """
         if count > len(self.free):
-            raise ValueError(f"{count} blocks asked for, {len(self.free)} free")
+            raise ValueError(
+                f"count must be at most {len(self.free)}, the free blocks, got {count}"
+            )
         blocks = [self.free.pop() for _ in range(count)]
         for block in blocks:
             self.refs[block] = 1
         return blocks
 
     def share(self, blocks: Iterable[int]) -> None:
-        """Add one reference to each of `blocks`, which somebody must hold already."""
+        """Add one reference to each of `blocks`, which must be in use."""
         for block in blocks:
             if self.refs[block] == 0:
-                raise ValueError(f"block {block} is free: it has nothing to share")
+                raise ValueError(f"block {block} is free and cannot be shared: allocate it first")
             self.refs[block] += 1
 
     def release(self, blocks: list[int]) -> None:
-        """Drop one reference from each, the last block first, so that a tail is reused first."""
+        """Drop one reference from each block, from the last to the first.
+
+        The first block of a table thus ends up on top of the stack and is reused first.
+        """
         for block in reversed(blocks):
             if self.refs[block] == 0:
-                raise ValueError(f"block {block} is free already: released twice")
+                raise ValueError(f"block {block} is free already: it was released twice")
             self.refs[block] -= 1
             if self.refs[block] == 0:
                 self.free.append(block)
 
     def writable(self, block: int) -> int:
-        """Where one of the holders of `block` may write: into `block` itself if nobody else holds it,
-        else into a free block, which that holder has in its place from now on.
+        """Return a writable block: this one if it is not shared, otherwise a fresh one.
 
-        The contents are for the caller to copy. Raises ValueError, and changes nothing, when a free
-        block is needed and there is none.
+        A fresh block takes over one reference of `block`. The caller copies the contents. Raises
+        ValueError, and changes nothing, when a fresh block is needed and none is free.
         """
         if self.refs[block] == 1:
             return block
-        [own] = allocate_checked(self, 1)
+        [fresh] = self.allocate(1)
         self.release([block])
-        return own
+        return fresh
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless the free blocks are those with count 0, each listed once."""
         assert len(set(self.free)) == len(self.free), "a block is on the free stack twice"
-        unheld = {block for block, refs in enumerate(self.refs) if refs == 0}
-        assert unheld == set(self.free), "free stack and reference counts disagree"
-
-
-def allocate_checked(pool: BlockPool, count: int) -> list[int]:
-    """`pool.allocate(count)`, watched if somebody wrote it: `count` blocks that were free.
-
-    Raises PoolError, which names class and method, for anything else. The pool is not to be used
-    after that.
-    """
-    if type(pool).allocate is BlockPool.allocate:
-        return pool.allocate(count)
-    free, name = list(pool.free), named(pool, "allocate")
-    blocks = ask(PoolError, pool.allocate, count)
-    if not isinstance(blocks, list) or len(blocks) != count:
-        raise PoolError(f"{name} must return a list of {count} blocks, got {blocks!r}")
-    _check_handed_out(pool, name, blocks, free)
-    return blocks
-
-
-def writable_checked(pool: BlockPool, block: int) -> int:
-    """`pool.writable(block)` for a shared block, watched if somebody wrote it.
-
-    Raises PoolError as `allocate_checked` does, and if the holder's reference stayed behind.
-    """
-    if type(pool).writable is BlockPool.writable:
-        return pool.writable(block)
-    free, holders, name = list(pool.free), pool.refs[block], named(pool, "writable")
-    own = ask(PoolError, pool.writable, block)
-    _check_handed_out(pool, name, [own], free)
-    if pool.refs[block] != holders - 1:
-        raise PoolError(f"{name} must take one reference from block {block} in `refs`")
-    return own
-
-
-def _check_handed_out(pool: BlockPool, name: str, blocks: list[int], free: list[int]) -> None:
-    for index, block in enumerate(blocks):
-        if block in blocks[:index]:
-            raise PoolError(f"{name} handed out block {block} twice")
-        if block not in free:
-            raise PoolError(f"{name} handed out block {block}, which is held or does not exist")
-    if pool.free != [block for block in free if block not in blocks]:
-        raise PoolError(f"{name} must leave the other blocks in `free`, in their order")
-    if any(pool.refs[block] != 1 for block in blocks):
-        raise PoolError(f"{name} must give each block one reference in `refs`")
+        unused = {block for block, refs in enumerate(self.refs) if refs == 0}
+        assert unused == set(self.free), "free stack and reference counts disagree"

@@ -1,9 +1,10 @@
-"""Eviction orders: which prefix is forgotten first when memory is needed.
+"""Eviction orders: which cached prefix is evicted first when memory is needed.
 
-Only leaves that nobody has locked can go; the order decides among those. Write your own by subclassing
+Only unlocked leaves can be evicted; the order decides among those. Write your own by subclassing
 `EvictionOrder` and pass it in: `Engine(runner, config, eviction=Mine())`.
 
-SGLang has these two and more (`python/sglang/srt/mem_cache/evict_policy.py`); vLLM is always LRU.
+SGLang has these two and more (`python/sglang/srt/mem_cache/evict_policy.py`); vLLM always evicts
+the least recently used block.
 """
 
 from typing import TYPE_CHECKING
@@ -15,15 +16,16 @@ if TYPE_CHECKING:
 
 
 class EvictionOrder:
-    """Least recently used first: what `key` does by default."""
+    """Least recently used first, unless a subclass overrides `key`."""
 
     name = "lru"
 
     def key(self, node: "RadixNode") -> tuple[float, ...]:
-        """The leaf with the smallest key goes first, of equals the one that is older.
+        """Return the sort key of a leaf: the smallest is evicted first, of equal keys the oldest
+        node.
 
-        Look at the node alone: a key is asked when the node has changed or has become a leaf, and
-        once more before it goes. It may have grown in between, but not shrunk.
+        Use only the node itself. The key is computed when the node changes or becomes a leaf, and
+        again before its eviction. In between it may grow but must not shrink.
         """
         return (node.last,)
 
@@ -33,9 +35,9 @@ class LRU(EvictionOrder):
 
 
 class LFU(EvictionOrder):
-    """Least frequently used first: the fewest requests have read it; of equals the LRU one.
+    """Least frequently used first: fewest requests that read it; ties go to the LRU node.
 
-    What was popular once stays, wanted or not: nothing ages.
+    A prefix that was popular once stays even if it is no longer used, because uses do not age.
     """
 
     name = "lfu"
@@ -49,7 +51,7 @@ EVICTIONS: dict[str, type[EvictionOrder]] = {order.name: order for order in (LRU
 
 
 def eviction_named(name: str) -> EvictionOrder:
-    """A new eviction order by its name. Raises ConfigError for a name that is not in `EVICTIONS`."""
+    """Return a new eviction order. Raises ConfigError for a name that is not in `EVICTIONS`."""
     if name not in EVICTIONS:
         raise ConfigError(f"eviction must be one of {', '.join(EVICTIONS)}, got {name!r}")
     return EVICTIONS[name]()

@@ -1,22 +1,22 @@
-"""Holds: prefixes that stay in the prefix cache although no request reads them just now.
+"""Holds: prefixes that stay in the prefix cache although no request uses them at the moment.
 
-Somebody who will come back, such as a client of LMTP with a buffer, asks the engine to hold what it
-has computed. A hold is to the cache what a request is: it has a block table and locks its path, so no
-count of references or locks needs a second rule. It never computes, and takes no place in the batch.
+A client that will come back, such as an LMTP client with a buffer, asks the engine to hold what it
+has computed. To the cache, a hold is like a request: it has a block table and locks its path, so
+reference counts and locks need no second rule. A hold computes nothing and takes no seat in the
+batch.
 
-Blocks that a hold has locked cannot be evicted, so holds are bounded three times. Of a prefix that
-exceeds a bound, the beginning is held:
+Held blocks cannot be evicted, so holds have three bounds. If a prefix exceeds a bound, only its
+beginning is held:
 
 - All holds together have at most `HELD_SHARE` of the blocks.
-- A request that may need more than holds leave is served all the same: the oldest holds are let go
-  when it is submitted, and nothing is held that a live request may need. Alone in memory every request
-  fits, as it does without holds.
+- Every request must still fit into memory. Submitting a request releases the oldest holds until it
+  would fit, and no new hold takes blocks that a live request may need.
 - With preemption off, a hold locks no block that running requests have reserved: it leaves as many
-  free and evictable blocks as they may still allocate. An admission in turn counts only blocks that
-  no hold has locked.
+  free and evictable blocks as they may still allocate. In turn, an admission does not count blocks
+  that a hold has locked.
 
-Neither vLLM nor SGLang lets a client lock a prefix; SGLang's `inc_lock_ref`
-(`python/sglang/srt/mem_cache/radix_cache.py`) is what its requests use.
+Differs from vLLM and SGLang: neither lets a client lock a prefix. SGLang's `inc_lock_ref`
+(`python/sglang/srt/mem_cache/radix_cache.py`) is for requests only.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.config import EngineConfig
 from engine.events.vocabulary import Event, HoldEnd, PrefixHeld, PrefixReleased
-from engine.scheduling.admission import most_blocks
+from engine.scheduling.admission import required_blocks
 from engine.scheduling.request import Request
 
 HELD_SHARE = 0.25
@@ -33,7 +33,7 @@ HELD_SHARE = 0.25
 
 @dataclass(slots=True, eq=False)
 class Hold:
-    """A held prefix: its block table, its lock, and how many tokens that are."""
+    """A held prefix: its block table, its lock, and its number of tokens."""
 
     id: int
     label: str = ""
@@ -43,10 +43,11 @@ class Hold:
 
 
 class Holds:
-    """The holds of one engine; between steps only.
+    """The holds of one engine. Call its methods between steps only.
 
-    requests         the live ones
-    reserved_blocks  counts the blocks that running requests may still allocate and must get
+    live             the holds by id, the oldest first
+    requests         live requests by id
+    reserved_blocks  see `Scheduler.reserved_blocks`
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class Holds:
         reserved_blocks: Callable[[], int],
         emit: Callable[[Event], None],
     ) -> None:
-        self.live: dict[int, Hold] = {}  # the oldest first
+        self.live: dict[int, Hold] = {}
         self._cache = cache
         self._config = config
         self._requests = requests
@@ -66,36 +67,37 @@ class Holds:
         self._next_id = 1
 
     def hold(self, tokens: Sequence[int], *, label: str = "") -> Hold:
-        """Hold as much of a prefix as the cache has and the bounds allow.
+        """Hold as much of a prefix as is cached and the bounds allow.
 
-        The table of what is returned is empty where that is nothing; then there is nothing to let go.
+        If that is nothing, the returned hold has an empty block table and need not be released.
         """
-        found = self._cache.tree.match(tokens, limit=len(tokens) // self._config.block_size)
-        held, left, allowed = self._held(), self._left(), 0
-        for block in found.blocks:
+        tree = self._cache.tree
+        match = tree.match(tokens, limit=len(tokens) // self._config.block_size)
+        held, left, allowed = self._held_blocks(), self._num_holdable_blocks(), 0
+        for block in match.blocks:
             left -= block not in held
             if left < 0:
                 break
             allowed += 1
-        # Blocks that requests or holds have locked already are no loss, and they come first.
-        locked, spare = self._cache.tree.locked_part(found), self._cache.num_available_blocks
-        allowed = min(allowed, locked + spare - self._reserved_blocks())
+        # The locked blocks of the match come first and cannot be allocated anyway.
+        available = self._cache.num_available_blocks - self._reserved_blocks()
+        allowed = min(allowed, tree.locked_part(match) + available)
         if allowed < 1:
             return Hold(0)
         hold = Hold(self._next_id, label)
         self._next_id += 1
-        self._cache.attach_prefix(hold, self._cache.tree.match(tokens, limit=allowed))
+        self._cache.attach_prefix(hold, tree.match(tokens, limit=allowed))
         self.live[hold.id] = hold
         self._emit(PrefixHeld(hold.id, hold.last_node, list(hold.block_table), label))
         return hold
 
-    def let_go(self, hold_id: int) -> None:
+    def release(self, hold_id: int) -> None:
         """End a hold. Harmless for one that has ended."""
         self._end(hold_id, "released")
 
-    def make_way(self, blocks: int) -> None:
-        """Let go of the oldest holds until `blocks` blocks are not held by any."""
-        while self.live and self._config.num_blocks - len(self._held()) < blocks:
+    def make_room(self, blocks: int) -> None:
+        """Release the oldest holds until `blocks` blocks are not held."""
+        while self.live and self._config.num_blocks - len(self._held_blocks()) < blocks:
             self._end(next(iter(self.live)), "room")
 
     def _end(self, hold_id: int, reason: HoldEnd) -> None:
@@ -104,15 +106,15 @@ class Holds:
             self._cache.free(hold)
             self._emit(PrefixReleased(hold.id, reason))
 
-    def _held(self) -> set[int]:
+    def _held_blocks(self) -> set[int]:
         return {block for hold in self.live.values() for block in hold.block_table}
 
-    def _left(self) -> int:
-        """Blocks that may be held beside those that are."""
+    def _num_holdable_blocks(self) -> int:
+        """Count the blocks that may be held in addition to those that are."""
         config = self._config
         needs = (
-            most_blocks(request.prompt_length, request.params, config)
+            required_blocks(request.prompt_length, request.params, config)
             for request in self._requests.values()
         )
         spare = config.num_blocks - max(needs, default=0)
-        return min(spare, int(config.num_blocks * HELD_SHARE)) - len(self._held())
+        return min(spare, int(config.num_blocks * HELD_SHARE)) - len(self._held_blocks())

@@ -1,17 +1,23 @@
-"""Block pool and radix tree together: what a request holds, and every way that changes.
+"""The KV cache manager: block pool and radix tree together.
 
-Each method changes pool, tree and request completely and only then emits its event, so that the log
-never shows a half-made state. Who holds a block follows one rule: the block tables that name it,
-plus one while the tree has it.
+Each method changes pool, tree and request completely and only then emits its event, so the log
+never shows an intermediate state. One rule covers all references: a block counts the block tables
+that contain it, plus one while the tree has it.
 
-vLLM keeps this in `vllm/v1/core/kv_cache_manager.py`, SGLang in
-`python/sglang/srt/mem_cache/radix_cache.py` (`cache_unfinished_req`, `cache_finished_req`).
+Source: vLLM's `vllm/v1/core/kv_cache_manager.py`; the tree is that of SGLang's
+`python/sglang/srt/mem_cache/radix_cache.py`.
+
+Differs from vLLM: there, block tables are append-only and full blocks are cached when they are
+scheduled. Here they are cached at the end of the step that computes them, and a request whose new
+blocks are cached already is remapped to the cached copy, as in SGLang. Samples of one prompt share
+its partly filled block until the first write; vLLM runs samples as separate requests that share
+full blocks only.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
-from engine.cache.block_pool import BlockPool, allocate_checked, writable_checked
+from engine.cache.block_pool import BlockPool
 from engine.cache.radix_tree import Match, RadixNode, RadixTree
 from engine.events.vocabulary import (
     BlockCopied,
@@ -27,11 +33,11 @@ from engine.events.vocabulary import (
 )
 from engine.scheduling.request import Request
 
-NOBODY = -1
+NO_REQUEST = -1
 
 
-class Holder(Protocol):
-    """Whoever has a block table and a lock: a request, or a hold (`holds.py`)."""
+class BlockOwner(Protocol):
+    """An owner of a block table and a tree lock: a request, or a hold (`holds.py`)."""
 
     block_table: list[int]
     num_computed_tokens: int
@@ -39,7 +45,7 @@ class Holder(Protocol):
 
 
 class KVCacheManager:
-    """The KV memory of an engine. `prefix_cache=False` leaves the tree empty."""
+    """The blocks of an engine. With `prefix_cache=False` the tree stays empty."""
 
     def __init__(
         self,
@@ -52,87 +58,92 @@ class KVCacheManager:
         self.pool = pool
         self.tree = tree
         self.tree.enabled = prefix_cache
-        self.prefix_cache = prefix_cache
         self.block_size = tree.block_size
         self._emit = emit
 
-    # How much is there
+    # Counting
 
     @property
     def num_available_blocks(self) -> int:
-        """Blocks that can be had: the free ones, and those in the tree that nobody has locked."""
+        """Blocks that can be allocated: free ones and unlocked ones in the tree."""
         return len(self.pool.free) + self.tree.unlocked_blocks
 
     def num_available_blocks_beside(self, match: Match) -> int:
-        """Blocks that can be had by a request that is about to lock `match`."""
+        """Blocks that can be allocated by a request that is about to lock `match`."""
         return self.num_available_blocks - (len(match.blocks) - self.tree.locked_part(match))
 
     def match_prefix(self, request: Request) -> Match:
-        """The cached prefix of a waiting request; a peek that touches nothing.
+        """Return the cached prefix of a waiting request. Changes nothing.
 
-        At least one token is left to compute, because something must produce logits. A prompt whose
-        tokens are still to be scored is computed whole: KV tells nothing about probabilities.
+        At least one token is left to compute, because its logits are needed. A prompt with tokens
+        still to score is computed whole, because the cache keeps no log-probabilities.
         """
-        reads = self.prefix_cache and not request.unscored
+        reads = self.tree.enabled and not request.unscored
         limit = (len(request.tokens) - 1) // self.block_size if reads else 0
         return self.tree.match(request.tokens, limit)
 
     def blocks_needed(self, request: Request, count: int) -> int:
-        """Blocks to take before the next `count` tokens of `request` can be written."""
+        """Count the blocks to allocate so that the next `count` tokens can be written."""
         total = -(-(request.num_computed_tokens + count) // self.block_size)
         return total - len(request.block_table) + self.writes_shared_block(request)
 
     def writes_shared_block(self, request: Request) -> bool:
-        """Whether the next token's KV goes into a block that other samples read: it is copied first."""
+        """Return whether the next token goes into a shared block, which must be copied first."""
         partly_filled = request.num_computed_tokens % self.block_size != 0
         return partly_filled and self.pool.refs[request.block_table[-1]] > 1
 
-    # A request takes blocks
+    # Allocating
 
-    def attach_prefix(self, holder: Holder, match: Match) -> None:
-        """Give an admitted request the blocks of its match and lock their path. The caller emits."""
-        node = self._end_at(match)
+    def attach_prefix(self, owner: BlockOwner, match: Match) -> None:
+        """Give a request the blocks of its match and lock their path. The caller emits."""
+        node = self._split_at_end(match)
         self.pool.share(match.blocks)
-        holder.block_table = list(match.blocks)
-        holder.num_computed_tokens = len(match.blocks) * self.block_size
-        self._lock(holder, node)
+        owner.block_table = list(match.blocks)
+        owner.num_computed_tokens = len(match.blocks) * self.block_size
+        self._lock(owner, node)
 
     def allocate_slots(self, request: Request, count: int) -> tuple[int, int] | None:
         """Make `count` tokens after the computed ones writable: evict, copy on write, allocate.
 
-        The caller has checked `blocks_needed` against `room`. Returns (source, destination) when
-        a shared, partly filled block has to be copied before the forward pass.
+        The caller has compared `blocks_needed` with `num_available_blocks`. Returns (source,
+        destination) when a shared, partly filled block has to be copied before the forward pass.
         """
         need = self.blocks_needed(request, count)
-        self._make_room(need, request)
+        while len(self.pool.free) < need:
+            leaf = self.tree.next_victim()
+            assert leaf is not None, "the available blocks were counted, yet none can be evicted"
+            self._evict(leaf, request.id, "room")
         copy = None
         if self.writes_shared_block(request):
-            copy = self._copy_last_block(request)
+            source = request.block_table[-1]
+            block = request.block_table[-1] = self.pool.writable(source)
+            self._emit(BlockCopied(request.id, len(request.block_table) - 1, source, block))
+            copy = source, block
             need -= 1
         if need:
-            blocks = allocate_checked(self.pool, need)
+            blocks = self.pool.allocate(need)
             request.block_table += blocks
             self._emit(BlocksAllocated(request.id, blocks))
         return copy
 
     def share_with(self, parent: Request, sample: Request) -> None:
-        """A fork: the sample reads all of its parent's blocks and locks its path. The caller emits."""
+        """Let a forked sample share all blocks and the lock of its parent. The caller emits."""
         sample.block_table = list(parent.block_table)
         sample.num_computed_tokens = parent.num_computed_tokens
         self.pool.share(sample.block_table)
         self._lock(sample, self.tree.nodes[parent.last_node])
 
-    # A request gives blocks back
+    # Releasing
 
-    def free(self, holder: Holder) -> None:
-        """Take everything away: blocks, computed tokens, lock. Harmless when repeated."""
-        self.pool.release(holder.block_table)
-        holder.block_table = []
-        holder.num_computed_tokens = 0
-        self._lock(holder, self.tree.root)
+    def free(self, owner: BlockOwner) -> None:
+        """Release all blocks and the lock of an owner. Harmless when repeated."""
+        self.pool.release(owner.block_table)
+        owner.block_table = []
+        owner.num_computed_tokens = 0
+        self._lock(owner, self.tree.root)
 
     def trim(self, request: Request) -> None:
-        """Give back blocks beyond the computed tokens: rejected drafts left them empty."""
+        """Release the blocks beyond the computed tokens, which rejected drafts left empty."""
         keep = -(-request.num_computed_tokens // self.block_size)
         if keep < len(request.block_table):
             self.pool.release(request.block_table[keep:])
@@ -140,49 +151,48 @@ class KVCacheManager:
             self._emit(BlocksTrimmed(request.id, keep))
 
     def clear(self) -> None:
-        """Evict everything that nobody has locked."""
+        """Evict every unlocked block."""
         while (leaf := self.tree.next_victim()) is not None:
-            self._evict(leaf, NOBODY, "cleared")
+            self._evict(leaf, NO_REQUEST, "cleared")
 
-    # The tree learns
+    # Caching
 
     def cache_full_blocks(self, request: Request) -> None:
-        """Put the request's newly full blocks into the tree.
+        """Put the full blocks that a request has computed into the tree.
 
         request.block_table: [ locked path | already cached by others | new to the tree | partial ]
                                        joined: freed, remapped     inserted
 
-        Two requests that computed the same prefix at the same time hold the same tokens twice; the
-        second one to get here is remapped to the first one's blocks and its own go free.
+        Two requests that computed the same prefix at the same time hold two copies of it. The
+        second one to get here is remapped to the cached copy, and its own blocks are released.
         """
-        if not self.prefix_cache:
+        if not self.tree.enabled:
             return
+        size = self.block_size
         node = self.tree.nodes[request.last_node]
-        known = sum(len(above.blocks) for above in self.tree.path(node))
-        full = request.num_computed_tokens // self.block_size
-        if full == known:
+        start = sum(len(above.blocks) for above in self.tree.path(node))
+        end = request.num_computed_tokens // size
+        if start == end:
             return
-        match = self.tree.match(
-            request.tokens[known * self.block_size :], limit=full - known, start=node
-        )
+        match = self.tree.match(request.tokens[start * size :], limit=end - start, start=node)
         if match.blocks:
-            node = self._join(request, known, match)
-            known += len(match.blocks)
-        if full > known:
-            self._add(request, node, known, full)
+            node = self._join(request, start, match)
+            start += len(match.blocks)
+        if start < end:
+            self._insert(request, node, start, end)
 
-    def _join(self, request: Request, at: int, match: Match) -> RadixNode:
-        node = self._end_at(match)
-        end = at + len(match.blocks)
-        own = request.block_table[at:end]
+    def _join(self, request: Request, start: int, match: Match) -> RadixNode:
+        node = self._split_at_end(match)
+        end = start + len(match.blocks)
+        own = request.block_table[start:end]
         self.pool.share(match.blocks)
         self.pool.release(own)
-        request.block_table[at:end] = match.blocks
+        request.block_table[start:end] = match.blocks
         self._lock(request, node)
         self._emit(RadixJoined(request.id, node.id, match.blocks))
         return node
 
-    def _add(self, request: Request, parent: RadixNode, start: int, end: int) -> None:
+    def _insert(self, request: Request, parent: RadixNode, start: int, end: int) -> None:
         blocks = request.block_table[start:end]
         tokens = request.tokens[start * self.block_size : end * self.block_size]
         self.pool.share(blocks)
@@ -195,32 +205,17 @@ class KVCacheManager:
             self._lock(request, node)
             self._emit(RadixInserted(request.id, node.id, parent.id, blocks))
 
-    # Small verbs
-
-    def _end_at(self, match: Match) -> RadixNode:
-        """The node that ends exactly where the match ends; cuts an edge where there is none."""
+    def _split_at_end(self, match: Match) -> RadixNode:
+        """Return the node that ends where the match ends; split an edge if there is none."""
         if match.depth == len(match.node.blocks):
             return match.node
         upper = self.tree.split(match.node, match.depth)
         self._emit(RadixSplit(match.node.id, match.depth, upper.id))
         return upper
 
-    def _lock(self, holder: Holder, node: RadixNode) -> None:
-        self.tree.move_lock(self.tree.nodes[holder.last_node], node)
-        holder.last_node = node.id
-
-    def _copy_last_block(self, request: Request) -> tuple[int, int]:
-        source = request.block_table[-1]
-        block = writable_checked(self.pool, source)
-        request.block_table[-1] = block
-        self._emit(BlockCopied(request.id, len(request.block_table) - 1, source, block))
-        return source, block
-
-    def _make_room(self, blocks: int, needed_by: Request) -> None:
-        while len(self.pool.free) < blocks:
-            leaf = self.tree.next_victim()
-            assert leaf is not None, "room was checked, yet nothing is left to evict"
-            self._evict(leaf, needed_by.id, "room")
+    def _lock(self, owner: BlockOwner, node: RadixNode) -> None:
+        self.tree.move_lock(self.tree.nodes[owner.last_node], node)
+        owner.last_node = node.id
 
     def _evict(self, leaf: RadixNode, needed_by: int, reason: EvictionReason) -> None:
         self.tree.evict(leaf)

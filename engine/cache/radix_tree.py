@@ -1,21 +1,26 @@
 """The prefix cache: a radix tree over whole KV blocks.
 
-A path from the root spells a prefix; an edge carries a run of blocks and their tokens. Two requests
-that begin alike walk the same path and read the same blocks, because the KV of a token depends on
-everything before it and on nothing after it.
+A path from the root spells a prefix; an edge carries a run of blocks and their tokens. Requests
+with the same beginning share a path and its blocks, because the KV of a token depends only on the
+tokens up to it.
 
 Four ideas, in the order of this file:
 
-1. match   walk down as far as whole blocks agree. Looking changes nothing.
-2. split   an edge is cut where a match or an insertion ends inside it.
-3. lock    a request locks its path while it lives. A node's lock counts the live requests below it,
-           so an ancestor can never be evicted before its descendants.
-4. evict   whole leaves nobody has locked, in an order of choice; see `eviction.py`.
+1. match   walk down as far as whole blocks agree; this changes nothing.
+2. split   cut an edge where a match or an insertion ends inside it.
+3. lock    a request locks its path while it lives. A node's `lock_ref` counts the requests locked
+           at or below it, so an ancestor is never evicted before its descendants.
+4. evict   remove whole unlocked leaves, in a configurable order (`eviction.py`).
 
-Source: RadixAttention (arXiv:2312.07104), as in SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
-There matching itself splits edges and refreshes access times; here a lock is the access, so that a
-policy may look up as many matches as it likes. vLLM has no tree: it hashes each full block together
-with its parent's hash (`vllm/v1/core/kv_cache_utils.py`).
+Source: RadixAttention (arXiv:2312.07104); SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
+
+Differs from SGLang: there, a match splits edges and refreshes access times. Here only locks count
+as accesses, so a policy may look up as many matches as it likes. SGLang also makes a node per
+insertion and splits it at the end of the prompt, so that it can evict the output without the
+prompt. Here a request extends its own leaf, and both are evicted together.
+
+Differs from vLLM: vLLM has no tree. It hashes each full block together with its parent's hash
+(`vllm/v1/core/kv_cache_utils.py`), and it evicts single blocks, the tail of a prefix first.
 """
 
 import heapq
@@ -24,21 +29,20 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from engine.cache.eviction import LRU, EvictionOrder
-from engine.part_errors import EvictionError, ask, checked_key
 
 ROOT = 0
 
 
 @dataclass(slots=True, eq=False)
 class RadixNode:
-    """An edge and the node at its lower end.
+    """A node together with the edge above it.
 
     tokens     ids on the edge, `len(blocks) * block_size` of them
-    blocks     the KV blocks that hold them
+    blocks     the KV blocks of these tokens
     children   by the tokens of the child's first block
-    lock_ref   live requests locked here or below
+    lock_ref   owners (requests and holds) locked here or below
     last       logical time of the latest lock
-    uses       requests that came to read it, its first writer included; a resumed one counts again
+    uses       requests that locked it, its first writer included; a resumed request counts again
     """
 
     id: int
@@ -52,10 +56,10 @@ class RadixNode:
 
 
 class Match(NamedTuple):
-    """How far a token sequence is cached.
+    """The cached prefix of a token sequence.
 
-    `node` is the deepest node reached and `depth` the blocks used of its edge, which may be fewer
-    than it has; `blocks` is the whole path.
+    `node` is the deepest node reached, `depth` the number of blocks used of its edge (all of them
+    or fewer), `blocks` the blocks of the whole path.
     """
 
     node: RadixNode
@@ -64,9 +68,10 @@ class Match(NamedTuple):
 
 
 class RadixTree:
-    """Prefixes of whole blocks: nodes and locks, but no memory of its own.
+    """A tree of prefixes. It counts locks; the block pool counts references.
 
-    enabled  False where the engine's prefix cache is off: nothing is ever inserted
+    enabled          False if the engine's prefix cache is off: nothing is ever inserted
+    unlocked_blocks  blocks in unlocked nodes
     """
 
     def __init__(self, block_size: int, eviction: EvictionOrder | None = None) -> None:
@@ -76,17 +81,17 @@ class RadixTree:
         self.root = RadixNode(ROOT, None)
         self.nodes = {ROOT: self.root}
         self.tick = 0
-        self.unlocked_blocks = 0  # blocks in nodes that nobody has locked
+        self.unlocked_blocks = 0
         self._next_id = 1
         self._leaves: list[tuple[tuple[float, ...], int]] = []  # heap of (eviction key, id)
-        self._unasked: dict[int, None] = {}  # nodes whose eviction key is to be asked
+        self._unasked: dict[int, None] = {}  # nodes whose eviction key is not in the heap yet
 
     # 1. match
 
     def match(self, tokens: Sequence[int], limit: int, start: RadixNode | None = None) -> Match:
-        """Find the longest cached prefix of `tokens`, at most `limit` blocks, below `start`.
+        """Return the longest cached prefix of `tokens` below `start`, at most `limit` blocks.
 
-        Changes nothing: neither access times nor edges.
+        Changes neither access times nor edges.
         """
         size = self.block_size
         node, depth, blocks = start or self.root, 0, list[int]()
@@ -107,7 +112,7 @@ class RadixTree:
         return Match(node, depth, blocks)
 
     def locked_part(self, match: Match) -> int:
-        """Blocks of a match that are locked already; evicting cannot free them anyway."""
+        """Count the blocks of a match that are locked, so eviction cannot free them anyway."""
         node, depth, locked = match.node, match.depth, 0
         while node.parent is not None:
             if node.lock_ref:
@@ -119,9 +124,9 @@ class RadixTree:
     # 2. split, insert, extend
 
     def split(self, node: RadixNode, at: int) -> RadixNode:
-        """Cut `node`'s edge after `at` blocks. Returns the new upper part; `node` keeps the rest.
+        """Cut an edge after `at` blocks. Return the new upper node; `node` keeps the rest.
 
-        The upper part has the same requests below it, so it copies lock, access time and uses.
+        The same owners are locked below the upper node, so it copies lock, access time and uses.
         """
         assert node.parent is not None and 0 < at < len(node.blocks)
         cut = at * self.block_size
@@ -133,17 +138,17 @@ class RadixTree:
         return upper
 
     def insert(self, parent: RadixNode, tokens: list[int], blocks: list[int]) -> RadixNode:
-        """Add a leaf below `parent`. It is unlocked: whoever inserts locks it next."""
+        """Add a leaf below `parent`. It is unlocked; the caller locks it next."""
         node = self._new_node(parent, tokens, blocks)
         self.unlocked_blocks += len(blocks)
         return node
 
     def can_extend(self, node: RadixNode) -> bool:
-        """Whether the one request that locked `node` may lengthen its edge in place."""
+        """Return whether the only owner that locked a leaf may lengthen its edge in place."""
         return node is not self.root and not node.children and node.lock_ref == 1
 
     def extend(self, node: RadixNode, tokens: list[int], blocks: list[int]) -> None:
-        """Append to the edge of a leaf that its only reader made longer."""
+        """Append to the edge of a leaf."""
         assert self.can_extend(node)
         node.tokens += tokens
         node.blocks += blocks
@@ -161,7 +166,7 @@ class RadixTree:
     # 3. lock
 
     def move_lock(self, old: RadixNode, new: RadixNode) -> None:
-        """A request's lock moves from `old` to `new`; the root stands for no lock at all."""
+        """Move an owner's lock from `old` to `new`. The root stands for no lock."""
         if old is self.root and new is self.root:
             return
         self.tick += 1
@@ -180,7 +185,7 @@ class RadixTree:
                 self._unasked[node.id] = None
 
     def path(self, node: RadixNode) -> Iterator[RadixNode]:
-        """`node` and its ancestors, without the root."""
+        """Yield `node` and its ancestors, without the root."""
         while node.parent is not None:
             yield node
             node = node.parent
@@ -188,13 +193,13 @@ class RadixTree:
     # 4. evict
 
     def next_victim(self) -> RadixNode | None:
-        """The leaf to evict next, or None while every leaf is locked.
+        """Return the leaf to evict next, None if every leaf is locked.
 
-        Raises EvictionError, and changes nothing, for an eviction order that raises or whose key is
-        not a tuple of numbers.
+        The tree does not change, even if the eviction order raises.
         """
         self._ask_keys()
-        keys: dict[int, tuple[float, ...]] = {}  # asked once, or a whim would never end
+        # Ask for each key once, or an order with random keys would never end this loop.
+        keys: dict[int, tuple[float, ...]] = {}
         while self._leaves:
             key, node_id = self._leaves[0]
             node = self.nodes.get(node_id)
@@ -202,14 +207,14 @@ class RadixTree:
                 heapq.heappop(self._leaves)
                 continue
             if node_id not in keys:
-                keys[node_id] = self._eviction_key(node)
+                keys[node_id] = self.eviction.key(node)
             if keys[node_id] <= key:
                 return node
             heapq.heapreplace(self._leaves, (keys[node_id], node_id))
         return None
 
     def evict(self, node: RadixNode) -> None:
-        """Remove an unlocked leaf. Its parent may become the next one."""
+        """Remove an unlocked leaf. Its parent may become a leaf."""
         assert node.parent is not None and self._is_evictable(node)
         del self.nodes[node.id]
         del node.parent.children[self._key(node.tokens)]
@@ -219,20 +224,16 @@ class RadixTree:
     def _is_evictable(self, node: RadixNode) -> bool:
         return node is not self.root and not node.lock_ref and not node.children
 
-    def _eviction_key(self, node: RadixNode) -> tuple[float, ...]:
-        key = ask(EvictionError, self.eviction.key, node)
-        return checked_key(EvictionError, self.eviction, key)
-
     def _ask_keys(self) -> None:
-        """Bring the heap up to date. What is stale in it is found out when it comes to the top."""
-        if len(self._leaves) > 2 * len(self.nodes) + 64:  # mostly stale: start over
+        """Add missing keys to the heap. Stale entries are found when they reach the top."""
+        if len(self._leaves) > 2 * len(self.nodes) + 64:  # mostly stale: rebuild it
             self._leaves = []
             self._unasked = dict.fromkeys(self.nodes)
         while self._unasked:
             node_id = next(iter(self._unasked))
             node = self.nodes.get(node_id)
             if node is not None and self._is_evictable(node):
-                heapq.heappush(self._leaves, (self._eviction_key(node), node_id))
+                heapq.heappush(self._leaves, (self.eviction.key(node), node_id))
             del self._unasked[node_id]
 
     def check_integrity(self) -> None:
@@ -243,8 +244,6 @@ class RadixTree:
                 assert child.parent is node and key == self._key(child.tokens)
                 assert self.nodes.get(child.id) is child
                 if node is not self.root:
-                    assert node.lock_ref >= child.lock_ref, (
-                        "a child is locked more often than its parent"
-                    )
+                    assert node.lock_ref >= child.lock_ref, "a child has more locks than its parent"
         unlocked = sum(len(node.blocks) for node in self.nodes.values() if not node.lock_ref)
         assert unlocked == self.unlocked_blocks, "unlocked blocks miscounted"

@@ -2,7 +2,7 @@
 
 Prefill chunks and decodes stand one behind the other, without padding: everything but attention
 treats tokens independently and does not care whose they are. For attention, rows that compute equally
-many tokens and have similar contexts form a group and share a call (`engine/attention_groups.py`).
+many tokens and have similar contexts form a group and share a call (`engine/runner.py`).
 
 Everything that depends on requests is put into tensors here, once per step. From then on there is no
 Python per token.
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.attention_groups import attention_groups
-from engine.runner import Row
+from engine.runner import Row, attention_groups
 
 
 @dataclass(slots=True)

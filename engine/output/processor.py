@@ -1,16 +1,16 @@
-"""What a sample writes: from sampled ids to tokens, text and an end.
+"""Output processing: from sampled token ids to text, stop conditions and forced tokens.
 
-Each sample has a writer of its own, because text has a memory: a character may be spread over tokens,
-a stop string too, and a tool call is read token by token until it is complete.
+Each sample has an output processor with a state, because characters, stop strings and tool calls
+may span several tokens.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from engine.events.vocabulary import FinishReason, TokenRow
+from engine.events.vocabulary import FinishReason
 from engine.output.calculator import evaluate
 from engine.output.stop_strings import StopStrings
-from engine.output.tool_use import Tool, ToolTokens, fed
+from engine.output.tool_use import Tool, ToolTokens
 from engine.runner import Sampled
 from engine.scheduling.request import Request
 from engine.text.tokenizer import Tokenizer
@@ -18,16 +18,16 @@ from engine.text.tokenizer import Tokenizer
 
 @dataclass(slots=True)
 class TokenOutput:
-    """What one request gained in a step: tokens, one entry of each list per token.
+    """The new tokens of one request in a step, with one entry of each list per token.
 
-    pieces         the tokens' own text, as the log has it
-    texts          the text to hand on: held back while it may become a stop string, and without it
+    pieces         the tokens' own text, as in the log
+    texts          the text to deliver: held back while it may become a stop string, and without it
     logprobs       0.0 for forced tokens
-    top            see `SamplingParams.logprobs`; empty where nothing was asked for
+    top            see `SamplingParams.logprobs`; empty lists if it is None
     accepted       leading tokens that were drafts
     forced         trailing tokens that a tool forced
     finish_reason  "stop" or "length" if the last token ended the request
-    matched        the stop string that did, else ""
+    matched        the stop string that ended it, else ""
     """
 
     request: Request
@@ -41,15 +41,11 @@ class TokenOutput:
     finish_reason: FinishReason | None = None
     matched: str = ""
 
-    def row(self) -> TokenRow:
-        """The same for the log."""
-        return TokenRow(self.request.id, self.ids, self.pieces, self.accepted, self.forced)
-
 
 class OutputProcessor:
-    """Appends to one request what its sample gains.
+    """Appends sampled tokens to one request and checks whether they end it.
 
-    Source: vLLM checks the end in `check_stop` (`vllm/v1/core/sched/utils.py`) and the text in
+    Source: vLLM checks tokens in `check_stop` (`vllm/v1/core/sched/utils.py`) and text in
     `vllm/v1/engine/detokenizer.py`, in another process; nanochat's `Engine.generate` forces the
     tokens of tools.
     """
@@ -58,106 +54,105 @@ class OutputProcessor:
         self.request = request
         self._detokenizer = tokenizer.detokenizer(request.tokens[: request.prompt_length])
         self._tool = tool
-        self._vocab_size = tokenizer.vocab_size
-        self._stops = StopStrings(request.params.stop)
+        self._stops = StopStrings(request.params.stop) if request.params.stop else None
 
     def append(self, sampled: Sampled) -> TokenOutput:
-        """Append sampled tokens, up to the one that ends the output, and what a tool forces."""
-        gained = TokenOutput(self.request)
+        """Append sampled tokens, up to the one that ends the output, and the tokens a tool
+        forces."""
+        new = TokenOutput(self.request)
         for index, token in enumerate(sampled.ids):
             top = sampled.top[index] if sampled.top else []
-            self._append(gained, token, sampled.logprobs[index], top)
-            forced = [] if gained.finish_reason else self._tool_answer(token)
+            self._append(new, token, sampled.logprobs[index], top)
+            forced = [] if new.finish_reason else self._tool_answer(token)
             for answer in forced:
-                if gained.finish_reason is None:
-                    self._append(gained, answer, 0.0, [])
-                    gained.forced += 1
+                if new.finish_reason is None:
+                    self._append(new, answer, 0.0, [])
+                    new.forced += 1
                     self.request.num_forced_tokens += 1
-            if gained.finish_reason or forced:
+            if new.finish_reason or forced:
                 break  # drafts beyond this token followed another text
-        gained.accepted = min(len(sampled.ids) - 1, len(gained.ids) - gained.forced)
-        self.request.num_computed_tokens += gained.accepted
-        return gained
+        new.accepted = min(len(sampled.ids) - 1, len(new.ids) - new.forced)
+        return new
 
     def close(self) -> None:
-        """The request is over: whatever is still held back is given out."""
-        held = self._stops.flush()
+        """Deliver the text that is held back, when the request has ended."""
+        held = self._stops.flush() if self._stops else ""
         if held:
             self.request.delivered[-1] += held
 
     def _append(
-        self, gained: TokenOutput, token: int, logprob: float, top: list[tuple[int, float]]
+        self, new: TokenOutput, token: int, logprob: float, top: list[tuple[int, float]]
     ) -> None:
-        request, params = self.request, self.request.params
+        request, params, stops = self.request, self.request.params, self._stops
         position = len(request.tokens) - request.prompt_length
-        piece, text = self._piece(token, position), ""
-        if position < params.min_tokens:
-            text = piece
-        elif token in request.end_ids:
-            gained.finish_reason = "stop"
-        else:
-            text = self._stops.push(piece)
-        if self._stops.matched:
-            gained.finish_reason, gained.matched = "stop", self._stops.matched
-        elif gained.finish_reason is None and position + 1 == params.max_tokens:
-            gained.finish_reason = "length"
-        if gained.finish_reason is not None and not gained.matched:
+        piece = text = self._piece(token, position)
+        if position >= params.min_tokens:
+            if token in request.end_ids:
+                new.finish_reason, text = "stop", ""
+            elif stops is not None:
+                text = stops.push(piece)
+                if stops.matched:
+                    new.finish_reason, new.matched = "stop", stops.matched
+        if new.finish_reason is None and position + 1 == params.max_tokens:
+            new.finish_reason = "length"
+        if new.finish_reason is not None and not new.matched:
             rest = self._detokenizer.flush()
-            piece, text = piece + rest, text + self._stops.push(rest) + self._stops.flush()
+            piece += rest
+            text += rest if stops is None else stops.push(rest) + stops.flush()
 
         request.tokens.append(token)
         request.texts.append(piece)
         request.delivered.append(text)
         request.logprobs.append(logprob)
         request.top_logprobs.append(top)
-        gained.ids.append(token)
-        gained.pieces.append(piece)
-        gained.texts.append(text)
-        gained.logprobs.append(logprob)
-        gained.top.append(top)
+        new.ids.append(token)
+        new.pieces.append(piece)
+        new.texts.append(text)
+        new.logprobs.append(logprob)
+        new.top.append(top)
 
     def _piece(self, token: int, position: int) -> str:  # noqa: ARG002
-        """The token's own text; `position` is its place in the output."""
+        """Return the token's own text. A subclass may use `position`, its index in the output."""
         return self._detokenizer.push(token)
 
     def _tool_answer(self, token: int) -> list[int]:
-        """What to force after the token that was appended last."""
-        return [] if self._tool is None else fed(self._tool, token, self._vocab_size)
+        """Return the tokens to force after the token that was appended last."""
+        return [] if self._tool is None else self._tool.feed(token)
 
 
 class OutputProcessors:
-    """The writers of live requests, by id; each is made when its request gains its first token."""
+    """The output processors of live requests by id, each made for its request's first token."""
 
-    def __init__(self, tokenizer: Tokenizer, tool: type[Tool]) -> None:
+    def __init__(self, tokenizer: Tokenizer, make_tool: Callable[..., Tool]) -> None:
         self.live: dict[int, OutputProcessor] = {}
         self._tokenizer = tokenizer
-        self._tool = tool
+        self._make_tool = make_tool
         self._tool_tokens = ToolTokens.of(tokenizer)
 
     def of(self, request: Request) -> OutputProcessor:
-        """The request's own writer."""
+        """Return the request's output processor."""
         if request.id not in self.live:
             self.live[request.id] = self.new(request)
         return self.live[request.id]
 
     def new(self, request: Request) -> OutputProcessor:
-        """A writer, with a tool where the tokenizer has the tokens for one."""
+        """Make an output processor, with a tool if the tokenizer has the tokens for one."""
         tool = None
         if self._tool_tokens is not None:
-            tool = self._tool(self._tool_tokens, self._tokenizer, evaluate)
+            tool = self._make_tool(self._tool_tokens, self._tokenizer, evaluate)
         return OutputProcessor(request, self._tokenizer, tool)
 
     def close(self, request: Request) -> None:
-        """The request is over, whether it has written anything or not."""
-        writer = self.live.pop(request.id, None)
-        if writer is not None:
-            writer.close()
+        """Close and drop the output processor of a finished request, if it has one."""
+        processor = self.live.pop(request.id, None)
+        if processor is not None:
+            processor.close()
 
 
 def best(samples: Sequence[Request]) -> list[Request]:
-    """The n samples of `best_of` with the highest mean log-probability per sampled token, best first.
+    """Return the n samples of `best_of` with the highest mean log-probability, best first.
 
-    Tokens that a tool forced do not count: the model did not choose them.
+    Tokens that a tool forced do not count, because the model did not choose them.
     """
     params = samples[0].params
     if params.best_of is None:

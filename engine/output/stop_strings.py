@@ -1,21 +1,20 @@
-"""Stop strings: the output ends before them, and nothing of them is ever shown.
+"""Stop strings: the output ends before them, and no part of them is ever delivered.
 
-A stop string may be spread over tokens. So text that could be the beginning of one is held back, and
-no more than that: the longest end of the text that is a proper beginning of a stop string. It is
-given out as soon as it turns out to be harmless.
+A stop string may span several tokens. So the longest end of the text that could begin a stop string
+is held back, and delivered as soon as it turns out not to.
 
     stop "\\n\\n":   "Yes."  " \\n"      "\\n"                     the text is "Yes. "
-    given out:     "Yes."  " "  (\\n is held back)  found
+    delivered:     "Yes."  " "  (\\n is held back)  found
 
-vLLM checks the whole text so far after each token (`vllm/v1/engine/detokenizer.py`) and holds back as
-many characters as the longest stop string has, less one.
+Differs from vLLM: it always holds back one character less than the longest stop string has
+(`vllm/v1/engine/detokenizer.py`).
 """
 
 from collections.abc import Sequence
 
 
 class StopStrings:
-    """Watches the text of one output. `matched` is the stop string that was found, "" before."""
+    """Searches the text of one output. `matched` is the stop string that was found, "" before."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self._stops = stops
@@ -23,10 +22,10 @@ class StopStrings:
         self.matched = ""
 
     def push(self, piece: str) -> str:
-        """The text that may be shown now that `piece` has come.
+        """Add a piece of text and return the text that may be delivered now.
 
-        Of several stop strings the one that is complete first wins, so that the result does not
-        depend on how the text was cut into tokens.
+        Of several stop strings the one that is complete first wins, so the result does not depend
+        on how the text was divided into tokens.
         """
         if not self._stops:
             return piece
@@ -43,13 +42,13 @@ class StopStrings:
         return text[: len(text) - held]
 
     def flush(self) -> str:
-        """What is still held back, at the end of an output that no stop string ended."""
+        """Return the text that is held back, when the output ends for another reason."""
         text, self._held = self._held, ""
         return text
 
 
 def _overlap(text: str, stop: str) -> int:
-    """Length of the longest end of `text` that is a proper beginning of `stop`."""
+    """Return the length of the longest end of `text` that begins `stop` without completing it."""
     for length in range(min(len(text), len(stop) - 1), 0, -1):
         if text.endswith(stop[:length]):
             return length

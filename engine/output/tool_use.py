@@ -1,18 +1,18 @@
-"""Tool use inside the engine: the model asks, the engine answers, the model reads the answer.
+"""Tool use inside the engine: the model calls the calculator, and the engine inserts the result.
 
 When a sample has written `<|python_start|>17+25<|python_end|>`, the engine evaluates the expression
 and forces `<|output_start|>42<|output_end|>` into the text. The forced tokens are computed together
-with the next row, so they cost no extra step. What cannot be evaluated forces nothing, and the model
-goes on as it likes.
+with the next row, so they need no extra step. An expression that cannot be evaluated forces
+nothing.
 
-Source: nanochat's `nanochat/engine.py`, where each row keeps such a state.
+Source: nanochat's `nanochat/engine.py`, where each row keeps such a state. vLLM and SGLang leave
+tools to the client.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from engine.part_errors import ToolError, ask, checked_ids
 from engine.text.tokenizer import Tokenizer
 
 
@@ -27,7 +27,7 @@ class ToolTokens:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "ToolTokens | None":
-        """The tokenizer's tool tokens, or None when it lacks any of them."""
+        """Return the tokenizer's tool tokens, None if it lacks any of them."""
         names = ("<|python_start|>", "<|python_end|>", "<|output_start|>", "<|output_end|>")
         ids = [tokenizer.token_id(name) for name in names]
         call_start, call_end, output_start, output_end = ids
@@ -37,26 +37,21 @@ class ToolTokens:
 
 
 class Tool(Protocol):
-    """What reads along with one sample. Made as `ToolUse` is, and never shared between samples."""
+    """A tool for one sample. Constructed like `ToolUse`."""
 
     def __init__(
         self, tokens: ToolTokens, tokenizer: Tokenizer, evaluate: Callable[[str], str | None]
     ) -> None: ...
 
     def feed(self, token: int) -> list[int]:
-        """Take note of a sampled token; returns the tokens to force after it, usually none."""
+        """Read a sampled token and return the tokens to force after it, usually none."""
         ...
-
-
-def fed(tool: Tool, token: int, vocab_size: int) -> list[int]:
-    """What `tool` forces after `token`; raises ToolError where that is not a list of token ids."""
-    forced = ask(ToolError, tool.feed, token)
-    return checked_ids(ToolError, tool, "feed", forced, vocab_size)
 
 
 @dataclass(slots=True)
 class ToolUse:
-    """One sample's state: `call` collects the tokens of an open call, None when none is open."""
+    """The calculator of one sample. `call` collects the tokens of an open call, None if none is
+    open."""
 
     tokens: ToolTokens
     tokenizer: Tokenizer
@@ -64,7 +59,7 @@ class ToolUse:
     call: list[int] | None = field(default=None)
 
     def feed(self, token: int) -> list[int]:
-        """Take note of a sampled token; returns the tokens to force after it, usually none."""
+        """Read a sampled token and return the tokens to force after it, usually none."""
         if token == self.tokens.call_start:
             self.call = []
         elif token == self.tokens.call_end:

@@ -1,4 +1,4 @@
-"""The policies that come with the engine, by name. `policy.py` says what a policy decides.
+"""The built-in policies, by name. `policy.py` says what a policy decides.
 
 vLLM has fcfs and priority (`vllm/v1/core/sched/request_queue.py`), SGLang fcfs, lpm and more
 (`python/sglang/srt/managers/schedule_policy.py`); fair is in `fairness.py`.
@@ -29,7 +29,7 @@ class Fcfs(Policy):
 
 
 class Priority(Policy):
-    """The most urgent first: priority 0 before 1; equals in order of arrival, as vLLM does it."""
+    """The smallest priority value first, ties in order of arrival, as in vLLM."""
 
     name = "priority"
 
@@ -38,31 +38,32 @@ class Priority(Policy):
         return (request.priority, request.id)
 
     def victim(self, running: Sequence[Request], needed_by: Request) -> Request:  # noqa: ARG002
-        """The least urgent; of those the last to arrive."""
+        """The largest priority value; of those, the last to arrive."""
         return max(running, key=lambda request: (request.priority, request.id))
 
 
 class ShortestJobFirst(Policy):
-    """The least work first, taking `max_tokens` as the length of the answer.
+    """The least work first, with `max_tokens` as the estimated length of the output.
 
-    Best for the mean wait; a long request may starve while short ones keep coming.
+    Minimizes the mean wait. A long request may starve while short ones keep coming.
     """
 
     name = "sjf"
 
     def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
-        """(prompt tokens + output tokens asked for)."""
+        """(prompt tokens + max_tokens)."""
         return (request.prompt_length + request.params.max_tokens,)
 
 
 class LongestPrefixMatch(Policy):
-    """The longest cached prefix first, so that a prefix is used while it is still there (SGLang).
+    """The longest cached prefix first, so that a prefix is used before it is evicted (SGLang).
 
-    And a prefix is computed once: whoever could take it from the cache after another has computed it
-    is put off until then. SGLang does so for 32 tokens and more, only between requests that wait, and
-    asks those it puts off last; here they wait for as long as that other really computes it.
+    A prefix is computed only once: if another request is about to compute at least
+    `worth_waiting_for` tokens that this request could reuse, this request is deferred until then.
 
-    Every key is a walk through the tree, hence the limit; SGLang falls back at 128 as well.
+    Differs from SGLang: there, only waiting requests are compared, and deferred ones move to the
+    end of the queue. Here a request waits as long as the other one computes the shared prefix. Both
+    stop sorting above 128 waiting requests, because each key is a walk through the tree.
     """
 
     name = "lpm"
@@ -75,9 +76,9 @@ class LongestPrefixMatch(Policy):
         return (-_cached_blocks(request, tree),)
 
     def defer(self, request: Request, tree: RadixTree, computing: Sequence[Request]) -> bool:
-        """Whether one of `computing` is about to compute enough of what this request needs."""
+        """Whether one of `computing` is about to compute a long enough prefix of this request."""
         if not tree.enabled or request.params.prompt_logprobs is not None:
-            return False  # it could not use what the other computes
+            return False  # it could not reuse what the other computes
         size = tree.block_size
         limit = (len(request.tokens) - 1) // size
         cached = _cached_blocks(request, tree)
@@ -95,7 +96,7 @@ def _cached_blocks(request: Request, tree: RadixTree) -> int:
 
 
 def _shared_blocks(one: Request, other: Request, limit: int, size: int) -> int:
-    """Whole blocks with which both begin, at most `limit`."""
+    """Count the leading blocks that both requests share, at most `limit`."""
     most = min(limit, len(other.tokens) // size)
     for block in range(most):
         start = block * size
@@ -110,7 +111,7 @@ POLICIES: dict[str, type[Policy]] = {
 
 
 def policy_named(name: str) -> Policy:
-    """A new policy by its name. Raises ConfigError for a name that is not one of `POLICIES`."""
+    """Return a new policy. Raises ConfigError for a name that is not in `POLICIES`."""
     if name not in POLICIES:
         raise ConfigError(f"policy must be one of {', '.join(POLICIES)}, got {name!r}")
     return POLICIES[name]()

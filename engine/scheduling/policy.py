@@ -1,18 +1,19 @@
-"""What a policy decides: who is asked next, who gives way when memory runs out, who is put off.
+"""What a policy decides: which requests are admitted, in which order, and which are preempted.
 
-Subclass `Policy`, override what you want to be different and pass an object in:
+Subclass `Policy`, override what should be different, and pass an object in:
 `Engine(runner, config, policy=Mine())`. Each engine needs an object of its own. `docs/extending.md`
 shows one of each kind.
 
-    asked      key      the order of the queue           before an admission
-               admit    who of the queue may join        once in each step in which anybody waits
-               victim   who is preempted                 when a running request finds no block
-               defer    who is put off for this step     before an admission, while others compute
-    told       joins    a request joins the queue
-               served   a request got computation
+    decisions      key         the order of the queue       before an admission
+                   admit       which requests may join      once in each step with a queue
+                   victim      which request is preempted   when a running request needs a block
+                   defer       which requests wait a step   before an admission beside others
+    notifications  on_queued   a request joins the queue
+                   on_served   a request got computation
 
-vLLM's policies are queues (`vllm/v1/core/sched/request_queue.py`), SGLang's sort one
-(`python/sglang/srt/managers/schedule_policy.py`).
+Differs from vLLM and SGLang: vLLM's policies are queues (`vllm/v1/core/sched/request_queue.py`) and
+SGLang's sort a list (`python/sglang/srt/managers/schedule_policy.py`). There, a policy does not
+decide about admission or victims.
 """
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class AdmissionLimits(NamedTuple):
-    """What running requests leave in a step: seats in the batch, tokens of the budget, KV blocks."""
+    """What running requests leave in a step: seats in the batch, tokens and KV blocks."""
 
     seats: int
     tokens: int
@@ -35,31 +36,33 @@ class AdmissionLimits(NamedTuple):
 
 
 class Policy:
-    """First come, first served, and the last to come gives way: what the methods do by default.
+    """First come, first served; the request that was admitted last is preempted first.
 
-    keys_change   ask for every key anew in each step, because keys may get smaller while they wait
-    sort_limit    with more requests waiting than this, keep the order of the queue and put nobody off
+    keys_change   ask for every key again in each step, because keys may shrink while requests wait
+    sort_limit    with more waiting requests than this, keep the queue's order and defer no request
     """
 
     name = "fcfs"
     keys_change = False
     sort_limit: int | None = None
 
-    # Asked
+    # Decisions
 
     def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
-        """The request's place in the queue: smaller goes first, equals in the order of the queue.
+        """Return the sort key of a waiting request: the smallest goes first.
 
-        `tree` may be searched freely. Unless `keys_change`, a key may grow while the request waits
-        but must not shrink.
+        Ties keep the queue's order.
+        You may call `tree.match` freely. Unless `keys_change` is set, a key may grow while the
+        request waits but must not shrink.
         """
         return ()
 
-    def line(self, request: Request) -> Hashable:
-        """Requests of one line keep the order of the queue among themselves.
+    def group(self, request: Request) -> Hashable:
+        """Return the group of a request; requests of one group keep the queue's order.
 
-        Only the first of a line is asked for its key, so that a policy that serves clients in turn
-        looks at as many requests as there are clients. By default everybody is a line alone.
+        Only the first request of a group is asked for its key, so a policy that serves clients in
+        turn looks at as many requests as there are clients. By default each request is its own
+        group.
         """
         return request.id
 
@@ -68,37 +71,43 @@ class Policy:
         waiting: Iterator[Request],  # noqa: ARG002
         limits: AdmissionLimits,  # noqa: ARG002
     ) -> Collection[Request] | None:
-        """Those of `waiting`, which comes in order, who may join now; None: everybody who fits.
+        """Return the requests of `waiting` (in the policy's order) that may join now; None for all.
 
-        It can keep requests out, and with them all behind, but let nobody in who does not fit. While
-        nobody else computes, the first in line joins in any case, so that every step gets something
-        done.
+        The first request that you leave out blocks all behind it. A request that does not fit is
+        not admitted in any case. While no request computes, the first one joins even if you leave
+        it out, so that every step makes progress.
         """
         return None
 
     def victim(self, running: Sequence[Request], needed_by: Request) -> Request:  # noqa: ARG002
-        """The one of `running` to preempt so that `needed_by` gets blocks; it may be itself.
+        """Return the request to preempt so that `needed_by` gets blocks; it may be `needed_by`.
 
         `running` is in order of admission and never empty.
         """
         return running[-1]
 
     def defer(self, request: Request, tree: RadixTree, computing: Sequence[Request]) -> bool:  # noqa: ARG002
-        """Whether to put a request off that could be admitted; those behind it are asked next.
+        """Return whether a request that could be admitted should wait for another step.
 
-        `computing` are the requests that compute in this step, as far as it is planned. It is never
-        empty: who would be alone is not put off, so that every step gets something done.
+        The requests behind it are asked next. `computing` has the requests that compute in this
+        step, as far as it is planned. It is never empty: the only runnable request is never
+        deferred.
         """
         return False
 
-    # Told
+    # Notifications
 
-    def joins(self, request: Request, waiting: "WaitingQueue") -> None:
-        """A request is about to join the queue: it is new, or was preempted."""
+    def on_queued(self, request: Request, waiting: "WaitingQueue") -> None:
+        """Note that a request is about to join the queue, new or preempted."""
 
-    def served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
-        """A request got computation.
+    def on_served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
+        """Note that a request got computation.
 
-        Its prompt's tokens without the cached ones, once, when it is first admitted; what it has
-        to compute again after a preemption is not counted. Then its output tokens, step by step.
+        Its first admission reports the prompt tokens that are not cached, later steps report output
+        tokens. Recomputation after a preemption is not reported.
         """
+
+
+def overrides(policy: Policy, method: str) -> bool:
+    """Return whether a policy's class has its own version of a method."""
+    return getattr(type(policy), method) is not getattr(Policy, method)

@@ -1,7 +1,7 @@
-"""A request: the tokens it has, how many of them are computed, and which KV blocks hold them.
+"""A request: its tokens, how many of them are computed, and which KV blocks hold them.
 
-There is no "prefill state" and no "decode state". A request has tokens that are not computed yet,
-and each step computes some; whoever has caught up gets a next token. vLLM counts the same two
+There is no prefill state and no decode state. A request has tokens that are not computed yet, and
+each step computes some. When it has caught up, it gets a next token. vLLM counts the same two
 numbers, `num_computed_tokens` and `num_tokens` (`vllm/v1/request.py`).
 """
 
@@ -12,9 +12,9 @@ from engine.scheduling.sampling_params import SamplingParams
 
 
 class TokenScore(NamedTuple):
-    """How probable a model found a token of the prompt: its natural logarithm.
+    """The natural logarithm of the probability of a prompt token.
 
-    `top` has the likeliest tokens in its place with theirs, most probable first, as many as
+    `top` has the most likely tokens at its position with theirs, most likely first, as many as
     `SamplingParams.prompt_logprobs` asks for.
     """
 
@@ -24,23 +24,24 @@ class TokenScore(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One sample of one prompt, alive from submission until it finishes.
+    """One sample of one prompt, from submission until it finishes.
 
-    id             unique in a run; sample s of the request with id r has id r + s
-    tokens         prompt, then output
-    texts          one piece of text per token; joined they are the text
-    delivered      pieces of the output as its reader gets them, one per output token: held back while
-                   they may become a stop string, and without it
-    end_ids        tokens that end the output
+    id                   unique in a run; sample s of the request with id r has id r + s
+    tokens               prompt, then output
+    texts                one piece of text per token; joined they are the text
+    root                 the id of the request that it forked from, its own if it did not
     num_computed_tokens  leading tokens whose KV is in the request's blocks
-    block_table    the KV blocks: token p lives in block_table[p // block_size]
-    last_node      radix node up to which the request's path is locked; 0, the root, is none
-    num_seqs       places in the batch it takes: n until it forks, then 1
-    preemptions    how often it was preempted
-    logprobs       natural logarithm of each output token's probability; 0.0 for forced ones, of which
-                   there are `num_forced_tokens`
-    top_logprobs   the likeliest tokens in each one's place, where they were asked for
-    prompt_scores  of the prompt's tokens from the second on, where they were asked for
+    block_table          KV blocks: token p is in block_table[p // block_size]
+    last_node            radix node up to which its path is locked; 0, the root, is none
+    num_seqs             seats in the batch: n until it forks, then 1
+    preemptions          how often it was preempted
+    delivered            one piece of text per output token as the client gets it: held back while
+                         it may become a stop string, and without the stop string
+    end_ids              tokens that end the output
+    logprobs             log-probability of each output token, 0.0 for a forced one
+    num_forced_tokens    output tokens that a tool forced
+    top_logprobs         the most likely tokens at each output position, if asked for
+    prompt_scores        scores of the prompt's tokens from the second on, if asked for
     """
 
     id: int
@@ -67,7 +68,7 @@ class Request:
     error: str = ""
 
     def fork(self, sample: int) -> "Request":
-        """Sample `sample` of the same prompt: it begins where this one is, with no blocks yet."""
+        """Return another sample of the same prompt, without blocks."""
         return Request(
             id=self.root + sample,
             tokens=list(self.tokens),
@@ -84,12 +85,12 @@ class Request:
 
     @property
     def num_uncomputed_tokens(self) -> int:
-        """Tokens whose KV is still to be computed."""
+        """Tokens whose KV is not computed yet."""
         return len(self.tokens) - self.num_computed_tokens
 
     @property
     def unscored(self) -> int:
-        """Tokens of the prompt that are still to be scored, because `prompt_logprobs` asks for it."""
+        """Prompt tokens that `prompt_logprobs` asks for and that have no score yet."""
         if self.params.prompt_logprobs is None:
             return 0
         return self.prompt_length - 1 - len(self.prompt_scores)
@@ -101,7 +102,7 @@ class Request:
 
     @property
     def output_text(self) -> str:
-        """The text after the prompt, as its reader gets it."""
+        """The text after the prompt, as the client gets it."""
         return "".join(self.delivered)
 
     @property

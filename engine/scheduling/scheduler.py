@@ -1,19 +1,31 @@
-"""The scheduler: who computes how many tokens in the next step, and why the others do not.
+"""The scheduler: how many tokens each request computes in the next step, and why the others wait.
 
-There is no prefill phase and no decode phase. Every request has tokens that are not computed yet,
-and each step hands out `token_budget` tokens: running requests first, then waiting ones in the
-policy's order; drafts get what is left. What follows from that: long prompts are cut into chunks,
-prefill and decode share a forward pass, and a place that falls free is filled in the very next step.
+There is no prefill phase and no decode phase. Each request has tokens that are not computed yet,
+and each step hands out `token_budget` tokens: first to running requests, then to waiting ones in
+the policy's order. Drafts get what is left. Chunked prefill and mixed batches follow from that, and
+a free seat in the batch is filled in the very next step.
 
-Memory is promised optimistically. When a running request needs a block and none can be had, a
-victim gives back everything and returns to the front of the queue, to be recomputed later.
+Memory is allocated optimistically. When a running request needs a block and none is available, a
+victim gives back all of its blocks and returns to the front of the queue, to be recomputed later.
 
-Source: vLLM V1, `schedule()` in `vllm/v1/core/sched/scheduler.py`. One difference: a request that
-preempts itself ends vLLM's loop; here the loop goes on, because the blocks it gave back may serve
-those after it.
+Source: vLLM V1, `schedule()` in `vllm/v1/core/sched/scheduler.py`.
+
+Differs from vLLM:
+
+- vLLM admits a request only if its whole sequence fits into memory (`scheduler_reserve_full_isl`);
+  here its first chunk must fit. On tight memory this engine preempts more often.
+- In vLLM a request that preempts itself ends the loop over running requests. Here the loop goes on,
+  because the freed blocks may serve the requests behind it.
+- vLLM schedules drafts together with a request's next token, so drafts may evict and preempt. Here
+  they only use free blocks and what is left of the budget.
+- vLLM finds a cached block from the step that schedules it, here from the end of the step that
+  computes it. vLLM evicts block by block, here whole leaves. vLLM keeps duplicate blocks, here they
+  are merged.
+
+Differs from SGLang: it runs prefill and decode in separate batches unless `--enable-mixed-chunk` is set.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -29,32 +41,42 @@ from engine.events.vocabulary import (
     StepScheduled,
     WaitingReason,
 )
-from engine.part_errors import PolicyError, ask, named
+from engine.part_errors import RECOVERABLE, PartError
 from engine.runner import Row
-from engine.scheduling.admission import worst_case
-from engine.scheduling.policy import AdmissionLimits, Policy
+from engine.scheduling.admission import max_blocks
+from engine.scheduling.policy import AdmissionLimits, Policy, overrides
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
-from engine.speculation.drafter import Drafter, Speculation
+from engine.speculation.drafter import Speculation
 
 _Obstacle = tuple[WaitingReason, int, int]  # reason, need, have
 
 
 @dataclass(slots=True)
 class Plan:
-    """What one step computes: rows in order, and block copies (request, source, destination)."""
+    """The work of one step.
+
+    rows     what is computed, in order
+    copies   block copies before the forward pass: (request, source, destination)
+    budget   tokens that are left
+    skipped  requests that get nothing, with the reason
+    error    the mistake of a policy, drafter or eviction order that ended scheduling early: there
+             are no rows then
+    """
 
     rows: list[Row] = field(default_factory=list)
     copies: list[tuple[Request, int, int]] = field(default_factory=list)
-
-    @property
-    def block_copies(self) -> list[tuple[int, int]]:
-        """(source, destination) of each copy, as a runner takes them."""
-        return [(source, block) for _, source, block in self.copies]
+    budget: int = 0
+    skipped: list[tuple[int, str]] = field(default_factory=list)
+    error: PartError | None = None
 
 
 class Scheduler:
-    """Decides one step at a time. `running` is in order of admission."""
+    """Plans one step at a time.
+
+    running  running requests in order of admission
+    plan     what the current step computes; empty between steps and while a step is being planned
+    """
 
     def __init__(
         self,
@@ -62,271 +84,223 @@ class Scheduler:
         policy: Policy,
         cache: KVCacheManager,
         emit: Callable[[Event], None],
-        *,
-        drafter: Drafter | None,
-        vocab_size: int,
+        speculation: Speculation | None,
     ) -> None:
         self.config = config
         self.policy = policy
         self.cache = cache
         self.waiting = WaitingQueue(policy, cache.tree)
         self.running: list[Request] = []
+        self.plan = Plan()
         self._emit = emit
-        self._speculation = Speculation(drafter, cache, vocab_size)
+        self._speculation = speculation
         self._static_batch: set[int] = set()  # roots of the requests in the current static batch
-        self.plan = Plan()  # of the current step; empty between steps and while one is made
-        self._plan = self.plan
-        self._budget = 0
+        self._policy_admits = overrides(policy, "admit")
+        self._policy_defers = overrides(policy, "defer")
 
     def schedule(self) -> Plan:
-        """Hand out one step's tokens. Changes requests, queue and cache; emits every change.
+        """Hand out one step's tokens. Changes requests, queue and cache, and emits each change.
 
-        Raises one of `part_errors.RECOVERABLE` for a mistake of a policy, drafter or eviction order;
-        call `abandon` then.
+        If a part that was passed in makes a mistake, the plan has no rows and the `error`.
+        Admissions and preemptions stay, and so do block copies, which are in the log already.
         """
-        self._plan = Plan()
-        self._budget = self.config.token_budget
-        skipped, preempted = self._schedule_running()
-        may_draft = tuple(
-            self._plan.rows
-        )  # a request that is admitted gets drafts from its next step
-        blocked, deferred = self._admit_waiting(after_preemption=preempted)
-        self._add_drafts(may_draft)
-        skipped += [(request.id, "policy") for request in deferred]
-        rows = [
-            ScheduledRow(row.request.id, row.start, row.count, row.drafts)
-            for row in self._plan.rows
-        ]
-        self.plan = self._plan
-        self._emit(StepScheduled(rows, skipped, blocked))
-        return self.plan
-
-    def close_plan(self) -> None:
-        """The step is over: nobody who took part in it is held on to."""
-        self.plan = self._plan = Plan()
+        plan = Plan(budget=self.config.token_budget)
+        try:
+            preempted = self._schedule_running(plan)
+            running_rows = list(plan.rows)  # a request that is admitted now has no drafts yet
+            blocked = self._admit_waiting(plan, after_preemption=preempted)
+            if self._speculation is not None:
+                self._add_drafts(plan, running_rows, self._speculation)
+        except RECOVERABLE as error:
+            for row in plan.rows:
+                self.cache.trim(row.request)
+            return Plan(copies=plan.copies, error=error)
+        rows = [ScheduledRow(row.request.id, row.start, row.count, row.drafts) for row in plan.rows]
+        self.plan = plan
+        self._emit(StepScheduled(rows, plan.skipped, blocked))
+        return plan
 
     def reserved_blocks(self) -> int:
-        """Count the blocks that running requests may still allocate and must get.
+        """Count the blocks that running requests may still allocate and are guaranteed to get.
 
-        With preemption on that is none. Samples that share a partly filled block need a copy each,
-        except for the last one.
+        With preemption on, nothing is guaranteed. Of several samples that share a partly filled
+        block, all but the last need one more block for their copy.
         """
         if self.config.preemption:
             return 0
-        ahead = sum(self._blocks_to_come(one, held=len(one.block_table)) for one in self.running)
+        missing = sum(self._missing_blocks(one, len(one.block_table)) for one in self.running)
         shared = [
             one.block_table[-1] for one in self.running if self.cache.writes_shared_block(one)
         ]
-        return ahead + len(shared) - len(set(shared))
-
-    def abandon(self) -> Plan:
-        """Take back what an unfinished plan promised; who was admitted or preempted stays so.
-
-        Returns the plan: its block copies are in the log already, so they have to run even though
-        nobody computes.
-        """
-        plan, self._plan = self._plan, Plan()
-        for row in plan.rows:
-            self.cache.trim(row.request)
-        return plan
+        return missing + len(shared) - len(set(shared))
 
     # Running requests
 
-    def _schedule_running(self) -> tuple[list[tuple[int, str]], bool]:
-        """Give every running request its next tokens, oldest admission first.
-
-        Returns the requests that got nothing, with reasons, and whether anybody was preempted.
-        """
+    def _schedule_running(self, plan: Plan) -> bool:
+        """Give each running request its next tokens. Return whether any request was preempted."""
         preempted: set[int] = set()
-        skipped: list[tuple[int, str]] = []
-        for request in tuple(self.running):  # a copy: victims leave while we go through it
+        for request in tuple(self.running):  # a copy, because victims leave the list
             if request.id in preempted:
                 continue
-            if self._budget == 0:
-                skipped.append((request.id, "token_budget"))
+            if plan.budget == 0:
+                plan.skipped.append((request.id, "token_budget"))
                 continue
-            count = min(request.num_uncomputed_tokens, self._budget)
-            preempted.update(self._preempt_until_fits(request, count))
-            if request.id not in preempted:
-                self._add_row(request, count)
-        return skipped, bool(preempted)
+            count = min(request.num_uncomputed_tokens, plan.budget)
+            # Recount the need after each victim: if a sibling leaves, a shared block needs no copy.
+            while self.cache.blocks_needed(request, count) > self.cache.num_available_blocks:
+                victim = self.policy.victim(tuple(self.running), request)
+                self._preempt(plan, victim, request)
+                preempted.add(victim.id)
+                if victim is request:
+                    break
+            else:
+                self._add_row(plan, request, count)
+        return bool(preempted)
 
-    def _preempt_until_fits(self, request: Request, count: int) -> list[int]:
-        """Take blocks from others until `count` more tokens of `request` fit into memory.
-
-        What is needed is counted anew after each victim: when a sibling of a shared block leaves,
-        the copy that was needed before is needed no more. Returns the victims' ids.
-        """
-        victims: list[int] = []
-        while self.cache.blocks_needed(request, count) > self.cache.num_available_blocks:
-            victim = ask(PolicyError, self.policy.victim, tuple(self.running), request)
-            if victim not in self.running:
-                what = f"request {victim.id}" if isinstance(victim, Request) else repr(victim)
-                raise PolicyError(f"{named(self.policy, 'victim')} chose one not running: {what}")
-            self._preempt(victim, needed_by=request)
-            victims.append(victim.id)
-            if victim is request:
-                break
-        return victims
-
-    def _preempt(self, victim: Request, needed_by: Request) -> None:
-        self.waiting.add_front(victim)  # first: a policy may raise in it
-        refunded = sum(row.count for row in self._plan.rows if row.request is victim)
-        self._budget += refunded
-        self._plan.rows = [row for row in self._plan.rows if row.request is not victim]
-        self._plan.copies = [copy for copy in self._plan.copies if copy[0] is not victim]
+    def _preempt(self, plan: Plan, victim: Request, needed_by: Request) -> None:
+        self.waiting.add(victim, front=True)  # first, because a policy may raise in it
+        refunded = sum(row.count for row in plan.rows if row.request is victim)
+        plan.budget += refunded
+        plan.rows = [row for row in plan.rows if row.request is not victim]
+        plan.copies = [copy for copy in plan.copies if copy[0] is not victim]
         self.running.remove(victim)
         self.cache.free(victim)
         victim.preemptions += 1
         self._emit(Preempted(victim.id, needed_by.id, refunded))
 
-    def _add_row(self, request: Request, count: int) -> None:
+    def _add_row(self, plan: Plan, request: Request, count: int) -> None:
         start = request.num_computed_tokens
         copy = self.cache.allocate_slots(request, count)
         if copy is not None:
-            self._plan.copies.append((request, *copy))
+            plan.copies.append((request, *copy))
         samples: list[int] = []
         if start + count == len(request.tokens):
-            # slots > 1 means that samples are still to fork off: the prompt is complete now.
+            # With num_seqs > 1 the prompt is complete now, and the samples fork off in this step.
             samples = list(range(request.num_seqs)) if request.num_seqs > 1 else [request.sample]
-        self._plan.rows.append(Row(request, start, count, samples=samples))
-        self._budget -= count
+        plan.rows.append(Row(request, start, count, samples=samples))
+        plan.budget -= count
 
-    def _add_drafts(self, rows: Sequence[Row]) -> None:
-        """Lengthen rows by drafts, with what is left of the budget and free blocks."""
+    def _add_drafts(self, plan: Plan, rows: Sequence[Row], speculation: Speculation) -> None:
+        """Lengthen rows by drafts, as far as budget and free blocks allow."""
         for row in rows:
-            drafts = self._speculation.drafts(row, self._budget)
+            drafts = speculation.drafts(row, plan.budget)
             if drafts:
                 row.drafts = drafts
                 row.count += len(drafts)
                 self.cache.allocate_slots(row.request, row.count)
-                self._budget -= len(drafts)
+                plan.budget -= len(drafts)
 
     # Waiting requests
 
-    def _admit_waiting(self, *, after_preemption: bool) -> tuple[Blocked | None, list[Request]]:
-        """Admit from the queue, in the policy's order, until somebody does not fit.
+    def _admit_waiting(self, plan: Plan, *, after_preemption: bool) -> Blocked | None:
+        """Admit requests in the policy's order, up to the first that does not fit.
 
-        The first who does not fit blocks those behind, or a large request would wait forever while
-        small ones pass. Those whom the policy puts off block nobody. Returns who is blocked and why,
-        None when nobody is, and who was put off.
+        That request blocks those behind it; otherwise a large request would wait forever while
+        small ones pass it. Requests that the policy defers block no others. Returns the blocked
+        request and the reason, None if no request is blocked.
         """
-        deferred: list[Request] = []
-        may_defer = not self.waiting.is_over_limit  # as the queue stands before anybody leaves it
+        if not self.waiting:
+            return None
         if self.config.batching == "static" and not self.running:
             self._form_static_batch()
-        chosen = self._chosen() if self.waiting and not after_preemption else None
+        may_defer = self._policy_defers and not self.waiting.is_over_limit
+        admit, size = None, self.config.block_size
+        if self._policy_admits and not after_preemption:
+            blocks = self.cache.num_available_blocks
+            limits = AdmissionLimits(self._free_seats(), plan.budget, blocks, size)
+            with closing(self.waiting.in_order()) as candidates:
+                admit = self.policy.admit(candidates, limits)
+        deferred = 0
         with closing(self.waiting.in_order()) as candidates:
             for request in candidates:
                 obstacle: _Obstacle | None = ("after_preemption", 0, 0)
                 if not after_preemption:
-                    obstacle = self._no_place(request)
-                if obstacle is None and may_defer and self._is_deferred(request):
-                    deferred.append(request)
-                    continue
+                    obstacle = self._batch_obstacle(plan, request)
+                # A policy may keep requests out only while others compute: a step must make
+                # progress.
+                if obstacle is None and may_defer and plan.rows:
+                    computing = [row.request for row in plan.rows]
+                    if self.policy.defer(request, self.cache.tree, computing):
+                        plan.skipped.append((request.id, "policy"))
+                        deferred += 1
+                        continue
                 if obstacle is None:
                     match = self.cache.match_prefix(request)
-                    obstacle = self._no_room(request, match)
-                left_out = chosen is not None and request not in chosen
-                if obstacle is None and left_out and self._plan.rows:
-                    obstacle = ("policy", 0, 0)
+                    obstacle = self._memory_obstacle(plan, request, match)
+                    if obstacle is None and admit is not None and plan.rows:
+                        obstacle = None if request in admit else ("policy", 0, 0)
                 if obstacle is not None:
                     reason, need, have = obstacle
-                    behind = len(self.waiting) - len(deferred) - 1
-                    return Blocked(request.id, reason, behind, need, have), deferred
-                self._admit(request, match)
-        return None, deferred
+                    behind = len(self.waiting) - deferred - 1
+                    return Blocked(request.id, reason, behind, need, have)
+                self._admit(plan, request, match)
+        return None
 
-    def _chosen(self) -> Collection[Request] | None:
-        """Those of the queue whom the policy lets join, if they fit; None: everybody."""
-        places = self.config.max_batch_size - sum(other.num_seqs for other in self.running)
-        limits = AdmissionLimits(
-            places, self._budget, self.cache.num_available_blocks, self.config.block_size
-        )
-        with closing(self.waiting.in_order()) as waiting:
-            chosen = ask(PolicyError, self.policy.admit, waiting, limits)
-        if not isinstance(chosen, Collection | None):
-            what = f"a collection of requests or None, got {chosen!r}"
-            raise PolicyError(f"{named(self.policy, 'admit')} must return {what}")
-        return chosen
-
-    def _is_deferred(self, request: Request) -> bool:
-        if not self._plan.rows:
-            return False  # somebody has to compute, or the step would be in vain
-        computing = [row.request for row in self._plan.rows]
-        return ask(PolicyError, self.policy.defer, request, self.cache.tree, computing)
-
-    def _no_place(self, request: Request) -> _Obstacle | None:
-        """What keeps a request out of the batch, memory aside."""
+    def _batch_obstacle(self, plan: Plan, request: Request) -> _Obstacle | None:
+        """Return why the batch has no seat or no token for a request, None if it has."""
         if self.config.batching == "static" and request.root not in self._static_batch:
             return "static_batch", 0, 0
-        places = self.config.max_batch_size - sum(other.num_seqs for other in self.running)
-        if request.num_seqs > places:
-            return "batch_full", request.num_seqs, places
-        if self._budget == 0:
+        seats = self._free_seats()
+        if request.num_seqs > seats:
+            return "batch_full", request.num_seqs, seats
+        if plan.budget == 0:
             return "token_budget", 1, 0
         return None
 
-    def _no_room(self, request: Request, match: Match) -> _Obstacle | None:
-        """What keeps a request with this match from computing its first chunk."""
-        tokens = self._tokens_needed(request, match)
-        if tokens > self._budget:
-            return "token_budget", tokens, self._budget
-        blocks, room = (
-            self._blocks_needed(request, match),
-            self.cache.num_available_blocks_beside(match),
-        )
-        if blocks > room:
-            return "no_free_blocks", blocks, room
+    def _memory_obstacle(self, plan: Plan, request: Request, match: Match) -> _Obstacle | None:
+        """Return why a request with this match cannot compute its first chunk, None if it can.
+
+        Without chunked prefill the first chunk is the whole prompt. Only a resumed request, which
+        has grown since its submission was validated, is cut when it exceeds the budget of a whole
+        step.
+        """
+        cached = len(match.blocks) * self.config.block_size
+        missing = len(request.tokens) - cached
+        tokens = 1 if self.config.chunked_prefill else min(missing, self.config.token_budget)
+        if tokens > plan.budget:
+            return "token_budget", tokens, plan.budget
+        end = cached + min(missing, plan.budget)
+        need = self.config.blocks_for(end) - len(match.blocks)
+        have = self.cache.num_available_blocks_beside(match)
+        if need > have:
+            return "no_free_blocks", need, have
         if not self.config.preemption:
-            reserve = self._blocks_to_come(request, held=len(match.blocks))
-            room -= self.reserved_blocks()
-            if reserve > room:
-                return "reserved_blocks", reserve, room
+            need = self._missing_blocks(request, len(match.blocks))
+            have -= self.reserved_blocks()
+            if need > have:
+                return "reserved_blocks", need, have
         return None
 
-    def _blocks_to_come(self, request: Request, held: int) -> int:
-        """Blocks that a request which holds `held` may come to take, samples still to fork included."""
-        most = worst_case(
-            request.prompt_length, request.params.max_tokens, request.num_seqs, self.config
-        )
-        return most - held
-
-    def _tokens_needed(self, request: Request, match: Match) -> int:
-        """Tokens of the budget without which an admission makes no sense.
-
-        One, if prompts may be cut. Otherwise all of them; only a resumed request, which has grown
-        since it was checked at submission, is cut when it exceeds a whole step.
-        """
-        if self.config.chunked_prefill:
-            return 1
-        left = len(request.tokens) - len(match.blocks) * self.config.block_size
-        return min(left, self.config.token_budget)
-
-    def _blocks_needed(self, request: Request, match: Match) -> int:
-        """Blocks to take for the first chunk, which is as long as the budget allows."""
-        found = len(match.blocks) * self.config.block_size
-        end = min(len(request.tokens), found + self._budget)
-        return self.config.blocks_for(end) - len(match.blocks)
-
-    def _admit(self, request: Request, match: Match) -> None:
+    def _admit(self, plan: Plan, request: Request, match: Match) -> None:
         key = list(self.waiting.key(request))
         resumed = request.preemptions > 0
-        self.cache.attach_prefix(request, match)  # first: it may emit that it cut an edge
+        self.cache.attach_prefix(request, match)  # first, because it may emit a split
         self.waiting.remove(request)
         self.running.append(request)
         self._emit(Admitted(request.id, request.last_node, list(request.block_table), resumed, key))
         if not resumed:
-            ask(PolicyError, self.policy.served, request, request.num_uncomputed_tokens, 0)
-        self._add_row(request, min(request.num_uncomputed_tokens, self._budget))
+            self.policy.on_served(request, request.num_uncomputed_tokens, 0)
+        self._add_row(plan, request, min(request.num_uncomputed_tokens, plan.budget))
+
+    def _free_seats(self) -> int:
+        return self.config.max_batch_size - sum(one.num_seqs for one in self.running)
+
+    def _missing_blocks(self, request: Request, held: int) -> int:
+        """Blocks that a request and its samples may still allocate when it holds `held`."""
+        return (
+            max_blocks(
+                request.prompt_length, request.params.max_tokens, request.num_seqs, self.config
+            )
+            - held
+        )
 
     def _form_static_batch(self) -> None:
-        """Close a new batch over the first in line; it runs until its last member has finished."""
+        """Form a new batch from the head of the queue; it runs until its last request finishes."""
         self._static_batch = set()
-        places = self.config.max_batch_size
+        seats = self.config.max_batch_size
         with closing(self.waiting.in_order()) as candidates:
             for request in candidates:
-                places -= request.num_seqs
-                if places < 0:
+                seats -= request.num_seqs
+                if seats < 0:
                     break
                 self._static_batch.add(request.root)

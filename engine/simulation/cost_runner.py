@@ -27,10 +27,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from engine.attention_groups import attention_groups
 from engine.clock import VirtualClock
 from engine.events.vocabulary import ScheduledRow
-from engine.runner import Row, Sampled
+from engine.runner import Row, Sampled, attention_groups
 from engine.scheduling.request import TokenScore
 from engine.text.byte_tokenizer import ByteTokenizer
 
@@ -51,7 +50,7 @@ class Work(NamedTuple):
     woken     1 if nothing ran before it for longer than the step before took, else 0
 
     Rows that share an attention call are filled up to the longest context among them (see
-    `engine/attention_groups.py`). What is filled up is computed and counts.
+    `engine/runner.py`). What is filled up is computed and counts.
     """
 
     tokens: int

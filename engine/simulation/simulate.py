@@ -90,7 +90,7 @@ def _take(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
         case Hold():
             engine.held[one.hold] = engine.holds.hold(one.tokens, label=one.label).id
         case LetGo():
-            engine.holds.let_go(engine.held[one.hold])
+            engine.holds.release(engine.held[one.hold])
 
 
 class _ReplayEngine(Engine):
@@ -100,7 +100,7 @@ class _ReplayEngine(Engine):
         super().__init__(*args, **parts)
         self.answers: dict[int, Answer] = {}
         self.held: dict[int, int] = {}  # the log's number of a hold -> ours
-        self.writers = _ReplayWriters(self.tokenizer, self.answers)
+        self.output_processors = _ReplayWriters(self.tokenizer, self.answers)
 
 
 class _ReplayWriters(OutputProcessors):

@@ -153,14 +153,14 @@ class BadPolicy(GoneWrong, Policy):
     def defer(self, *args):
         return self._maybe("defer", *args)
 
-    def line(self, *args):
-        return self._maybe("line", *args)
+    def group(self, *args):
+        return self._maybe("group", *args)
 
-    def joins(self, *args):
-        return self._maybe("joins", *args)
+    def on_queued(self, *args):
+        return self._maybe("on_queued", *args)
 
-    def served(self, *args):
-        return self._maybe("served", *args)
+    def on_served(self, *args):
+        return self._maybe("on_served", *args)
 
 
 class BadOrder(GoneWrong, EvictionOrder):
@@ -248,7 +248,7 @@ MISTAKES = [
     ("policy", BadPolicy, "victim", PolicyError, (lambda: 7, 7)),
     *[
         ("policy", BadPolicy, method, PolicyError, RAISES["an exception"])
-        for method in ("admit", "victim", "defer", "line", "joins", "served")
+        for method in ("admit", "victim", "defer", "group", "on_queued", "on_served")
     ],
     *[("eviction", BadOrder, "key", EvictionError, one) for one in NOT_KEYS.values()],
     *[("drafter", BadDrafter, "propose", DrafterError, one) for one in NOT_DRAFTS.values()],
@@ -287,9 +287,9 @@ def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
 
 
 def test_a_policy_that_fails_over_a_request_changes_nothing_at_submission() -> None:
-    engine, [(prompt, params), *_] = crowded_engine(policy=bad(BadPolicy, "joins", fails))
+    engine, [(prompt, params), *_] = crowded_engine(policy=bad(BadPolicy, "on_queued", fails))
     before = engine.snapshot()
-    with raises_naming(PolicyError, "BadPolicy.joins", "ZeroDivisionError"):
+    with raises_naming(PolicyError, "BadPolicy.on_queued", "ZeroDivisionError"):
         engine.submit(prompt, params)
     assert engine.snapshot() == before
     assert not engine.has_work()

@@ -38,7 +38,7 @@ def test_a_held_prefix_survives_what_evicts_everything_else(engine: Engine) -> N
     engine.clear_prefix_cache()
     assert len(engine.tree.match(held, limit=9).blocks) == len(hold.block_table) == 4
     assert not engine.tree.match(other, limit=9).blocks
-    engine.holds.let_go(hold.id)
+    engine.holds.release(hold.id)
     engine.clear_prefix_cache()
     assert len(engine.pool.free) == BLOCKS
 
@@ -73,7 +73,7 @@ def test_the_same_prefix_held_twice_counts_once(engine: Engine) -> None:
     compute(engine, prompt)
     first, second = engine.holds.hold(prompt), engine.holds.hold(prompt)
     assert len(first.block_table) == len(second.block_table) == MOST
-    engine.holds.let_go(first.id)
+    engine.holds.release(first.id)
     engine.clear_prefix_cache()
     assert len(engine.tree.match(prompt, limit=99).blocks) == MOST
 
@@ -82,7 +82,7 @@ def test_letting_go_twice_is_harmless(engine: Engine) -> None:
     compute(engine, [97] * 8)
     hold = engine.holds.hold([97] * 8)
     for _ in range(2):
-        engine.holds.let_go(hold.id)
+        engine.holds.release(hold.id)
     assert len(engine.log.of(v.PrefixReleased)) == 1
 
 

@@ -203,9 +203,7 @@ def test_a_sample_preempted_in_a_call_or_before_its_answer_is_computed_loses_not
                 victim = state.requests[event.request]
                 last = [t for t in victim.tokens if t in (CALL, END_CALL)][-1:]
                 in_call += last == [CALL]
-                unread += victim.tokens[-1] == END_OUTPUT and victim.num_computed_tokens < len(
-                    victim.tokens
-                )
+                unread += victim.tokens[-1] == END_OUTPUT and victim.computed < len(victim.tokens)
             state.apply(event)
     assert in_call >= 3
     assert unread >= 3
@@ -253,14 +251,14 @@ def test_the_state_of_a_call_goes_with_its_sample() -> None:
     for _ in range(3):
         engine.step()
     engine.abort(aborted.id)
-    assert set(engine.writers.live) == {ended.id, failed.id}
+    assert set(engine.output_processors.live) == {ended.id, failed.id}
     while ended.id in engine.requests:
         engine.step()
-    assert set(engine.writers.live) == {failed.id}
+    assert set(engine.output_processors.live) == {failed.id}
     engine.runner.run = None  # the forward pass raises
     engine.step()
     assert failed.finish_reason == "error"
-    assert not engine.writers.live
+    assert not engine.output_processors.live
 
 
 def test_a_new_request_does_not_inherit_an_open_call() -> None:

@@ -35,7 +35,7 @@ class ByTurns(Policy):
     def __init__(self) -> None:
         self.sent = dict.fromkeys(range(6), 0)
 
-    def line(self, request: Request) -> int:
+    def group(self, request: Request) -> int:
         return request.priority
 
     def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:
@@ -66,8 +66,8 @@ def test_it_agrees_with_a_sorted_list(make, actions) -> None:
         """Again and again the smallest key of those who are first in their line."""
         left, order = list(plain), []
         while left:
-            first = {policy.line(one): one for one in reversed(left)}
-            heads = [one for one in left if first[policy.line(one)] is one]
+            first = {policy.group(one): one for one in reversed(left)}
+            heads = [one for one in left if first[policy.group(one)] is one]
             order.append(min(heads, key=lambda one: policy.key(one, tree)))
             left.remove(order[-1])
         return order
@@ -78,7 +78,7 @@ def test_it_agrees_with_a_sorted_list(make, actions) -> None:
             queue.add(plain[-1])
         elif action == "front" and away:
             plain.insert(0, away.pop())
-            queue.add_front(plain[0])
+            queue.add(plain[0], front=True)
         elif action == "remove" and plain:
             gone = plain.pop(value % len(plain))
             queue.remove(gone)

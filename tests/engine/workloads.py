@@ -176,14 +176,14 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
         while releases and releases[0][0] <= step:
             index = releases.pop(0)[1]
             if engine.holds.live:
-                engine.holds.let_go(sorted(engine.holds.live)[index % len(engine.holds.live)])
+                engine.holds.release(sorted(engine.holds.live)[index % len(engine.holds.live)])
         output = engine.step()
         seen |= {gained.request.id: gained.request for gained in output.tokens}
         after_step(engine)
         step += 1
         assert step < limit, "the workload does not end: somebody starves"
     for hold in list(engine.holds.live):
-        engine.holds.let_go(hold)
+        engine.holds.release(hold)
     return [request for _, request in sorted(seen.items())]
 
 

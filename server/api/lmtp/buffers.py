@@ -40,7 +40,7 @@ class Buffer:
 
     def let_go(self) -> None:
         """Have the engine thread give the hold back; twice is harmless."""
-        self.bridge.between_steps(lambda engine: engine.holds.let_go(self.hold))
+        self.bridge.between_steps(lambda engine: engine.holds.release(self.hold))
 
 
 class Buffers:
@@ -81,7 +81,7 @@ class Buffers:
                     return
                 before = self._kept.get(name)
                 if before is not None and before.bridge is bridge:
-                    engine.holds.let_go(before.hold)  # first: it counts towards the limit
+                    engine.holds.release(before.hold)  # first: it counts towards the limit
                 elif before is not None:
                     before.let_go()
                 hold = engine.holds.hold(request.tokens, label=request.label)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from engine import attention_groups
+from engine import runner
 from engine.config import ConfigError
 from tests.engine.compute.driver import BLOCK_SIZE, Driver
 from tests.engine.compute.judge import PROMPT
@@ -36,7 +36,7 @@ def test_nan_in_unreferenced_slots_and_another_placement_change_no_bit(any_model
 @pytest.mark.parametrize("padding", [0, 6, 10**6], ids=["apart", "some together", "together"])
 def test_rows_that_share_an_attention_call_or_not_read_the_same(any_model, padding, monkeypatch):
     expected = mixed_step(Driver(any_model[0]), poison=True)
-    monkeypatch.setattr(attention_groups, "MOST_PADDING", padding)
+    monkeypatch.setattr(runner, "MAX_PADDING", padding)
     logits = mixed_step(Driver(any_model[0]), poison=True)
     torch.testing.assert_close(logits, expected, atol=2e-5, rtol=1e-4)
 
