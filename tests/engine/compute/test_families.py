@@ -50,7 +50,7 @@ FEATURES = {
 def test_switching_a_feature_off_is_noticed(a_model, name, feature, monkeypatch):
     directory, model = a_model(name)
     assert not departs(directory, model)
-    # Otherwise a bias that is not loaded is an error, and an output layer in the file is used; see below.
+    # Otherwise a bias left over is an error, and an output layer in the file is used; see below.
     monkeypatch.setattr(Checkpoint, "check_all_loaded", lambda self: None)
     monkeypatch.setattr(
         Checkpoint,
