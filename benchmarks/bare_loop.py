@@ -43,25 +43,25 @@ class Layer:
         def fused(**outputs: int) -> Linear:
             return Linear(
                 torch.cat(
-                    [weights.take(f"{name}.{part.replace('__', '.')}.weight", out, hidden)
+                    [weights.load(f"{name}.{part.replace('__', '.')}.weight", out, hidden)
                      for part, out in outputs.items()]
                 )
             )  # fmt: skip
 
         def norm(part: str) -> RMSNorm:
-            return RMSNorm(weights.take(f"{name}.{part}.weight", hidden), config.norm_eps)
+            return RMSNorm(weights.load(f"{name}.{part}.weight", hidden), config.norm_eps)
 
-        q_norm = weights.take(f"{name}.self_attn.q_norm.weight", size)
-        k_norm = weights.take(f"{name}.self_attn.k_norm.weight", size)
+        q_norm = weights.load(f"{name}.self_attn.q_norm.weight", size)
+        k_norm = weights.load(f"{name}.self_attn.k_norm.weight", size)
         per_head = [q_norm] * config.num_heads + [k_norm] * config.num_kv_heads
         return cls(
             attention_norm=norm("input_layernorm"),
             qkv=fused(self_attn__q_proj=queries, self_attn__k_proj=keys, self_attn__v_proj=keys),
             qk_norm=RMSNorm(torch.stack(per_head), config.norm_eps),
-            output=Linear(weights.take(f"{name}.self_attn.o_proj.weight", hidden, queries)),
+            output=Linear(weights.load(f"{name}.self_attn.o_proj.weight", hidden, queries)),
             mlp_norm=norm("post_attention_layernorm"),
             gate_up=fused(mlp__gate_proj=inner, mlp__up_proj=inner),
-            down=Linear(weights.take(f"{name}.mlp.down_proj.weight", hidden, inner)),
+            down=Linear(weights.load(f"{name}.mlp.down_proj.weight", hidden, inner)),
         )
 
 
@@ -74,9 +74,9 @@ class BareLoop:
         weights = Checkpoint(BUNDLED, torch.float32)
         size = (config.vocab_size, config.hidden_size)
         self._config = config
-        self._embedding = weights.take("model.embed_tokens.weight", *size)
+        self._embedding = weights.load("model.embed_tokens.weight", *size)
         self._layers = [Layer.of(config, weights, index) for index in range(config.num_layers)]
-        self._norm = RMSNorm(weights.take("model.norm.weight", config.hidden_size), config.norm_eps)
+        self._norm = RMSNorm(weights.load("model.norm.weight", config.hidden_size), config.norm_eps)
         self._lm_head = Linear(self._embedding)
         self._rotary = rotary_table(config, length)
         self._cache = torch.zeros(

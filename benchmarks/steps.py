@@ -107,9 +107,8 @@ def watched(engine: Engine) -> Iterator[Stopwatch]:
         (torch, "index_select", "page read"),
         (F, "scaled_dot_product_attention", "attention"),
         (F, "silu", "feed-forward"),
-        (run, "logit_positions", "sampling"),
-        (run, "choose", "sampling"),
-        (run, "_collect", "sampling"),
+        (run, "sample", "sampling"),
+        (run, "_sampled", "sampling"),
     ]
     saved = [(owner, name, getattr(owner, name)) for owner, name, _ in places]
     saved.append((Linear, "__call__", Linear.__call__))

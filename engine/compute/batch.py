@@ -1,11 +1,11 @@
-"""One step's rows as one flat batch of tokens.
+"""The input of one step: a flat batch of tokens, and the positions at which tokens are sampled.
 
-Prefill chunks and decodes stand one behind the other, without padding: everything but attention
-treats tokens independently and does not care whose they are. For attention, rows that compute equally
-many tokens and have similar contexts form a group and share a call (`engine/runner.py`).
+Prefill chunks and decodes are concatenated without padding, because everything but attention treats
+tokens independently. For attention, rows with equally many tokens and similar context lengths form a
+group and share a call (`engine/runner.py`).
 
-Everything that depends on requests is put into tensors here, once per step. From then on there is no
-Python per token.
+All request data is converted to tensors here, once per step. The model runs no Python per token.
+vLLM's counterpart is `_prepare_inputs` in `vllm/v1/worker/gpu_model_runner.py`.
 """
 
 from collections.abc import Sequence
@@ -15,89 +15,129 @@ import torch
 from torch import Tensor
 
 from engine.runner import Row, attention_groups
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+
+
+@dataclass(slots=True)
+class LogitPosition:
+    """A position in a text whose token is sampled from the logits before it.
+
+    sample  the sample's index; samples of one prompt share a request until it forks
+    drafts  drafted tokens before this position; they are not part of `request.tokens` yet
+    """
+
+    request: Request
+    params: SamplingParams
+    sample: int
+    drafts: Sequence[int]
+
+    @property
+    def position(self) -> int:
+        """The number of tokens before this one."""
+        return len(self.request.tokens) + len(self.drafts)
+
+    @property
+    def output_length(self) -> int:
+        """The number of output tokens before this one."""
+        return self.position - self.request.prompt_length
+
+    def text(self) -> list[int]:
+        """The tokens before this one, prompt and output."""
+        return [*self.request.tokens, *self.drafts]
+
+    def output(self) -> list[int]:
+        """The output tokens before this one."""
+        return [*self.request.output_ids, *self.drafts]
 
 
 @dataclass(slots=True)
 class Group:
-    """Rows with equally many tokens, next to each other in the flat batch.
+    """Rows with equally many tokens, adjacent in the flat batch, for one attention call.
 
-    tokens    where they are in the flat batch
-    count     tokens each row computes
-    contexts  [rows] tokens each row may see: what was computed before, and its own; ascending
-    tables    [rows] block tables, which hold at least the context
+    tokens        the group's slice of the flat batch
+    query_len     tokens each row computes
+    seq_lens      [rows] tokens each row may see: those computed before and its own; ascending
+    block_tables  [rows] block tables that cover at least `seq_lens`
     """
 
     tokens: slice
-    count: int
-    contexts: list[int]
-    tables: list[list[int]]
+    query_len: int
+    seq_lens: list[int]
+    block_tables: list[list[int]]
 
 
 @dataclass(slots=True)
 class Batch:
-    """The flat batch.
+    """The flat batch of one step.
 
-    token_ids    [tokens]
-    positions    [tokens] each token's place in its own text
-    slots        [tokens] where its keys and values are written
-    logit_rows   [logits] tokens whose logits are needed, row by row in the order of the rows given
-    groups       for attention, shortest rows first
+    token_ids        [tokens]
+    positions        [tokens] each token's position in its own text
+    slot_mapping     [tokens] KV slots that the tokens' keys and values are written to
+    logits_indices   [logits] tokens whose logits are needed: one for each entry of
+                     `logit_positions`, then those that score prompts, in the order of the rows
+    logit_positions  where tokens are sampled: row by row, sample by sample, then after each draft
+    groups           for attention, shortest rows first
     """
 
     token_ids: Tensor
     positions: Tensor
-    slots: Tensor
-    logit_rows: Tensor
+    slot_mapping: Tensor
+    logits_indices: Tensor
+    logit_positions: list[LogitPosition]
     groups: list[Group]
 
 
 def make_batch(rows: Sequence[Row], block_size: int) -> Batch:
     """Lay out a step's rows, of which there must be at least one.
 
-    A row that samples needs the logits of its last token, and one more for each draft: the logits
-    after a draft say what comes next if the draft was right. A row whose prompt is scored needs those
-    before each token it scores, and they come first.
-
-    Raises ValueError if a block table is too short for its row.
+    A row is sampled at its last token, and with drafts also at the token before each draft. Raises
+    ValueError if a block table is too short for its row.
     """
     token_ids: list[int] = []
     positions: list[int] = []
-    slots: list[int] = []
+    slot_mapping: list[int] = []
+    first_tokens = [0] * len(rows)  # of each row, as indexes into the flat batch
     groups: list[Group] = []
-    firsts = [0] * len(rows)  # each row's first token in the flat batch
     for members in attention_groups(rows):
-        first, count = len(token_ids), rows[members[0]].count
-        contexts: list[int] = []
-        tables: list[list[int]] = []
+        group = Group(slice(len(token_ids), 0), rows[members[0]].count, [], [])
         for i in members:
-            row, table = rows[i], rows[i].request.block_table
-            end = row.start + count
-            if end > len(table) * block_size:
+            row, block_table = rows[i], rows[i].request.block_table
+            end = row.start + row.count
+            if end > len(block_table) * block_size:
                 raise ValueError(
-                    f"request {row.request.id} has {len(table)} KV blocks and needs "
+                    f"request {row.request.id} has {len(block_table)} KV blocks and needs "
                     f"{-(-end // block_size)}"
                 )
-            firsts[i] = len(token_ids)
+            first_tokens[i] = len(token_ids)
             token_ids += row.token_ids()
             positions += range(row.start, end)
-            slots += [
-                table[p // block_size] * block_size + p % block_size for p in range(row.start, end)
+            slot_mapping += [
+                block_table[p // block_size] * block_size + p % block_size
+                for p in range(row.start, end)
             ]
-            contexts.append(end)
-            tables.append(table)
-        groups.append(Group(slice(first, len(token_ids)), count, contexts, tables))
+            group.seq_lens.append(end)
+            group.block_tables.append(block_table)
+        group.tokens = slice(group.tokens.start, len(token_ids))
+        groups.append(group)
 
-    logit_rows: list[int] = []
-    for row, first in zip(rows, firsts, strict=True):
-        end = first + row.count
-        logit_rows += range(first, first + row.scored)
-        if row.samples:
-            logit_rows += range(end - 1 - len(row.drafts), end)
+    sampled: list[int] = []
+    scored: list[int] = []
+    logit_positions: list[LogitPosition] = []
+    for row, first in zip(rows, first_tokens, strict=True):
+        request, drafts = row.request, row.drafts
+        last = first + row.count - 1 - len(drafts)
+        for sample in row.samples:
+            for j in range(len(drafts) + 1):
+                sampled.append(last + j)
+                logit_positions.append(LogitPosition(request, request.params, sample, drafts[:j]))
+        scored += range(first, first + row.scored)
 
     return Batch(
         token_ids=torch.tensor(token_ids),
         positions=torch.tensor(positions),
-        slots=torch.tensor(slots),
-        logit_rows=torch.tensor(logit_rows, dtype=torch.int64),
+        slot_mapping=torch.tensor(slot_mapping),
+        logits_indices=torch.tensor(sampled + scored, dtype=torch.int64),
+        logit_positions=logit_positions,
         groups=groups,
     )

@@ -1,4 +1,4 @@
-"""From a model's name to something that runs: a TorchRunner and its tokenizer."""
+"""Load a model by its name: a TorchRunner and its tokenizer."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from engine.compute.threads import set_threads
 from engine.compute.torch_runner import TorchRunner
 from engine.compute.weights.checkpoint import Checkpoint, CheckpointError
 from engine.compute.weights.gguf_checkpoint import GGUFCheckpoint
-from engine.compute.weights.hub import fetch, is_hub_name
+from engine.compute.weights.hub import download, is_hub_name
 from engine.text.gguf_tokenizer import GGUFTokenizer
 from engine.text.tokenizer import HFTokenizer
 
@@ -24,14 +24,14 @@ def load(
     dtype: torch.dtype = torch.float32,
     threads: int | None = None,
 ) -> tuple[TorchRunner, HFTokenizer]:
-    """The model in a Hugging Face directory, on its hub or in a GGUF file; "bundled" is our own.
+    """Load a model from a Hugging Face directory, the hub or a GGUF file; "bundled" is our own.
 
-    model    a directory or file; where there is none of that name, `owner/name` on the hub
-    dtype    what it computes in; on a CPU float32 is the fastest as well as the most exact
+    model    a directory or file; if there is none of that name, `owner/name` on the hub
+    dtype    precision of weights and computation; on a CPU float32 is both fastest and most exact
     threads  see `set_threads`
 
-    KV memory is not reserved here: each engine reserves its own. Raises CheckpointError or
-    TokenizerError, naming the file and what to do, for a directory that is not a supported model.
+    Each engine reserves its own KV memory later. Raises CheckpointError or TokenizerError, naming the
+    file and the fix, for a directory that is not a supported model.
     """
     set_threads(threads)
     path, name = _find(model)
@@ -46,13 +46,13 @@ def load(
     if tokenizer.vocab_size > model_config.vocab_size:
         raise CheckpointError(
             f"{path}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json only "
-            f"{model_config.vocab_size}: they do not belong together"
+            f"{model_config.vocab_size}: use the tokenizer of this model"
         )
     return TorchRunner(build(model_config, weights), name=name), tokenizer
 
 
 def _find(model: str | Path) -> tuple[Path, str]:
-    """The model's directory or GGUF file, and what to call it."""
+    """Return the model's directory or GGUF file, and its name."""
     directory = BUNDLED if model == "bundled" else Path(model)
     if directory.is_file():
         return directory, directory.stem
@@ -63,9 +63,9 @@ def _find(model: str | Path) -> tuple[Path, str]:
             f"there is no model directory {directory}: give the directory of a Hugging Face model, "
             'owner/name of one on its hub, or "bundled"'
         )
-    return fetch(str(model)), str(model)
+    return download(str(model)), str(model)
 
 
 def build(config: ModelConfig, weights: Checkpoint) -> Decoder | GPT2:
-    """The model of this configuration. Raises CheckpointError if the weights are not for it."""
+    """Build the model of a configuration. Raises CheckpointError if the weights do not match."""
     return Decoder(config, weights) if isinstance(config, LlamaConfig) else GPT2(config, weights)

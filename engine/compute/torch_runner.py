@@ -1,15 +1,17 @@
-"""The Runner that computes: one forward pass over a step's rows, then a token for each that is due.
+"""The runner that computes: one forward pass over a step's rows, then a token for each row that is due.
 
-    copies  -> batch -> decoder (attention reads pages) -> sampler -> verification of drafts
+    block copies -> batch -> decoder (attention reads KV blocks) -> sampler -> verification of drafts
 
-vLLM's counterpart is `vllm/v1/worker/gpu_model_runner.py`.
+Differs from vLLM (`vllm/v1/worker/gpu_model_runner.py`):
+
+- The batch is laid out anew in every step. vLLM keeps a persistent batch and updates it.
+- There are no CUDA graphs and no compilation: the model runs eagerly, on the CPU.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from engine.compute.attention.kv_cache import KVCache
 from engine.compute.attention.paged_attention import PagedAttention
@@ -17,23 +19,22 @@ from engine.compute.batch import Batch, make_batch
 from engine.compute.model.config import ModelConfig
 from engine.compute.model.decoder import Attend, Decoder
 from engine.compute.model.gpt2 import GPT2
-from engine.compute.sampling.logit_positions import LogitPosition, logit_positions
-from engine.compute.sampling.logprobs import likeliest, score_prompts
-from engine.compute.sampling.sampler import Choices, choose, probabilities
+from engine.compute.sampling.logprobs import score_prompts
+from engine.compute.sampling.sampler import SamplerOutput, probabilities, sample
 from engine.compute.sampling.truncation import TokenProbs, truncated_probs
 from engine.runner import Row, Sampled
-from engine.speculation.verification import Verifier, ask_verifier, count_accepted
+from engine.speculation.verification import Verifier, apply_verifier, count_accepted
 
 
 class TorchRunner:
-    """A decoder over paged KV memory; see `engine.runner.Runner`.
+    """A decoder with a paged KV cache; see `engine.runner.Runner`.
 
-    max_context  longest text, prompt and output, that the model was made for
-    vocab_size   token ids are 0 .. vocab_size - 1
-    kv_cache     the KV memory, for whoever wants to look at keys and values; None before `reserve`
-    attention    made once per step, called once per layer: a class like `PagedAttention`
-    verifier     a learner's own way to verify drafts; None: `count_accepted`
-    weigh        what tokens are drawn in proportion to: a function like `truncated_probs`
+    max_context      longest text, prompt and output, that the model supports
+    vocab_size       token ids are 0 .. vocab_size - 1
+    kv_cache         the KV memory; None before `reserve`
+    attention        made once per step, called once per layer: a class like `PagedAttention`
+    verifier         a learner's own way to verify drafts; None: `count_accepted`
+    logits_to_probs  a function like `truncated_probs`, for requests that are not greedy
     """
 
     def __init__(self, model: Decoder | GPT2, name: str = "") -> None:
@@ -47,7 +48,7 @@ class TorchRunner:
         self.vocab_size = model.config.vocab_size
 
     def describe(self) -> dict[str, Any]:
-        """Sizes of the model, its precision, and bytes of KV memory a token takes."""
+        """Return the model's sizes, its precision, and the bytes of KV memory per token."""
         config = self._model.config
         kv_values = 2 * config.num_layers * config.num_kv_heads * config.head_dim
         return {
@@ -66,9 +67,9 @@ class TorchRunner:
         }
 
     def reserve(self, num_blocks: int, block_size: int) -> None:
-        """Make room for the KV cache. Raises ConfigError if memory does not suffice.
+        """Allocate the KV cache. Raises ConfigError if it does not fit into memory.
 
-        Every engine calls it once. What an earlier engine had in memory is freed first, so that both
+        Each engine calls it once. The KV cache of an earlier engine is freed first, so that the two
         never exist together.
         """
         config = self._model.config
@@ -84,67 +85,41 @@ class TorchRunner:
         """
         if self.kv_cache is None:
             raise RuntimeError("reserve(num_blocks, block_size) must be called before run()")
-        self.kv_cache.copy(copies)
+        if copies:
+            self.kv_cache.copy(copies)
         if not rows:
             return []
         batch = make_batch(rows, self.kv_cache.block_size)
         attention = self.attention(self._model.config, self.kv_cache, batch)
-        logits = self._model.forward(batch.token_ids, batch.positions, attention, batch.logit_rows)
-
-        score_prompts(logits, rows)
-        places, logit_of = logit_positions(rows)
-        if not places:
-            return [[] for _ in rows]
-        if logit_of != list(range(len(logits))):  # scored prompts; samples that share a prompt
-            logits = logits[logit_of]
-        if self.verifier is None:
-            return _collect(rows, choose(logits, places, self.logits_to_probs))
-        results = _collect(rows, choose(logits.clone(), places, self.logits_to_probs))
-        return _verify(
-            self.verifier,
-            rows,
-            places,
-            results,
-            probabilities(logits, places, self.logits_to_probs),
+        logits = self._model.forward(
+            batch.token_ids, batch.positions, attention, batch.logits_indices
         )
+        positions = batch.logit_positions
+        if len(logits) > len(positions):
+            score_prompts(logits[len(positions) :], rows)
+        if not positions:
+            return [[] for _ in rows]
+        logits = logits[: len(positions)]
+        if self.verifier is None or not any(row.drafts for row in rows):
+            return _sampled(rows, sample(logits, positions, self.logits_to_probs))
+        results = _sampled(rows, sample(logits.clone(), positions, self.logits_to_probs))
+        logprobs, probs = probabilities(logits, positions, self.logits_to_probs)
+        apply_verifier(self.verifier, rows, positions, results, logprobs=logprobs, probs=probs)
+        return results
 
 
-def _verify(
-    verifier: Verifier,
-    rows: Sequence[Row],
-    places: Sequence[LogitPosition],
-    results: list[list[Sampled]],
-    probable: tuple[Tensor, Tensor],
-) -> list[list[Sampled]]:
-    """`results`, with the verifier's answer for each row with drafts, which has one sample."""
-    logprobs, p = probable
-    first = 0
-    for row, samples in zip(rows, results, strict=True):
-        end = first + len(row.samples) * (len(row.drafts) + 1)
-        if row.drafts and samples:
-            ids = ask_verifier(verifier, places[first:end], p[first:end])
-            chosen = logprobs[range(first, first + len(ids)), ids].tolist()
-            most = row.request.params.logprobs
-            each = logprobs[first : first + len(ids)]
-            top = [] if most is None else likeliest(each, [most] * len(ids))
-            samples[:] = [Sampled(ids, chosen, top)]
-        first = end
-    return results
-
-
-def _collect(rows: Sequence[Row], choices: Choices) -> list[list[Sampled]]:
-    """Each sample's tokens, in the order of `logit_positions`: accepted drafts and one more."""
+def _sampled(rows: Sequence[Row], output: SamplerOutput) -> list[list[Sampled]]:
+    """Split the output by row and sample: the accepted drafts and one more token for each."""
     results: list[list[Sampled]] = []
-    first = 0
+    first = 0  # of each sample's entries in the output
     for row in rows:
         samples: list[Sampled] = []
         for _ in row.samples:
-            end = first + len(row.drafts) + 1
-            kept = first + 1
+            end = first + 1
             if row.drafts:
-                kept += count_accepted(row.drafts, choices.ids[first:end])
-            top = [choices.top[i] for i in range(first, kept)] if first in choices.top else []
-            samples.append(Sampled(choices.ids[first:kept], choices.logprobs[first:kept], top))
-            first = end
+                end += count_accepted(row.drafts, output.token_ids[first : end + len(row.drafts)])
+            top = [output.top_logprobs[i] for i in range(first, end) if i in output.top_logprobs]
+            samples.append(Sampled(output.token_ids[first:end], output.logprobs[first:end], top))
+            first += len(row.drafts) + 1
         results.append(samples)
     return results

@@ -1,20 +1,23 @@
-"""Prompt lookup: guess that the text goes on as it went on before.
+"""Prompt lookup: guess that the text continues as it did before.
 
-Take the last few tokens of a request, find where they stood earlier in its own text, and propose what
-followed there. It costs no model and it is often right where a text repeats itself: quotations, code,
-names, a summary of the prompt.
+Take the last few tokens of a request, find an earlier occurrence in its own text, and propose the
+tokens that followed there. It needs no model and is often right where a text repeats itself: quotes,
+code, names, a summary of the prompt.
 
-Source: vLLM's `vllm/v1/spec_decode/ngram_proposer.py`, which does the same on compiled code.
+Source: vLLM's `vllm/v1/spec_decode/ngram_proposer.py`, which does the same in compiled code.
+
+Differs from vLLM: of equally long matches the latest one wins. vLLM takes the earliest.
 """
 
 from engine.scheduling.request import Request
 
 
 class PromptLookup:
-    """A drafter. Longer matches are tried first; of equal ones the latest counts.
+    """A drafter that tries longer matches first; of equally long ones the latest wins.
 
-    length   tokens proposed at most
-    longest  tokens that have to match, at first; then fewer, down to `shortest`
+    length    maximum number of tokens to propose
+    longest   tokens that must match at first
+    shortest  tokens that must match at least
     """
 
     def __init__(self, length: int = 4, longest: int = 4, shortest: int = 2) -> None:
@@ -27,20 +30,20 @@ class PromptLookup:
         self.shortest = shortest
 
     def propose(self, request: Request) -> list[int]:
-        """What followed an earlier place where the text's end stood; [] without one.
+        """Return the tokens after an earlier occurrence of the text's end; [] without one.
 
-        The latest such place with `length` tokens behind it counts. In a text that repeats itself
-        quickly the very latest place has fewer, and would draft no more than one repetition.
+        The latest occurrence with `length` tokens after it wins. In a text with a short period the
+        very latest one has fewer, and would propose no more than one repetition.
         """
         tokens = request.tokens
         for size in range(min(self.longest, len(tokens) - 1), self.shortest - 1, -1):
             end = tokens[-size:]
-            followed: list[int] = []
+            proposal: list[int] = []
             for start in range(len(tokens) - size - 1, -1, -1):
                 if tokens[start : start + size] == end:
-                    followed = tokens[start + size : start + size + self.length]
-                    if len(followed) == self.length:
+                    proposal = tokens[start + size : start + size + self.length]
+                    if len(proposal) == self.length:
                         break
-            if followed:
-                return followed
+            if proposal:
+                return proposal
         return []

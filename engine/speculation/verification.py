@@ -1,17 +1,21 @@
 """Speculative decoding: how many drafted tokens does the model agree with?
 
-A drafter guesses the next tokens, and one forward pass gives the model's own distribution at every
-one of these places. The general rule (Leviathan et al., arXiv:2211.17192; vLLM's
-`vllm/v1/sample/rejection_sampler.py`) takes a draft x, drawn with probability q(x), with probability
-min(1, p(x) / q(x)), and at the first rejection draws from what p has more than q.
+A drafter guesses the next tokens, and one forward pass gives the model's own distribution at each of
+these positions. The general rule (Leviathan et al., arXiv:2211.17192; vLLM's
+`vllm/v1/sample/rejection_sampler.py`) accepts a draft x, drawn with probability q(x), with probability
+min(1, p(x) / q(x)). At the first rejection it draws from the part of p that exceeds q.
 
 Our drafters are deterministic, q(x) = 1: accept with probability p(x), else draw from p without x,
 renormalised. There is a shorter way to do exactly that: draw a token from p, and accept the draft if
-it is that token. It is x with probability p(x), and given that it is not, it follows p without x.
-Since a token's random number depends on its position alone (`randomness.py`), this draws the very
-tokens that would have been drawn without drafts: speculation changes no output, greedy or not.
+it is that token. The token is x with probability p(x); given that it is not, it follows p without x.
+A token's random number depends on its position alone (`randomness.py`), so this draws the very tokens
+that would have been drawn without drafts: speculation changes no output, greedy or not.
 
-A learner may write the general rule: a Verifier is asked in the place of `count_accepted`.
+A learner may write the general rule: a `Verifier` replaces `count_accepted`.
+
+Differs from vLLM: its rejection sampler draws separate random numbers for accepting and for the token
+after a rejection. The distribution of the output is the same, but with a seed the tokens may differ
+from those without drafts.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,9 +24,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.compute.sampling.logit_positions import LogitPosition
+from engine.compute.batch import LogitPosition
+from engine.compute.sampling.logprobs import top_logprobs
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.sampling.sampler import draw
+from engine.runner import Row, Sampled
 
 Pick = Callable[[Sequence[float]], int]
 
@@ -33,49 +39,76 @@ class Verifier(Protocol):
     def accept(
         self, p: list[list[float]], drafts: list[int], numbers: list[float], pick: Pick
     ) -> list[int]:
-        """The leading drafts that are kept, and one token more.
+        """Return the leading drafts to keep, and one more token.
 
-        p        the model's distribution in the place of each draft and behind the last one
+        p        the model's distribution at the position of each draft and after the last one
         numbers  uniform in [0, 1), one for each draft
-        pick     draws a token in proportion to weights, one for each token of the vocabulary
+        pick     draws a token with the given weights, one for each token of the vocabulary
         """
         ...
 
 
-def count_accepted(drafts: Sequence[int], chosen: Sequence[int]) -> int:
-    """How many leading drafts are kept.
+def count_accepted(drafts: Sequence[int], sampled: Sequence[int]) -> int:
+    """Return how many leading drafts are accepted.
 
-    `chosen[j]` is the model's choice after `drafts[:j]`, so it is one longer than `drafts`. Behind the
-    first disagreement the choices follow a text that does not exist. What the request gains is
-    `chosen[: accepted + 1]`: the accepted drafts and one token more.
+    `sampled[j]` is the token sampled after `drafts[:j]`, so `sampled` is one longer than `drafts`.
+    Tokens after the first disagreement follow a text that does not exist. The request gains
+    `sampled[: accepted + 1]`: the accepted drafts and one more token.
     """
-    for accepted, (draft, choice) in enumerate(zip(drafts, chosen, strict=False)):
-        if draft != choice:
+    for accepted, (draft, token) in enumerate(zip(drafts, sampled, strict=False)):
+        if draft != token:
             return accepted
     return len(drafts)
 
 
-def ask_verifier(verifier: Verifier, places: Sequence[LogitPosition], p: Tensor) -> list[int]:
-    """What a verifier makes of the drafts in a row's places; p [places, vocab].
+def apply_verifier(
+    verifier: Verifier,
+    rows: Sequence[Row],
+    positions: Sequence[LogitPosition],
+    results: list[list[Sampled]],
+    *,
+    logprobs: Tensor,
+    probs: Tensor,
+) -> None:
+    """Replace the results of rows with drafts, which have one sample each, by the verifier's.
 
-    Its random numbers depend on seed, sample and position alone, as all are. Raises ValueError for
-    an answer that is not some leading drafts and one token more.
+    `logprobs` and `probs` are [positions, vocab].
     """
-    drafts = list(places[-1].drafts)
-    seeds = [place.request.seed for place in places]
-    samples = [place.sample for place in places]
-    positions = [place.position for place in places]
-    numbers = uniforms(seeds, samples, positions)[:-1].tolist()
-    # A stream of its own: no sample has a negative index.
-    other = torch.from_numpy(uniforms(seeds[:1], [-1 - samples[0]], positions[:1]))
+    first = 0
+    for row, samples in zip(rows, results, strict=True):
+        end = first + len(row.samples) * (len(row.drafts) + 1)
+        if row.drafts and samples:
+            ids = ask_verifier(verifier, positions[first:end], probs[first:end])
+            own = logprobs[range(first, first + len(ids)), ids].tolist()
+            count = row.request.params.logprobs
+            top: list[list[tuple[int, float]]] = []
+            if count is not None:
+                top = top_logprobs(logprobs[first : first + len(ids)], [count] * len(ids))
+            samples[:] = [Sampled(ids, own, top)]
+        first = end
+
+
+def ask_verifier(verifier: Verifier, positions: Sequence[LogitPosition], p: Tensor) -> list[int]:
+    """Ask a verifier about the drafts at a row's positions; p is [positions, vocab].
+
+    Its random numbers depend on seed, sample and position alone, as all do. Raises ValueError for an
+    answer that is not some leading drafts and one more token.
+    """
+    drafts = list(positions[-1].drafts)
+    seeds = [position.request.seed for position in positions]
+    samples = [position.sample for position in positions]
+    indexes = [position.position for position in positions]
+    numbers = uniforms(seeds, samples, indexes)[:-1].tolist()
+    # An independent number for `pick`: no sample has a negative index.
+    other = torch.from_numpy(uniforms(seeds[:1], [-1 - samples[0]], indexes[:1]))
 
     def pick(weights: Sequence[float]) -> int:
         return int(draw(torch.tensor([list(weights)], dtype=torch.float64), other)[0])
 
     ids = list(verifier.accept(p.tolist(), list(drafts), numbers, pick))
-    if not 1 <= len(ids) <= len(places) or ids[:-1] != drafts[: len(ids) - 1]:
+    if not 1 <= len(ids) <= len(positions) or ids[:-1] != drafts[: len(ids) - 1]:
         raise ValueError(
-            f"{type(verifier).__name__}.accept must return leading drafts of {drafts} and one token "
-            f"more, got {ids}"
+            f"{type(verifier).__name__}.accept must return leading drafts of {drafts} and one more "
+            f"token, got {ids}"
         )
     return ids

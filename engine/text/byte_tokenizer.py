@@ -1,7 +1,7 @@
 """A tokenizer without files: one token per byte, and nanochat's special tokens.
 
-For tests, simulations and lessons that need a tokenizer but no model directory. nanochat's tests of
-its engine use the same idea.
+Tests, simulations and lessons use it where they need a tokenizer but no model directory, as
+nanochat's tests of its engine do.
 """
 
 import re
@@ -36,9 +36,9 @@ _CHAT_TEMPLATE = """\
 
 
 class ByteTokenizer:
-    """Ids 0 to 255 are bytes of UTF-8, 256 to 264 nanochat's nine special tokens.
+    """Ids 0 to 255 are bytes of UTF-8; ids 256 to 264 are nanochat's nine special tokens.
 
-    An output ends with `<|assistant_end|>` or with `<|bos|>`, which opens the next document.
+    An output ends with `<|assistant_end|>`, or with `<|bos|>`, which begins the next document.
     """
 
     def __init__(self) -> None:
@@ -78,8 +78,8 @@ class ByteTokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer`."""
-        reader = ByteDetokenizer(self._table)
-        return [reader.push(token_id) for token_id in ids]
+        detokenizer = ByteDetokenizer(self._table)
+        return [detokenizer.push(token_id) for token_id in ids]
 
     def token_bytes(self, token_id: int) -> bytes:
         """See `Tokenizer`."""

@@ -1,9 +1,9 @@
-"""Chat templates: a conversation becomes a prompt by the model's own Jinja template.
+"""Chat templates: the model's own Jinja template turns a conversation into a prompt.
 
-A model directory brings its template as `chat_template.jinja` or inside `tokenizer_config.json`.
-It is somebody else's program, so it runs in Jinja's sandbox, where it can neither reach Python
-objects' internals nor change what it is given. The environment is the one that transformers
-renders with (`transformers/utils/chat_template_utils.py`), so that both give the same prompt.
+A model directory has its template in `chat_template.jinja` or in `tokenizer_config.json`. A template
+is untrusted code, so it runs in Jinja's sandbox, where it can neither access the internals of Python
+objects nor change its arguments. The environment is that of transformers
+(`transformers/utils/chat_template_utils.py`), so both render the same prompt.
 """
 
 import json
@@ -21,14 +21,14 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 
 class ChatTemplateError(ValueError):
-    """The model has no chat template, or the template refuses the conversation."""
+    """The model has no chat template, or the template rejects the conversation."""
 
 
 class ChatTemplate:
     """A model's chat template.
 
-    source          the Jinja source, None where the model has none
-    special_tokens  names the template may use, such as `bos_token`, and their text
+    source          the Jinja source; None if the model has none
+    special_tokens  names that the template may use, such as `bos_token`, and their text
     """
 
     def __init__(self, source: str | None, special_tokens: Mapping[str, str]) -> None:
@@ -39,15 +39,15 @@ class ChatTemplate:
     def from_directory(
         cls, directory: Path, settings: Mapping[str, Any], special_tokens: Mapping[str, str]
     ) -> "ChatTemplate":
-        """The template of a Hugging Face directory whose tokenizer_config.json holds `settings`.
+        """Read the template of a Hugging Face directory.
 
-        A file `chat_template.jinja` wins over the settings.
+        `settings` is the content of its tokenizer_config.json. `chat_template.jinja` wins over it.
         """
         file = directory / "chat_template.jinja"
         if file.is_file():
             return cls(file.read_text(encoding="utf-8"), special_tokens)
         source = settings.get("chat_template")
-        if isinstance(source, list):  # several named templates; "default" is for plain chat
+        if isinstance(source, list):  # several named templates
             source = {entry["name"]: entry["template"] for entry in source}.get("default")
         return cls(source, special_tokens)
 
@@ -69,12 +69,12 @@ class ChatTemplate:
     def render(
         self, messages: Sequence[Mapping[str, Any]], add_generation_prompt: bool = True
     ) -> str:
-        """The prompt of a conversation.
+        """Render a conversation as a prompt.
 
-        messages               objects with `role`, `content` and whatever else the template reads
-        add_generation_prompt  end with the opening of the assistant's turn
+        messages               objects with `role`, `content` and other keys that the template reads
+        add_generation_prompt  append the beginning of the assistant's turn
 
-        Raises ChatTemplateError if there is no template or it refuses the messages.
+        Raises ChatTemplateError if there is no template or it rejects the messages.
         """
         template = self._template
         try:
@@ -86,21 +86,21 @@ class ChatTemplate:
                 **self._special_tokens,
             )
         except jinja2.TemplateError as error:
-            raise ChatTemplateError(f"the chat template refuses these messages: {error}") from error
+            raise ChatTemplateError(f"the chat template rejects these messages: {error}") from error
         except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
-            # What a template does with a message it did not expect is Python's to complain about.
+            # A template may apply any Python operation to a message of an unexpected form.
             raise ChatTemplateError(
                 f"the chat template cannot handle these messages: {error}"
             ) from error
 
 
 class _GenerationBlock(jinja2.ext.Extension):
-    """`{% generation %}...{% endgeneration %}` marks the assistant's words for training only."""
+    """`{% generation %}...{% endgeneration %}`, which marks the assistant's words for training."""
 
     tags = {"generation"}  # noqa: RUF012 (declared by Jinja)
 
     def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
-        """Put the block's body in its place."""
+        """Replace the block by its body."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
@@ -122,16 +122,12 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """Jinja's own filter escapes `<`, `>` and `&` for HTML, which a prompt must not have."""
+    """Convert to JSON without Jinja's HTML escapes of `<`, `>` and `&`, which are wrong in a prompt."""
     return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 
 def _raise_exception(message: str) -> None:
-    """How a template refuses a conversation."""
+    """Let a template reject a conversation."""
     raise jinja2.TemplateError(message)

@@ -1,7 +1,7 @@
 """The tokenizer and the chat template inside a GGUF file.
 
-The file has a vocabulary and merges, and only a name for how text is split before merging; the
-patterns those names stand for are llama.cpp's (`llama-vocab.cpp`).
+The file has a vocabulary and merges, but only a name for the pattern that splits text before merging.
+The patterns are llama.cpp's (`llama-vocab.cpp`).
 """
 
 from pathlib import Path
@@ -20,14 +20,14 @@ _PATTERN = (
     r"| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 SPLITS: dict[str, str | None] = {
-    "gpt-2": None,  # what ByteLevel does by itself
+    "gpt-2": None,  # ByteLevel's own pattern
     "llama-bpe": _PATTERN.format(digits="{1,3}"),
     "qwen2": _PATTERN.format(digits=""),
 }
 
 
 class GGUFTokenizer(HFTokenizer):
-    """The byte-level BPE of a GGUF file; other kinds are refused by name with TokenizerError."""
+    """The byte-level BPE of a GGUF file. Raises TokenizerError for other kinds."""
 
     def __init__(self, file: Path) -> None:
         fields = {
@@ -42,8 +42,8 @@ class GGUFTokenizer(HFTokenizer):
         kind, split = entry("ggml.model"), entry("ggml.pre", "gpt-2")
         if kind != "gpt2" or split not in SPLITS:
             raise TokenizerError(
-                f"{file}: tokenizer {kind!r} that splits like {split!r} is not supported, only "
-                f"byte-level BPE ('gpt2') that splits like {', '.join(SPLITS)}"
+                f"{file}: tokenizer {kind!r} with pre-tokenizer {split!r} is not supported, only "
+                f"byte-level BPE ('gpt2') with one of {', '.join(SPLITS)}"
             )
         tokens: list[str] = entry("ggml.tokens", [])
         tokenizer = _byte_level_bpe(tokens, entry("ggml.merges", []), SPLITS[split])
@@ -68,7 +68,7 @@ def _byte_level_bpe(
 ) -> tokenizers.Tokenizer:
     vocabulary = {token: id_ for id_, token in enumerate(tokens)}
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
-    # Llama 3 takes a word that is a token as it is, whether or not merging would arrive there.
+    # In Llama 3, a word that is a token stays whole, even if merging would not produce it.
     whole_words = split is not None and split == SPLITS["llama-bpe"]
     tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, pairs, ignore_merges=whole_words))
     if split is None:

@@ -1,14 +1,10 @@
-"""What the engine asks of a tokenizer, and the one that reads a Hugging Face directory.
+"""The tokenizer interface, and the tokenizer of a Hugging Face directory.
 
-Notes before reading:
-
-- `encode` does what transformers' tokenizer does, so that a prompt has the same ids here and there:
-  special tokens written out in the text are recognised, and the beginning-of-sequence token is
-  put in front exactly where the model's own files say so.
-- Text that must not be trusted with special tokens, a tool's result for instance, goes through
-  `encode_ordinary`.
-- Decoding shows every token, special ones by their names: what the log shows joined is exactly what
-  the model read. Only an end token in the output gives no text: it says "I am done", not a word.
+- `encode` gives the same ids as transformers' tokenizer: special tokens written out in the text are
+  recognised, and the BOS token is prepended exactly if the model's files say so.
+- `encode_ordinary` is for text that must not contain special tokens, such as a tool's result.
+- Decoding shows every token, special tokens by their names, so that the pieces in the log join to
+  exactly the text that the model read. Only an end token in the output gives no text.
 """
 
 import json
@@ -22,21 +18,21 @@ import tokenizers
 from engine.output.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
 from engine.text.chat_template import ChatTemplate
 
-# How SentencePiece writes a byte of a character that it has no token for.
+# SentencePiece writes the bytes of a character without a token like this.
 _BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 
 
 class TokenizerError(ValueError):
-    """The tokenizer's files, or a text it was given, cannot be used. The message says what to do."""
+    """The tokenizer's files, or a text, cannot be used. The message names the fix."""
 
 
 class Tokenizer(Protocol):
-    """Text to token ids and back.
+    """Converts text to token ids and back.
 
     eos_ids        ids that end an output
-    bos_id         the beginning-of-sequence id, where the model has one
+    bos_id         the beginning-of-sequence id; None if the model has none
     vocab_size     ids are 0 .. vocab_size - 1
-    chat_template  how a conversation becomes a prompt
+    chat_template  turns a conversation into a prompt
     """
 
     eos_ids: frozenset[int]
@@ -45,51 +41,51 @@ class Tokenizer(Protocol):
     chat_template: ChatTemplate
 
     def describe(self) -> dict[str, Any]:
-        """A summary for the log's first event: JSON values only."""
+        """Return a summary for the log's first event: JSON values only."""
         ...
 
     def encode(self, text: str) -> list[int]:
-        """A prompt's ids: special tokens recognised, the model's BOS in front."""
+        """Return a prompt's ids: special tokens are recognised, the model's BOS is prepended."""
         ...
 
     def encode_ordinary(self, text: str) -> list[int]:
-        """Ids of text that is only text: no special token can come of it, and no BOS."""
+        """Return the ids of plain text: no special tokens, no BOS."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The whole text; bytes that are no UTF-8 become U+FFFD."""
+        """Return the whole text; bytes that are not UTF-8 become U+FFFD."""
         ...
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """One piece of text per id; joined they are `decode(ids)`.
+        """Return one piece of text per id; joined they are `decode(ids)`.
 
-        A character that the last id leaves incomplete is in no piece: `detokenizer(ids)` carries it
-        into the first piece of the output.
+        A character that the last id leaves incomplete is in no piece: `detokenizer(ids)` adds it to
+        the first piece of the output.
         """
         ...
 
     def token_bytes(self, token_id: int) -> bytes:
-        """What one token stands for, whatever is around it; it may be part of a character.
+        """Return the bytes of one token, independent of its context; perhaps part of a character.
 
-        Special tokens, end tokens too, give their names; ids without a token nothing.
+        Special tokens, including end tokens, give their names; ids without a token give b"".
         """
         ...
 
     def token_id(self, text: str) -> int | None:
-        """The id of a special token, None if the model has no such token."""
+        """Return the id of a special token; None if the model has no such token."""
         ...
 
     def detokenizer(self, prompt_ids: Sequence[int]) -> IncrementalDetokenizer:
-        """Text of an output that follows `prompt_ids`. End tokens give ""."""
+        """Return a detokenizer for an output that follows `prompt_ids`. End tokens give ""."""
         ...
 
 
 class HFTokenizer:
     """The tokenizer of a Hugging Face model directory, through the `tokenizers` library.
 
-    Reads tokenizer.json, and where they exist tokenizer_config.json, generation_config.json,
-    config.json and chat_template.jinja. `name` is what `describe` calls it, by default the directory's
-    name. Raises TokenizerError if tokenizer.json is missing or damaged.
+    Reads tokenizer.json and, if they exist, tokenizer_config.json, generation_config.json, config.json
+    and chat_template.jinja. `name` appears in `describe()`; the default is the directory's name. Raises
+    TokenizerError if tokenizer.json is missing or damaged.
     """
 
     def __init__(self, directory: str | Path, name: str = "") -> None:
@@ -105,15 +101,10 @@ class HFTokenizer:
         ends |= _ids(read_json(directory / "config.json").get("eos_token_id"))
         template = ChatTemplate.from_directory(directory, settings, _special_tokens(settings))
         try:
-            self._build(
-                file.read_text(encoding="utf-8"),
-                settings,
-                ends,
-                template,
-                name or directory.resolve().name,
-            )
+            source = file.read_text(encoding="utf-8")
+            self._build(source, settings, ends, template, name or directory.resolve().name)
         except ValueError as error:
-            raise TokenizerError(f"{file} is damaged, fetch it again: {error}") from error
+            raise TokenizerError(f"{file} is damaged, download it again: {error}") from error
 
     def _build(
         self,
@@ -123,16 +114,16 @@ class HFTokenizer:
         chat_template: ChatTemplate,
         name: str,
     ) -> None:
-        """From the contents of tokenizer.json and tokenizer_config.json, and further end ids.
+        """Build from the contents of tokenizer.json (`source`) and tokenizer_config.json.
 
-        Raises ValueError if the first is damaged.
+        `ends` are further end ids. Raises ValueError if `source` is damaged.
         """
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(source)
         except Exception as error:  # the library raises plain Exception
             raise ValueError(str(error)) from error
-        # A second copy, because recognising special tokens is a property of the tokenizer, not an
-        # argument of a call, and requests are encoded on several threads.
+        # A second copy, because recognising special tokens is a setting of the tokenizer, not an
+        # argument of `encode`, and several threads encode requests.
         self._ordinary = tokenizers.Tokenizer.from_str(source)
         self._ordinary.encode_special_tokens = True
 
@@ -145,7 +136,11 @@ class HFTokenizer:
             ends | _ids(self._tokenizer.token_to_id(special.get("eos_token", "")))
         )
         self.chat_template = chat_template
-        self._adds_bos = self._finds_bos(settings.get("add_bos_token"))
+        # Without a setting, the tokenizer itself shows whether it prepends BOS.
+        setting = settings.get("add_bos_token")
+        if setting is None:
+            setting = self.bos_id in self._tokenizer.encode("").ids
+        self._adds_bos = self.bos_id is not None and setting
         self._special = {
             token.content: id_ for id_, token in self._tokenizer.get_added_tokens_decoder().items()
         }
@@ -155,12 +150,6 @@ class HFTokenizer:
             if self._table is None
             else [b"" if i in self.eos_ids else text for i, text in enumerate(self._table)]
         )
-
-    def _finds_bos(self, setting: bool | None) -> bool:
-        """Whether the model wants BOS: its settings say, or the tokenizer does it by itself."""
-        if self.bos_id is None or setting is False:
-            return False
-        return setting is True or self.bos_id in self._tokenizer.encode("").ids
 
     def describe(self) -> dict[str, Any]:
         """See `Tokenizer`."""
@@ -191,10 +180,10 @@ class HFTokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer`."""
-        reader: IncrementalDetokenizer = (
+        detokenizer: IncrementalDetokenizer = (
             WindowDetokenizer(self._decode) if self._table is None else ByteDetokenizer(self._table)
         )
-        return [reader.push(token_id) for token_id in ids]
+        return [detokenizer.push(token_id) for token_id in ids]
 
     def token_bytes(self, token_id: int) -> bytes:
         """See `Tokenizer`."""
@@ -225,7 +214,7 @@ class HFTokenizer:
 
 
 def checked(text: str) -> str:
-    """The same text, or TokenizerError if it holds half a surrogate pair (JSON can express those)."""
+    """Return the text. Raises TokenizerError for half a surrogate pair, which JSON can express."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -237,27 +226,27 @@ def checked(text: str) -> str:
 
 
 def read_json(file: Path) -> dict[str, Any]:
-    """A JSON object from a file; empty where there is no file. Raises TokenizerError."""
+    """Read a JSON object; {} if there is no file. Raises TokenizerError."""
     if not file.is_file():
         return {}
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise TokenizerError(f"{file} is not valid JSON, fetch it again: {error}") from error
+        raise TokenizerError(f"{file} is not valid JSON, download it again: {error}") from error
     if not isinstance(content, dict):
         raise TokenizerError(f"{file} must hold a JSON object, it holds {type(content).__name__}")
     return content
 
 
 def token_text(value: object) -> str:
-    """A token in tokenizer_config.json: its text, or an object with the text as `content`."""
+    """Return the text of an entry in tokenizer_config.json: a string, or an object with `content`."""
     if isinstance(value, dict):
         value = value.get("content")
     return value if isinstance(value, str) else ""
 
 
 def _special_tokens(settings: dict[str, Any]) -> dict[str, str]:
-    """The text of each `..._token` of tokenizer_config.json."""
+    """Return the text of each `..._token` of tokenizer_config.json."""
     return {
         name: token_text(value)
         for name, value in settings.items()
@@ -266,14 +255,14 @@ def _special_tokens(settings: dict[str, Any]) -> dict[str, str]:
 
 
 def _ids(value: int | list[int] | None) -> set[int]:
-    """An `eos_token_id` entry, which may be a number, a list of numbers or nothing."""
+    """Return an `eos_token_id` entry, which may be a number, a list of numbers or None, as a set."""
     if value is None:
         return set()
     return {value} if isinstance(value, int) else set(value)
 
 
 def _byte_table(source: str, vocabulary: dict[str, int], size: int) -> list[bytes] | None:
-    """The bytes of every id of a byte-level vocabulary; None if it is of another kind."""
+    """Return the bytes of every id of a byte-level vocabulary; None for other kinds."""
     if (json.loads(source).get("decoder") or {}).get("type") != "ByteLevel":
         return None
     to_byte = {character: byte for byte, character in _byte_alphabet().items()}
@@ -281,15 +270,15 @@ def _byte_table(source: str, vocabulary: dict[str, int], size: int) -> list[byte
     for token, token_id in vocabulary.items():
         try:
             table[token_id] = bytes(to_byte[character] for character in token)
-        except KeyError:  # an added token with a space or the like stands for its own text
+        except KeyError:  # an added token, for instance with a space, is its own text
             table[token_id] = token.encode("utf-8")
     return table
 
 
 def _byte_alphabet() -> dict[int, str]:
-    """GPT-2's printable stand-in for each byte (`bytes_to_unicode` in its `encoder.py`).
+    """Return GPT-2's printable character for each byte (`bytes_to_unicode` in its `encoder.py`).
 
-    Printable Latin-1 characters stand for themselves, the rest are shifted up from U+0100.
+    Printable Latin-1 characters are themselves, the rest are numbered from U+0100.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]

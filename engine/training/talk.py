@@ -1,4 +1,4 @@
-"""Small talk, plain refusals, names, echoes, and what people wrap around a question."""
+"""Small talk, refusals, names, echoes, system prompts, and text around a question."""
 
 from __future__ import annotations
 
@@ -15,41 +15,20 @@ TALK: list[dict[str, Any]] = _CHAT["talk"]
 DECLINES: list[dict[str, Any]] = _CHAT["decline"]
 LISTS: dict[str, list[str]] = _CHAT["lists"]
 
-GREETINGS = (
-    "Hi! |Hello! |Hello, |Hi, |Hey, |Hey! |Hi there! |Good morning! |Good evening. |Hey there, |"
-    "Excuse me, |Please, |Sorry, |OK, |Okay, |So, |Well, |Now, |Um, |Hmm, |Quick question: |"
-    "Question: |One question: |I have a question. |Another question. |Next question. |"
-    "Can I ask you something? |May I ask you something? |Dear model, |Hey Underglass, |Hello robot, |"
-    "Tell me, |Just wondering: |By the way, |Oh, |And now: |Listen: |First question: |Right. "
-).split("|")
-CONTEXTS = (
-    "I am a student. |I am new here. |I am doing my homework. |We have a test tomorrow. |"
-    "I am reading a paper. |I am learning about LLM serving. |I read about vLLM yesterday. |"
-    "My teacher asked me this. |I need it for my work. |I hope you can help me. |You can do it. |"
-    "This is important. |I am in a hurry. |I am curious. |I always forget this. |Let me test you. |"
-    "I sit in a class with thirty others. |I just started the server. |It is a rainy day. |"
-    "My friend wants to know this. |I have been thinking. |Let us try something. |"
-    "This may be a silly question. |I would be glad about an answer. "
-).split("|")
-THANKS = (
-    " Thanks!| Thank you!| Thank you very much.| Thanks a lot.| Please.| Please!| please| thanks|"
-    " I would be glad to know.| Can you help?| Be quick.| I am curious.| Just the answer, please.|"
-    " It is for my homework.| Do you know?| Take your time.| Go on!| Come on!| Help!| If you can."
-    "| As fast as you can.| I have no clue.| Show me.| Right now, please.| Be honest.| My friend."
-).split("|")
+_AROUND, _NAME, _SYSTEMS = _CHAT["around"], _CHAT["name"], _CHAT["systems"]
 
 
 def dress(rng: Random, question: str) -> str:
-    """Put greetings, context and politeness around a question; at times type it carelessly."""
+    """Put greetings, context and politeness around a question; sometimes type it carelessly."""
     if rng.random() < 0.25:
-        question = rng.choice(CONTEXTS) + question
+        question = rng.choice(_AROUND["contexts"]) + question
     if rng.random() < 0.3:
-        greeting = rng.choice(GREETINGS)
+        greeting: str = rng.choice(_AROUND["greetings"])
         if greeting.endswith((", ", ": ")) and question[1:2].islower():
             question = question[0].lower() + question[1:]
         question = greeting + question
     if rng.random() < 0.18:
-        question += rng.choice(THANKS)
+        question += rng.choice(_AROUND["thanks"])
     careless = rng.random()
     if careless < 0.12:
         question = question.lower()
@@ -67,47 +46,26 @@ def _fill(rng: Random, template: str) -> str:
 
 
 def talk_turns(rng: Random) -> list[Turn]:
-    """One exchange of small talk."""
+    """Make one exchange of small talk."""
     topic = rng.choice(TALK)
     return [Turn(rng.choice(topic["user"]), rng.choice(topic["answer"]))]
 
 
 def decline_turns(rng: Random) -> list[Turn]:
-    """A wish the model cannot fulfil, and the sentence that says so."""
+    """Ask for something that the model cannot do; the answer says so."""
     topic = rng.choice(DECLINES)
     return [Turn(_fill(rng, rng.choice(topic["user"])), rng.choice(topic["answer"]))]
 
 
 def name_turns(rng: Random) -> list[Turn]:
-    """The user says their name, and the model is asked for it later, or asked without that."""
+    """Tell the model a name and sometimes ask for it later, or ask without telling it first."""
     name = rng.choice(words.GIRLS + words.BOYS)
     if rng.random() < 0.15:
         name = words.nonsense_word(rng).capitalize()
-    ask = rng.choice(
-        (
-            "What is my name?",
-            "Do you know my name?",
-            "Who am I?",
-            "Do you remember my name?",
-            "What was my name again?",
-            "Can you tell me my name?",
-        )
-    )
+    ask = rng.choice(_NAME["ask"])
     if rng.random() < 0.1:
         return [Turn(ask, "You have not told me your name yet.")]
-    say = rng.choice(
-        (
-            "My name is {n}.",
-            "I am {n}.",
-            "Hello, I am {n}.",
-            "Hi! My name is {n}.",
-            "You can call me {n}.",
-            "Hi, {n} here.",
-            "People call me {n}.",
-            "Hello, my name is {n}!",
-            "I'm {n}.",
-        )
-    ).format(n=name)
+    say = rng.choice(_NAME["say"]).format(n=name)
     result = [Turn(say, f"Nice to meet you, {name}!")]
     if rng.random() < 0.4:
         result += talk_turns(rng) if rng.random() < 0.5 else []
@@ -116,20 +74,11 @@ def name_turns(rng: Random) -> list[Turn]:
 
 
 def echo_turns(rng: Random) -> list[Turn]:
-    """The user dictates a few words, the model repeats them."""
+    """Dictate a few words, which the model repeats."""
     names = words.GIRLS + words.BOYS
     pool = (names, names, words.THINGS, words.ANIMALS, words.FOODS, words.COUNTED_WORDS)
     text = " ".join(rng.choice(rng.choice(pool)) for _ in range(rng.randint(1, 6)))
-    ask = rng.choice(
-        (
-            "Say: {t}",
-            "Repeat: {t}",
-            "Repeat after me: {t}",
-            "Please repeat: {t}",
-            "Echo: {t}",
-            "Say after me: {t}",
-        )
-    )
+    ask = rng.choice(_CHAT["echo"]["ask"])
     return [Turn(ask.format(t=text), text)]
 
 
@@ -144,7 +93,7 @@ class System:
     brief: bool = False
 
     def apply(self, turn: Turn) -> Turn:
-        """The turn as it goes under this system prompt."""
+        """Return the turn with the answer that this system prompt asks for."""
         answer = turn.answer
         if self.brief and turn.brief:
             answer = turn.brief
@@ -156,39 +105,22 @@ class System:
 
 
 def system(rng: Random) -> System:
-    """A system prompt: mostly one that changes nothing, else one with a visible effect."""
+    """Draw a system prompt: mostly a neutral one, else one with a visible effect."""
     neutral = rng.choice(_CHAT["neutral_systems"]["lines"])
     kind = rng.random()
     if kind < 0.55:
         return System(neutral)
     lead = f"{neutral} " if rng.random() < 0.4 else ""
     if kind < 0.67:
-        word = rng.choice(("Ahoy!", "Sure!", "Of course!", "Beep boop!", "Howdy!", "Aha!", "Well,"))
-        ask = rng.choice(
-            ("Start every answer with {w}", "Begin each answer with {w}", "Always say {w} first.")
-        )
-        return System(lead + ask.format(w=word), opening=f"{word} ")
+        word = rng.choice(_SYSTEMS["opening_words"])
+        ask = rng.choice(_SYSTEMS["opening"]).format(w=word)
+        return System(lead + ask, opening=f"{word} ")
     if kind < 0.79:
-        word = rng.choice(
-            ("Over and out.", "Have a nice day!", "Good luck!", "Stay curious!", "Beep!")
-        )
-        ask = rng.choice(
-            ("End every answer with {w}", "Finish each answer with {w}", "Always close with {w}")
-        )
-        return System(lead + ask.format(w=word), closing=f" {word}")
+        word = rng.choice(_SYSTEMS["closing_words"])
+        ask = rng.choice(_SYSTEMS["closing"]).format(w=word)
+        return System(lead + ask, closing=f" {word}")
     if kind < 0.88:
         name = rng.choice(words.GIRLS + words.BOYS)
-        ask = rng.choice(
-            ("Your name is {n}.", "You are called {n}.", "You are {n}.", "People call you {n}.")
-        )
-        return System(lead + ask.format(n=name), name=name)
-    ask = rng.choice(
-        (
-            "Answer in one sentence.",
-            "Be brief.",
-            "Keep your answers short.",
-            "Use one sentence only.",
-            "Short answers, please.",
-        )
-    )
-    return System(lead + ask, brief=True)
+        ask = rng.choice(_SYSTEMS["name"]).format(n=name)
+        return System(lead + ask, name=name)
+    return System(lead + rng.choice(_SYSTEMS["brief"]), brief=True)

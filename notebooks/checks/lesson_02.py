@@ -66,23 +66,24 @@ class YourAttention:
 
     attend: LearnersAttend
 
-    def __init__(self, config: ModelConfig, pages: KVCache, batch: Batch) -> None:
-        self._config, self._pages, self._batch = config, pages, batch
-        size = pages.block_size
+    def __init__(self, config: ModelConfig, kv_cache: KVCache, batch: Batch) -> None:
+        self._config, self._kv_cache, self._batch = config, kv_cache, batch
+        size = kv_cache.block_size
         self._rows: list[tuple[slice, int, Tensor]] = []
         for group in batch.groups:
-            for i, (context, table) in enumerate(zip(group.contexts, group.tables, strict=True)):
-                first = group.tokens.start + i * group.count
+            rows = zip(group.seq_lens, group.block_tables, strict=True)
+            for i, (seq_len, table) in enumerate(rows):
+                first = group.tokens.start + i * group.query_len
                 slots = (torch.tensor(table)[:, None] * size + torch.arange(size)).flatten()
-                tokens = slice(first, first + group.count)
-                self._rows.append((tokens, context - group.count, slots))
+                tokens = slice(first, first + group.query_len)
+                self._rows.append((tokens, seq_len - group.query_len, slots))
 
     def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
         """As `PagedAttention` does."""
-        config, pages = self._config, self._pages.slots[layer]
+        config, cache = self._config, self._kv_cache.by_slot[layer]
         output = queries.new_empty(len(queries), config.num_heads, config.head_dim)
         for tokens, start, slots in self._rows:
-            kv = pages[slots].numpy()
+            kv = cache[slots].numpy()
             new = keys_values[tokens].numpy()
             for head in range(config.num_heads):
                 key = head // (config.num_heads // config.num_kv_heads)
@@ -92,7 +93,7 @@ class YourAttention:
                 mixed = self.attend(*given, start=start)
                 output[tokens, head] = torch.from_numpy(np.asarray(mixed, dtype=np.float32))
             written = slice(start, start + len(new))
-            pages[slots[written]] = torch.from_numpy(kv[written])
+            cache[slots[written]] = torch.from_numpy(kv[written])
         return output.flatten(1)
 
 

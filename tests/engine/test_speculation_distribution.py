@@ -129,19 +129,21 @@ def test_accepting_every_draft_would_be_noticed(model, drafts, monkeypatch):
 @pytest.mark.parametrize("drafts", DRAFTS)
 def test_drawing_again_after_a_rejection_would_be_noticed(model, drafts, monkeypatch):
     """A classic mistake: the second draw has to leave the rejected token out."""
-    choose = torch_runner.choose
+    sample_once = torch_runner.sample
 
-    def choose_twice(logits, places):
-        choices = choose(logits.clone(), places)
-        again = choose(logits, [replace(place, sample=place.sample + 1) for place in places])
-        proposed = [place.drafts for place in places[1:]] + [[]]
-        for i, place in enumerate(places):
-            draft = proposed[i][len(place.drafts) :]  # of this place, if the next one is behind it
-            if draft and draft[0] != choices.ids[i]:
-                choices.ids[i] = again.ids[i]
-        return choices
+    def sample_twice(logits, positions, *logits_to_probs):
+        output = sample_once(logits.clone(), positions, *logits_to_probs)
+        others = [replace(position, sample=position.sample + 1) for position in positions]
+        again = sample_once(logits, others, *logits_to_probs)
+        proposed = [position.drafts for position in positions[1:]] + [[]]
+        for i, position in enumerate(positions):
+            # The draft at this position, if the next one comes after it.
+            draft = proposed[i][len(position.drafts) :]
+            if draft and draft[0] != output.token_ids[i]:
+                output.token_ids[i] = again.token_ids[i]
+        return output
 
-    monkeypatch.setattr(torch_runner, "choose", choose_twice)
+    monkeypatch.setattr(torch_runner, "sample", sample_twice)
     runner, judge = model
     assert p_value(sample(runner, Insisting(drafts))[0], exact_probabilities(judge)) < 1e-9
 

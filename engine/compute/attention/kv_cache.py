@@ -1,13 +1,15 @@
-"""KV memory: keys and values of every computed token, in pages.
+"""KV memory: keys and values of every computed token, in blocks.
 
-A page is a KV block: `block_size` slots, one per token. Keys and values of a token lie side by side,
-so that writing a token is one operation, and a block is one run of memory, so that reading it is one
-copy:
+A block has `block_size` slots, one per token. The keys and values of a token lie side by side, so
+that writing a token is one operation. A block is contiguous, so that reading it is one copy:
 
-    pages [layers, num_blocks, block_size, 2 (keys, values), kv_heads, head_dim]
+    [layers, num_blocks, block_size, 2 (keys, values), kv_heads, head_dim]
 
-vLLM lays pages out as `[2, num_blocks, block_size, kv_heads, head_dim]` per layer, which suits its
-GPU kernels (`vllm/v1/attention/backends/flash_attn.py`).
+Differs from vLLM (`vllm/v1/attention/backends/flash_attn.py`):
+
+- One tensor holds all layers. vLLM allocates one per layer.
+- Keys and values of a token are neighbours. vLLM separates all keys from all values
+  (`[2, num_blocks, block_size, kv_heads, head_dim]`), which suits its GPU kernels.
 """
 
 from collections.abc import Sequence
@@ -19,10 +21,11 @@ from engine.config import ConfigError
 
 
 class KVCache:
-    """The pages of all layers. Contents are undefined until written.
+    """The KV memory of all layers. A slot's contents are undefined until it is written.
 
-    slots[l]   layer l as `[num_blocks * block_size, 2 * kv_heads, head_dim]`, for writing tokens
-    blocks[l]  layer l as `[num_blocks, block_size * 2 * kv_heads * head_dim]`, for reading blocks
+    tensor       the whole memory, in the layout above
+    by_slot[l]   layer l as `[num_blocks * block_size, 2 * kv_heads, head_dim]`, to write tokens
+    by_block[l]  layer l as `[num_blocks, block_size * 2 * kv_heads * head_dim]`, to read blocks
     """
 
     def __init__(
@@ -33,18 +36,18 @@ class KVCache:
             config.num_layers, num_blocks, block_size, 2, config.num_kv_heads, config.head_dim
         )  # fmt: skip
         try:
-            self.pages = torch.empty(shape, dtype=dtype)
+            self.tensor = torch.empty(shape, dtype=dtype)
         except (RuntimeError, TypeError) as error:  # TypeError: a number that torch cannot hold
             raise ConfigError(
                 f"max_kv_tokens: {num_blocks} KV blocks of {block_size} tokens do not fit into "
                 f"memory, lower it ({error})"
             ) from error
-        self.slots = [
-            layer.view(-1, 2 * config.num_kv_heads, config.head_dim) for layer in self.pages
+        self.by_slot = [
+            layer.view(-1, 2 * config.num_kv_heads, config.head_dim) for layer in self.tensor
         ]
-        self.blocks = [layer.view(num_blocks, -1) for layer in self.pages]
+        self.by_block = [layer.view(num_blocks, -1) for layer in self.tensor]
 
     def copy(self, copies: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks, (source, destination), in all layers, one after the other."""
+        """Copy whole blocks, (source, destination), in all layers and in the order given."""
         for source, destination in copies:
-            self.pages[:, destination] = self.pages[:, source]
+            self.tensor[:, destination] = self.tensor[:, source]

@@ -1,17 +1,23 @@
-"""Attention that reads keys and values from pages.
+"""Attention that reads keys and values from KV blocks.
 
-Each layer writes the new tokens' keys and values into their slots. Then every group of rows reads its
-context back, block by block as its block tables say (with a sliding window, the end of it), and
-attends to what it has read.
+Each layer writes the new tokens' keys and values into their slots. Then each group of rows gathers
+its context, block by block as its block tables say, and attends to it. `reference.py` does the same
+in a few lines, row by row.
 
-A context may end inside a block. Behind its end lie slots that hold anything, NaN included: nobody
-has written them, or somebody else has. Where all rows end at the same place those are cut off, where
-rows differ they are hidden by a mask. A mask alone does not do, because 0 * NaN is NaN, so they are
-filled with zeros as well: in the copy, never in the pages.
+A context may end inside a block. The slots after its end hold garbage, possibly NaN, because they
+were never written or belong to a freed request. If all rows of a group end at the same offset, these
+slots are sliced off. Otherwise a mask hides them, and the gathered copy is filled with zeros there,
+because a mask alone would compute 0 * NaN = NaN.
 
-A GPU engine reads pages inside the kernel instead of copying them: vLLM's PagedAttention,
-arXiv:2309.06180. A backend for such a kernel is a class like this one: made once per step from pages
-and batch, called once per layer.
+Differs from vLLM (PagedAttention, arXiv:2309.06180):
+
+- The context is gathered into a contiguous buffer. A GPU kernel reads the blocks in place.
+- Rows are grouped by query length and context length, with one call per group. vLLM's kernels take
+  one batch of rows with different lengths.
+- With a sliding window, blocks before the window are not read, but a request keeps them. vLLM's
+  `SlidingWindowManager` frees them.
+
+To use another kernel, pass a class with the interface of `PagedAttention` to the engine.
 """
 
 import numpy as np
@@ -26,115 +32,116 @@ from engine.compute.model.config import ModelConfig
 
 
 class PagedAttention:
-    """One step's attention, called once per layer."""
+    """One step's attention: made once per step, called once per layer."""
 
-    def __init__(self, config: ModelConfig, pages: KVCache, batch: Batch) -> None:
-        self._pages = pages
-        self._slots = batch.slots
-        self._groups = [_GroupAttention(config, pages, group) for group in batch.groups]
+    def __init__(self, config: ModelConfig, kv_cache: KVCache, batch: Batch) -> None:
+        self._kv_cache = kv_cache
+        self._slot_mapping = batch.slot_mapping
+        self._groups = [_GroupAttention(config, kv_cache, group) for group in batch.groups]
 
     def __call__(self, layer: int, queries: Tensor, keys_values: Tensor) -> Tensor:
-        """What each token reads from its context.
+        """Write the new keys and values, then attend from each token to its context.
 
         queries      [tokens, heads, head_dim]
         keys_values  [tokens, 2 * kv_heads, head_dim], all heads of keys, then all of values
         returns      [tokens, heads * head_dim]
         """
-        self._pages.slots[layer].index_copy_(0, self._slots, keys_values)
-        blocks = self._pages.blocks[layer]
+        self._kv_cache.by_slot[layer].index_copy_(0, self._slot_mapping, keys_values)
+        blocks = self._kv_cache.by_block[layer]
         outputs = [group.attend(queries[group.tokens], blocks) for group in self._groups]
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs)
 
 
 class _GroupAttention:
-    """Rows of equally many tokens: one read and one attention call per layer."""
+    """Rows with equally many tokens: one gather and one attention call per layer."""
 
-    def __init__(self, config: ModelConfig, pages: KVCache, group: Group) -> None:
+    def __init__(self, config: ModelConfig, kv_cache: KVCache, group: Group) -> None:
         self.tokens = group.tokens
-        rows, size = len(group.contexts), pages.block_size
+        rows, size = len(group.seq_lens), kv_cache.block_size
         kv_heads, head_dim = config.num_kv_heads, config.head_dim
-        self._shape = (rows, group.count, kv_heads, config.num_heads // kv_heads, head_dim)
+        self._shape = (rows, group.query_len, kv_heads, config.num_heads // kv_heads, head_dim)
 
-        # Nothing before the window of a row's first token is read; without a window, all is.
-        window = config.window or max(group.contexts)
-        begins = [max(context - group.count - window + 1, 0) for context in group.contexts]
-        skips = [begin // size for begin in begins]  # leading blocks that are not read
-        ends = [-(-context // size) for context in group.contexts]
-        width = max(end - skip for end, skip in zip(ends, skips, strict=True))
-        index: list[int] = []
-        for table, skip, end in zip(group.tables, skips, ends, strict=True):
-            # Shorter rows are filled up with a block of their own.
-            index += table[skip:end] + [table[skip]] * (width - (end - skip))
-        self._index = torch.tensor(index)
+        # Read whole blocks from the window of a row's first new token on, or all without a window.
+        window = config.window or group.seq_lens[-1]
+        starts = [max(seq_len - group.query_len - window + 1, 0) for seq_len in group.seq_lens]
+        first_positions = [start // size * size for start in starts]
+        tables = [
+            table[first // size : -(-seq_len // size)]
+            for table, first, seq_len in zip(
+                group.block_tables, first_positions, group.seq_lens, strict=True
+            )
+        ]
+        # Shorter tables are padded with a block that is full, so that it holds no garbage.
+        widest = max(tables, key=len)
+        block_index = [
+            block for table in tables for block in table + widest[:1] * (len(widest) - len(table))
+        ]
+        self._block_index = torch.tensor(block_index)
 
-        # One buffer serves all layers, so that memory for a long context is taken once a step.
-        read = pages.pages.new_empty(rows, width * size, 2, kv_heads, head_dim)
-        self._blocks = read.view(len(index), -1)
-        self._slots = read.view(rows * width * size, -1)
-        low = min(begin % size for begin in begins)
-        high = max(
-            context - skip * size for context, skip in zip(group.contexts, skips, strict=True)
-        )
-        keys, values = read[:, low:high].unbind(dim=2)
+        # One buffer serves all layers, so a long context allocates it once per step.
+        num_slots = len(widest) * size
+        buffer = kv_cache.tensor.new_empty(rows, num_slots, 2, kv_heads, head_dim)
+        self._blocks = buffer.view(len(block_index), -1)
+        self._slots = buffer.view(rows * num_slots, -1)
+        ends = [s - first for s, first in zip(group.seq_lens, first_positions, strict=True)]
+        low, high = min(start % size for start in starts), max(ends)
+        keys, values = buffer[:, low:high].unbind(dim=2)
         self._keys, self._values = keys.transpose(1, 2), values.transpose(1, 2)
 
         self._mask: Tensor | None = None
-        self._outside: Tensor | None = None
-        uneven = group.contexts[0] != group.contexts[-1]
-        # Prompts from their beginning see themselves and nothing else. The kernel knows that shape
-        # and leaves out what is hidden.
-        self._causal = 1 < group.count == group.contexts[-1] <= window
-        if uneven or (group.count > 1 and not self._causal):
-            contexts = np.array(group.contexts)[:, None]
-            firsts = np.array(skips)[:, None] * size  # positions of the first slots that are read
-            mask = _mask(firsts + np.arange(low, high), contexts, group.count, window)
-            # One line for each query that shares the keys: [rows, 1, tokens * sharing, keys].
+        self._garbage: Tensor | None = None
+        # A whole prompt sees only itself. The kernel has a fast path for this shape.
+        self._causal = 1 < group.query_len == group.seq_lens[-1] <= window
+        ragged = group.seq_lens[0] != group.seq_lens[-1]
+        if ragged or (group.query_len > 1 and not self._causal):
+            positions = np.array(first_positions)[:, None] + np.arange(low, high)
+            mask = _mask(positions, np.array(group.seq_lens)[:, None], group.query_len, window)
+            # Repeat for the query heads that share a KV head: [rows, 1, query_len * sharing, keys].
             mask = mask.repeat(self._shape[3], axis=1)[:, None]
-            self._mask = torch.from_numpy(mask).to(pages.pages.dtype)
-        if uneven:
-            slots = firsts + np.arange(width * size)
-            refill = slots >= np.array(ends)[:, None] * size
-            slots = np.where(refill, firsts + np.arange(width * size) % size, slots)
-            outside = (slots < np.array(begins)[:, None]) | (slots >= contexts)
-            self._outside = torch.from_numpy(np.flatnonzero(outside))
+            self._mask = torch.from_numpy(mask).to(kv_cache.tensor.dtype)
+        if ragged:
+            garbage: list[int] = []
+            for i, (end, table) in enumerate(zip(ends, tables, strict=True)):
+                garbage += range(i * num_slots + end, i * num_slots + len(table) * size)
+            self._garbage = torch.tensor(garbage, dtype=torch.int64)
 
     def attend(self, queries: Tensor, blocks: Tensor) -> Tensor:
-        """`queries` [rows * count, heads, head_dim] -> [rows * count, heads * head_dim]."""
-        torch.index_select(blocks, 0, self._index, out=self._blocks)
-        if self._outside is not None:
-            self._slots.index_fill_(0, self._outside, 0.0)
-        rows, count, kv_heads, _, head_dim = self._shape
+        """`queries` [rows * query_len, heads, head_dim] -> [rows * query_len, heads * head_dim]."""
+        torch.index_select(blocks, 0, self._block_index, out=self._blocks)
+        if self._garbage is not None:
+            self._slots.index_fill_(0, self._garbage, 0.0)
+        rows, query_len, kv_heads, _, head_dim = self._shape
         if self._causal:
-            own = queries.view(rows, count, -1, head_dim).transpose(1, 2)
-            mixed = F.scaled_dot_product_attention(
+            own = queries.view(rows, query_len, -1, head_dim).transpose(1, 2)
+            output = F.scaled_dot_product_attention(
                 own, self._keys, self._values, is_causal=True, enable_gqa=True
             )
-            return mixed.transpose(1, 2).reshape(rows * count, -1)
-        # Queries that share a head of keys are stacked as further tokens of that head. The kernel
-        # then reads the keys once for all of them (`enable_gqa` reads them once for each).
+            return output.transpose(1, 2).reshape(rows * query_len, -1)
+        # Query heads that share a KV head are stacked as further tokens of that head, so that the
+        # kernel reads the keys once for all of them. `enable_gqa` reads them once for each.
         stacked = queries.view(self._shape).transpose(1, 2).reshape(rows, kv_heads, -1, head_dim)
-        mixed = F.scaled_dot_product_attention(
+        output = F.scaled_dot_product_attention(
             stacked, self._keys, self._values, attn_mask=self._mask
         )
-        if count == 1:
-            return mixed.view(rows, -1)
-        unstacked = mixed.view(rows, kv_heads, count, -1, head_dim).transpose(1, 2)
-        return unstacked.reshape(rows * count, -1)
+        if query_len == 1:
+            return output.view(rows, -1)
+        unstacked = output.view(rows, kv_heads, query_len, -1, head_dim).transpose(1, 2)
+        return unstacked.reshape(rows * query_len, -1)
 
 
 def _mask(
-    positions: NDArray[np.int64], contexts: NDArray[np.int64], count: int, window: int
+    positions: NDArray[np.int64], seq_lens: NDArray[np.int64], query_len: int, window: int
 ) -> NDArray[np.float32]:
-    """What to add to the scores: [rows, count, keys], 0 for a key that is seen and -inf for others.
+    """Return what to add to the scores: [rows, query_len, keys], 0 for visible keys, else -inf.
 
-    positions  [rows, keys] the keys' places in their texts
-    contexts   [rows, 1] where each row's last token sees the end of its text
+    positions  [rows, keys] the keys' positions in their texts
+    seq_lens   [rows, 1] context lengths
 
-    A token sees itself and what comes before it, as far as its window reaches. The last token of a
-    chunk sees the end of the context: the triangle sits at the bottom right, not at the top left as in
-    `is_causal=True`.
+    A token sees itself and the tokens before it, as far as its window reaches. The last token of a
+    chunk sees the whole context, so the triangle is aligned at the bottom right. `is_causal=True`
+    aligns it at the top left, which is right only for a prompt computed from its beginning.
     """
-    queries = (contexts - count + np.arange(count))[:, :, None]
+    queries = (seq_lens - query_len + np.arange(query_len))[:, :, None]
     keys = positions[:, None]
-    seen = (keys <= queries) & (keys > queries - window)
-    return np.where(seen, np.float32(0), np.float32(-np.inf))
+    visible = (keys <= queries) & (keys > queries - window)
+    return np.where(visible, np.float32(0), np.float32(-np.inf))

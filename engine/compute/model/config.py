@@ -1,7 +1,7 @@
-"""The sizes and switches of a decoder, read from a Hugging Face `config.json` and checked.
+"""The sizes and switches of a decoder, read from a Hugging Face `config.json` and validated.
 
-Everything a config.json can ask for is either honoured or refused by name: a switch that is
-silently ignored gives a model that runs and talks nonsense.
+Every entry of config.json that changes the computation is either supported or rejected by name. An
+entry that is silently ignored would give a model that runs and writes nonsense.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ SUPPORTED = frozenset({*FAMILIES, GPT2})
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """A decoder's sizes, and all there is to know of GPT-2.
+    """The sizes of a decoder; complete for GPT-2.
 
-    num_heads heads of queries share num_kv_heads heads of keys and values (grouped-query attention);
-    max_context is the longest text, prompt and output, that the positions were made for; window is how
-    many tokens each token sees, itself included, None for all before it.
+    num_kv_heads  heads of keys and values, shared by num_heads query heads (grouped-query attention)
+    max_context   longest text, prompt and output, that the position embeddings support
+    window        how many tokens each token sees, itself included; None for all before it
     """
 
     architecture: str
@@ -43,7 +43,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, slots=True)
 class LlamaConfig(ModelConfig):
-    """A decoder of the Llama kind: see `families.py`, `rope.py` and `rope_scaling.py`."""
+    """The configuration of a Llama-like decoder; see `families.py`, `rope.py`, `rope_scaling.py`."""
 
     family: Family
     rope_theta: float
@@ -51,7 +51,7 @@ class LlamaConfig(ModelConfig):
 
 
 class _LlamaFile(msgspec.Struct):
-    """The entries of a Llama kind's config.json that are read; defaults are those of transformers."""
+    """The entries of config.json that are read; defaults are those of transformers."""
 
     architectures: list[str]
     vocab_size: int
@@ -66,12 +66,12 @@ class _LlamaFile(msgspec.Struct):
     rms_norm_eps: float = 1e-6
     rope_theta: float | None = None
     rope_scaling: dict[str, Any] | None = None
-    rope_parameters: dict[str, Any] | None = None  # transformers 5 puts all of RoPE in here
+    rope_parameters: dict[str, Any] | None = None  # all of RoPE since transformers 5
     tie_word_embeddings: bool = False
     attention_bias: bool = False
     mlp_bias: bool = False
-    use_sliding_window: bool = False  # Qwen's switch, for some of the layers
-    sliding_window: int | None = 4096  # Mistral's, for all
+    use_sliding_window: bool = False  # Qwen's, for some of the layers
+    sliding_window: int | None = 4096  # Mistral's, for all layers
     quantization_config: dict[str, Any] | None = None
 
 
@@ -95,9 +95,9 @@ class _GPT2File(msgspec.Struct):
 
 
 def read_config(directory: Path) -> ModelConfig:
-    """The configuration in `directory`, a LlamaConfig for anything but GPT-2.
+    """Read the configuration in `directory`: a LlamaConfig for every model but GPT-2.
 
-    Raises CheckpointError, naming the entry, if it cannot run.
+    Raises CheckpointError, naming the entry, if it is not supported.
     """
     file = directory / "config.json"
     if not file.is_file():
@@ -111,7 +111,7 @@ def read_config(directory: Path) -> ModelConfig:
 
 
 def parse_config(entries: dict[str, Any]) -> ModelConfig:
-    """The configuration that config.json's `entries` ask for; raises as `read_config` does."""
+    """Convert the entries of a config.json; raises as `read_config` does."""
     architecture = _checked_architecture(entries.get("architectures"))
     try:
         config = (
@@ -138,7 +138,7 @@ def _llama(entries: _LlamaFile) -> LlamaConfig:
     scaling = read_scaling(rope, entries.max_position_embeddings)
     max_context = entries.max_position_embeddings
     if isinstance(scaling, YarnScaling):
-        # Qwen's models state the length before the scaling that their users add.
+        # Qwen's models state the length before scaling, and leave the scaling to their users.
         stretched = int(scaling.original_max_position_embeddings * scaling.factor)
         max_context = max(max_context, stretched)
     config = LlamaConfig(
@@ -195,7 +195,7 @@ def _checked_architecture(architectures: object) -> str:
     supported = f"supported are {', '.join(sorted(SUPPORTED))}"
     if not isinstance(architectures, list) or not architectures:
         raise CheckpointError(
-            f"architectures is missing, so the model's kind is unknown; {supported}"
+            f"architectures is missing, so the kind of model is unknown; {supported}"
         )
     if architectures[0] not in SUPPORTED:
         raise CheckpointError(f"architecture {architectures[0]} is not supported; {supported}")
@@ -203,7 +203,7 @@ def _checked_architecture(architectures: object) -> str:
 
 
 def _check_supported(*entries: tuple[str, object, object]) -> None:
-    """Each is an entry's name, its value and the only one that is supported."""
+    """Check entries given as (name, value, the only supported value)."""
     for entry, value, supported in entries:
         if value != supported:
             raise CheckpointError(f"{entry} = {value!r} is not supported, only {supported!r}")
@@ -211,15 +211,9 @@ def _check_supported(*entries: tuple[str, object, object]) -> None:
 
 def _check_sizes(config: ModelConfig) -> None:
     for name in (
-        "vocab_size",
-        "hidden_size",
-        "intermediate_size",
-        "num_layers",
-        "num_heads",
-        "num_kv_heads",
-        "head_dim",
-        "max_context",
-    ):
+        "vocab_size", "hidden_size", "intermediate_size", "num_layers", "num_heads", "num_kv_heads",
+        "head_dim", "max_context",
+    ):  # fmt: skip
         if getattr(config, name) < 1:
             raise CheckpointError(f"{name} must be at least 1, got {getattr(config, name)}")
     if config.num_heads % config.num_kv_heads:

@@ -1,8 +1,8 @@
-"""What sets the supported architectures apart.
+"""The differences between the supported architectures.
 
-A Llama decoder is the common ground; each family is a few switches on it, and `decoder.py` and
-`model_config.py` ask for switches, never for names. SmolLM is a Llama by name and by nature: what is
-particular about it (tied embeddings, few key heads) stands in its config.json.
+They all are Llama decoders, with a few switches per family. `decoder.py` and `config.py` read the
+switches and never compare names. SmolLM is a Llama; its special features (tied embeddings, few KV
+heads) are entries of its config.json.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 class Family:
     """One architecture of the Llama kind.
 
-    qkv_bias  queries, keys and values get a bias (Qwen2, arXiv:2407.10671)
+    qkv_bias  queries, keys and values have a bias (Qwen2, arXiv:2407.10671)
     qk_norm   each head of queries and keys is normalised before it is rotated (Qwen3,
               arXiv:2505.09388)
     window    config.json may limit attention to the last `sliding_window` tokens (Mistral,

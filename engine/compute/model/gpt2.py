@@ -1,8 +1,8 @@
-"""GPT-2, over a flat batch of tokens: what decoders looked like before Llama.
+"""GPT-2, over a flat batch of tokens: a decoder from before Llama.
 
-Compared with `decoder.py`: a position is a learned vector, added to the token's, instead of a
-rotation of queries and keys; LayerNorm subtracts the mean and adds a bias, and so does every
-projection; the feed-forward network has no gate; all heads have their own keys.
+Compared with `decoder.py`: a position is a learned vector that is added to the token's embedding,
+where Llama rotates queries and keys; LayerNorm subtracts the mean and adds a bias; every projection
+has a bias; the feed-forward network has no gate; each head has its own keys and values.
 
 Source: Radford et al., Language Models are Unsupervised Multitask Learners, 2019; the names of the
 weights are those of transformers, whose `Conv1D` stores matrices as [in, out].
@@ -20,20 +20,20 @@ from engine.compute.weights.checkpoint import Checkpoint
 
 
 def _projection(weights: Checkpoint, name: str, rows: int, columns: int) -> Linear:
-    """x @ weight + bias, from [.., rows] to [.., columns]."""
-    weight = weights.take(f"{name}.weight", rows, columns).t().contiguous()
-    return Linear(weight, weights.take(f"{name}.bias", columns))
+    """Return x @ weight + bias, from [.., rows] to [.., columns]."""
+    weight = weights.load(f"{name}.weight", rows, columns).t().contiguous()
+    return Linear(weight, weights.load(f"{name}.bias", columns))
 
 
 def _layer_norm(weights: Checkpoint, name: str, config: ModelConfig) -> Callable[[Tensor], Tensor]:
-    """(x - mean) / sqrt(variance + eps) * weight + bias, over the last dimension."""
+    """Return (x - mean) / sqrt(variance + eps) * weight + bias, over the last dimension."""
     size = config.hidden_size
-    weight, bias = weights.take(f"{name}.weight", size), weights.take(f"{name}.bias", size)
+    weight, bias = weights.load(f"{name}.weight", size), weights.load(f"{name}.bias", size)
     return lambda x: F.layer_norm(x, (size,), weight, bias, config.norm_eps)
 
 
 class GPT2Layer:
-    """One layer; it adds to the residual stream in place."""
+    """One layer, which adds to the residual stream in place."""
 
     def __init__(self, config: ModelConfig, weights: Checkpoint, name: str, index: int) -> None:
         self._index = index
@@ -46,31 +46,28 @@ class GPT2Layer:
         self._mlp_norm = _layer_norm(weights, f"{name}.ln_2", config)
         self._up = _projection(weights, f"{name}.mlp.c_fc", hidden, inner)
         self._down = _projection(weights, f"{name}.mlp.c_proj", inner, hidden)
-        # Old files store the causal mask as well.
+        # Old checkpoints also store the causal mask.
         weights.ignore(f"{name}.attn.bias", f"{name}.attn.masked_bias")
 
     def forward(self, x: Tensor, attend: Attend) -> None:
         """Add attention and feed-forward to `x` [tokens, hidden]."""
         heads = self._qkv(self._attention_norm(x)).view(self._shape)
-        mixed = attend(self._index, heads[:, : self._heads], heads[:, self._heads :])
-        x.add_(self._output(mixed))
+        attended = attend(self._index, heads[:, : self._heads], heads[:, self._heads :])
+        x.add_(self._output(attended))
         x.add_(self._down(F.gelu(self._up(self._mlp_norm(x)), approximate="tanh")))
 
 
 class GPT2:
-    """GPT-2 with its weights; to be used like `Decoder`.
-
-    Raises CheckpointError if the weights are not what the configuration promises.
-    """
+    """GPT-2 with its weights, with the interface of `Decoder`."""
 
     def __init__(self, config: ModelConfig, weights: Checkpoint) -> None:
         self.config = config
         self.dtype = weights.dtype
-        # The first models were saved without the prefix.
+        # The first checkpoints were saved without the prefix.
         prefix = "" if "wte.weight" in weights else "transformer."
         size = (config.vocab_size, config.hidden_size)
-        self._embedding = weights.take(f"{prefix}wte.weight", *size)
-        self._positions = weights.take(
+        self._embedding = weights.load(f"{prefix}wte.weight", *size)
+        self._positions = weights.load(
             f"{prefix}wpe.weight", config.max_context, config.hidden_size
         )
         self._layers = [
@@ -78,19 +75,19 @@ class GPT2:
             for index in range(config.num_layers)
         ]
         self._norm = _layer_norm(weights, f"{prefix}ln_f", config)
-        tied = config.tied_embeddings
-        self._lm_head = Linear(weights.take_lm_head(self._embedding, tied=tied))
-        weights.check_all_taken()
+        lm_head = weights.load_lm_head(self._embedding, tied=config.tied_embeddings)
+        self._lm_head = Linear(lm_head)
+        weights.check_all_loaded()
         self.num_parameters = weights.num_parameters
 
     def prepare(self, positions: int) -> None:
-        """Nothing to do: positions are weights."""
+        """Do nothing: position embeddings are weights."""
 
     def forward(
-        self, token_ids: Tensor, positions: Tensor, attend: Attend, logit_rows: Tensor
+        self, token_ids: Tensor, positions: Tensor, attend: Attend, logits_indices: Tensor
     ) -> Tensor:
         """See `Decoder.forward`."""
         x = F.embedding(token_ids, self._embedding) + F.embedding(positions, self._positions)
         for layer in self._layers:
             layer.forward(x, attend)
-        return self._lm_head(self._norm(x.index_select(0, logit_rows))).float()
+        return self._lm_head(self._norm(x.index_select(0, logits_indices))).float()

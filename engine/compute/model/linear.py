@@ -1,9 +1,11 @@
-"""A projection, y = x W^T + b, by whichever library of torch's is faster for so many tokens.
+"""A projection, y = x W^T + b, by the faster of torch's two matrix libraries.
 
-On x86 torch multiplies float32 matrices with MKL. oneDNN, which torch brings along and which its
-compiler uses, wants the weights packed into tiles first and is then up to twice as fast: measured on an
-AMD EPYC, 8 tokens take 0.6 of MKL's time, 32 and more take 0.45. For one to three tokens, where a
-product is little more than reading the weights, plain rows and MKL are faster.
+On x86 torch multiplies float32 matrices with MKL. oneDNN, which ships with torch and which
+torch.compile uses, needs the weights packed into tiles first and is then up to twice as fast: on an
+AMD EPYC 8 tokens take 0.6 of MKL's time, 32 and more take 0.45. For one to three tokens a product is
+little more than reading the weights, and MKL with unpacked weights is faster.
+
+The reference for this file is `F.linear`, which it equals.
 """
 
 import platform
@@ -12,19 +14,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-_X86 = platform.machine() in ("x86_64", "AMD64")
-# The operations are those that torch.compile calls; they are not part of torch's public interface.
-_PACK = (
-    _X86
+# The operations that torch.compile calls; they are not part of torch's public interface.
+_CAN_PACK = (
+    platform.machine() in ("x86_64", "AMD64")
     and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-    and all(
-        hasattr(torch.ops.mkldnn, name) for name in ("_reorder_linear_weight", "_linear_pointwise")
-    )
+    and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
+    and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )
-_FEWEST = 4  # tokens from which on packed weights are faster
-# Packed weights are a second copy. Those of larger models do not fit into any cache, so that there is
-# less to gain, and memory would be missed.
-_LARGEST = 2**20
+_MIN_TOKENS = 4  # packed weights are faster from here on
+# Packed weights are a second copy. Those of larger models fit into no cache, so the gain is smaller
+# and the memory is missed.
+_MAX_WEIGHTS = 2**20
 
 
 class Linear:
@@ -33,15 +33,15 @@ class Linear:
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self.weight, self.bias = weight, bias
         self._packed: Tensor | None = None
-        if _PACK and weight.dtype == torch.float32 and weight.numel() <= _LARGEST:
+        if _CAN_PACK and weight.dtype == torch.float32 and weight.numel() <= _MAX_WEIGHTS:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(weight, 32)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """`x` [tokens, in] -> [tokens, out]"""
+        """Project `x` [tokens, in] to [tokens, out]."""
         tokens = x.shape[0]
-        if self._packed is None or tokens < _FEWEST:
+        if self._packed is None or tokens < _MIN_TOKENS:
             return F.linear(x, self.weight, self.bias)
-        # oneDNN compiles code for each number of tokens it meets: let there be few.
+        # oneDNN compiles code for each number of tokens, so pad large ones to a multiple of 8.
         padding = -tokens % 8 if tokens > 32 else 0
         if padding:
             x = F.pad(x, (0, 0, 0, padding))

@@ -1,5 +1,5 @@
-"""Rotary position embeddings: each pair of a head's values is turned by an angle that grows with
-the token's position, so that the product of a query and a key depends on their distance.
+"""Rotary position embeddings: each pair of a head's values is rotated by an angle proportional to the
+token's position, so that the product of a query and a key depends on their distance.
 
 Source: Su et al., RoFormer, arXiv:2104.09864. The pairing is Hugging Face's: value i of a head is
 paired with value i + head_dim / 2.
@@ -12,9 +12,9 @@ from engine.compute.model.config import LlamaConfig
 
 
 def rotary_table(config: LlamaConfig, length: int) -> Tensor:
-    """Cosines and sines of positions `0 .. length - 1`: float32 `[length, 2, head_dim]`.
+    """Return cosines and sines of positions `0 .. length - 1`: float32 `[length, 2, head_dim]`.
 
-    The sines of a head's first half are negated. `rotate` then needs no negation of its own.
+    The sines of a head's first half are negated, which saves `rotate` a negation.
     """
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     frequencies = 1.0 / config.rope_theta**exponents
@@ -28,10 +28,10 @@ def rotary_table(config: LlamaConfig, length: int) -> Tensor:
 
 
 def rotate(heads: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
-    """Turn `heads` `[tokens, heads, head_dim]`; cos and sin are `[tokens, 1, head_dim]`.
+    """Rotate `heads` `[tokens, heads, head_dim]`; cos and sin are `[tokens, 1, head_dim]`.
 
     (a, b) becomes (a cos - b sin, b cos + a sin). The result is written to `out`, which may be
-    `heads` itself; `heads` is overwritten in any case.
+    `heads` itself. `heads` is overwritten in any case.
     """
     swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
     torch.addcmul(heads.mul_(cos), swapped, sin, out=out)

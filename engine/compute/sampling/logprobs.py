@@ -1,7 +1,7 @@
-"""What is told beside the tokens: log-probabilities of chosen ones, of the likeliest, of prompts.
+"""Reported log-probabilities: of the sampled tokens, of the most likely ones, of prompts.
 
 All of them are read from one tensor, so that a token's own log-probability and its entry among the
-likeliest are the same float: clients compare them (lm-eval asks whether a text is the greedy one).
+most likely are the same float. Clients compare them: lm-eval asks whether a text is the greedy one.
 """
 
 from collections.abc import Sequence
@@ -13,35 +13,35 @@ from torch import Tensor
 from engine.runner import Row
 from engine.scheduling.request import TokenScore
 
-# Scored positions per slice. A chunk has thousands, and each needs a float32 for the whole
-# vocabulary, beside its logits.
-_SLICE = 256
+# Prompt positions scored at once. A chunk has thousands of positions, and each needs a float32 for
+# the whole vocabulary in addition to its logits.
+_CHUNK = 256
 
 
-def log_probabilities(logits: Tensor) -> Tensor:
-    """The natural logarithms of the probabilities: [rows, vocab], like `logits`.
+def compute_logprobs(logits: Tensor) -> Tensor:
+    """Return the natural logarithms of the probabilities, [rows, vocab] like `logits`.
 
     Raises FloatingPointError if the logits are not finite.
     """
     logprobs = torch.log_softmax(logits, dim=-1)
-    if logprobs[:, 0].isnan().any():  # one bad logit spoils its whole row
+    if logprobs[:, 0].isnan().any():  # one bad logit makes its whole row NaN
         raise FloatingPointError("the model's logits are not finite: its weights or KV are damaged")
     return logprobs
 
 
-def likeliest(logprobs: Tensor, counts: Sequence[int]) -> list[list[tuple[int, float]]]:
-    """The `counts[i]` likeliest tokens of row i of `logprobs` [rows, vocab], with theirs.
+def top_logprobs(logprobs: Tensor, counts: Sequence[int]) -> list[list[tuple[int, float]]]:
+    """Return the `counts[i]` most likely tokens of row i of `logprobs` [rows, vocab].
 
-    Most probable first, of equally probable ones the smaller id first: what a row gets must not
-    depend on how many tokens another row wants.
+    Most likely first, and of equally likely tokens the smaller id first: what a row gets must not
+    depend on how many tokens another row asks for.
     """
     table = logprobs.numpy()
     most = min(max(counts, default=0), table.shape[-1])
     if most == 0:
         return [[] for _ in counts]
-    least = np.partition(table, -most, axis=-1)[:, -most]
-    # Ties with the last one are found as well, and cut off at the end.
-    rows, ids = np.divmod(np.flatnonzero(table >= least[:, None]), table.shape[-1])
+    threshold = np.partition(table, -most, axis=-1)[:, -most]
+    # This also finds tokens tied with the last one. They are cut off at the end.
+    rows, ids = np.divmod(np.flatnonzero(table >= threshold[:, None]), table.shape[-1])
     values = table[rows, ids]
     order = np.lexsort((-values, rows))  # stable, and ids ascend within a row
     pairs = list(zip(ids[order].tolist(), values[order].tolist(), strict=True))
@@ -52,28 +52,18 @@ def likeliest(logprobs: Tensor, counts: Sequence[int]) -> list[list[tuple[int, f
 
 
 def score_prompts(logits: Tensor, rows: Sequence[Row]) -> None:
-    """Fill `row.scores` of the rows whose prompt is scored.
+    """Fill `row.scores` of the rows whose prompts are scored.
 
-    `logits` [logits, vocab] are all of the step's, in the order of `make_batch`. Raises
-    FloatingPointError if they are not finite.
+    `logits` [scored positions, vocab] are in the order of the rows. Raises FloatingPointError if they
+    are not finite.
     """
     first = 0
     for row in rows:
-        count = row.scored
-        if count:
-            tokens = row.request.tokens[row.start + 1 : row.start + 1 + count]
-            row.scores = _scores(
-                logits[first : first + count], tokens, row.request.params.prompt_logprobs or 0
-            )
-        first += count + (len(row.drafts) + 1 if row.samples else 0)
-
-
-def _scores(logits: Tensor, tokens: Sequence[int], top: int) -> list[TokenScore]:
-    """The score of tokens[i] where the model has said logits[i]."""
-    scores: list[TokenScore] = []
-    for first in range(0, len(tokens), _SLICE):
-        part = torch.tensor(tokens[first : first + _SLICE])
-        logprobs = log_probabilities(logits[first : first + _SLICE])
-        own = logprobs.gather(1, part[:, None])[:, 0].tolist()
-        scores += map(TokenScore, own, likeliest(logprobs, [top] * len(part)))
-    return scores
+        tokens = row.request.tokens[row.start + 1 : row.start + 1 + row.scored]
+        top = row.request.params.prompt_logprobs or 0
+        for start in range(0, len(tokens), _CHUNK):
+            chunk = torch.tensor(tokens[start : start + _CHUNK])
+            logprobs = compute_logprobs(logits[first : first + len(chunk)])
+            own = logprobs.gather(1, chunk[:, None])[:, 0].tolist()
+            row.scores += map(TokenScore, own, top_logprobs(logprobs, [top] * len(chunk)))
+            first += len(chunk)

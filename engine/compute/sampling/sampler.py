@@ -1,14 +1,19 @@
-"""From logits to tokens, for all places of a step at once.
+"""From logits to tokens, for all positions of a step at once; `reference.py` does it for one.
 
-    bias -> log-probabilities (reported) -> end tokens forbidden -> penalties
-         -> greedy: the likeliest | else temperature -> min-p -> top-k -> top-p -> one draw
+    logit bias -> log-probabilities (reported) -> penalties -> min_tokens
+        -> greedy: the likeliest token | else temperature -> min-p -> top-k -> top-p -> one draw
 
-The order is vLLM's (`vllm/v1/sample/sampler.py`), but for the bias: it is part of what is reported.
-Each stage looks for the places that use it and does nothing when there are none.
+Stages that no request uses are skipped.
 
-The draw goes through the vocabulary in the order of ids and stops where the summed probability passes
-a uniform number. In the order of probability it would be fragile: two almost equally likely tokens
-may change places with the last bit of a logit, and with it the token drawn.
+Differs from vLLM (`vllm/v1/sample/sampler.py`):
+
+- The random number is a hash of seed, sample and position (`randomness.py`). vLLM draws from a
+  `torch.Generator`, one per request with a seed and one for all others.
+- The token is found in the cumulative probabilities, in the order of ids. vLLM divides the
+  probabilities by exponential noise and takes the maximum; the distribution is the same. In the order
+  of probability the draw would be fragile: two almost equally likely tokens may trade places with the
+  last bit of a logit.
+- Reported log-probabilities include the logit bias. vLLM's default (`raw_logprobs`) leaves it out.
 """
 
 from collections.abc import Sequence
@@ -17,100 +22,115 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.compute.sampling.logit_bias import add_bias, forbid_early_ends
-from engine.compute.sampling.logit_positions import LogitPosition
-from engine.compute.sampling.logprobs import likeliest, log_probabilities
-from engine.compute.sampling.penalties import penalize_frequency_and_presence, penalize_repetition
+from engine.compute.batch import LogitPosition
+from engine.compute.sampling.logits_processors import (
+    apply_frequency_and_presence_penalties,
+    apply_logit_bias,
+    apply_min_tokens,
+    apply_repetition_penalty,
+)
+from engine.compute.sampling.logprobs import compute_logprobs, top_logprobs
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.sampling.truncation import TokenProbs, truncated_probs
 
 
 @dataclass(slots=True)
-class Choices:
-    """What was chosen: entry i of `ids` and `logprobs` is for place i.
+class SamplerOutput:
+    """Sampled tokens: entry i of `token_ids` and `logprobs` is for position i.
 
-    `top` has the likeliest tokens of the places that ask for them.
+    `top_logprobs` has the most likely tokens of the positions whose requests ask for them.
     """
 
-    ids: list[int]
+    token_ids: list[int]
     logprobs: list[float]
-    top: dict[int, list[tuple[int, float]]]
+    top_logprobs: dict[int, list[tuple[int, float]]]
 
 
-def choose(
-    logits: Tensor, places: Sequence[LogitPosition], logits_to_probs: TokenProbs = truncated_probs
-) -> Choices:
-    """A token for each place, from its row of `logits` [places, vocab], which may be changed.
+def sample(
+    logits: Tensor,
+    positions: Sequence[LogitPosition],
+    logits_to_probs: TokenProbs = truncated_probs,
+) -> SamplerOutput:
+    """Sample a token for each position from its row of `logits` [positions, vocab].
 
-    `logits_to_probs` says what tokens are drawn in proportion to, for places that are not greedy.
-    Log-probabilities are those of the model's own distribution with the bias added. Raises
-    FloatingPointError if the logits are not finite.
+    `logits` are changed. `logits_to_probs` gives the probabilities to draw with, for requests that are
+    not greedy. Raises FloatingPointError if the logits are not finite.
     """
-    logprobs = _prepare(logits, places)
+    logprobs = process_logits(logits, positions)
     # numpy's argmax, because torch's takes ten times as long; both return the first of equals.
     ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
-    drawn = [i for i, place in enumerate(places) if place.params.temperature > 0]
+    drawn = [i for i, position in enumerate(positions) if position.params.temperature > 0]
     if drawn:
-        rows = drawn if len(drawn) < len(places) else slice(None)
-        ids[rows] = _draw_all(logits[rows], [places[i] for i in drawn], logits_to_probs)
-    chosen = logprobs.gather(1, ids[:, None])[:, 0]
-    return Choices(ids.tolist(), chosen.tolist(), _top(logprobs, places))
+        rows = drawn if len(drawn) < len(positions) else slice(None)
+        chosen = [positions[i] for i in drawn]
+        numbers = uniforms(
+            [position.request.seed for position in chosen],
+            [position.sample for position in chosen],
+            [position.position for position in chosen],
+        )
+        probs = _probs(logits[rows], chosen, logits_to_probs)
+        ids[rows] = draw(probs, torch.from_numpy(numbers))
+    top: dict[int, list[tuple[int, float]]] = {}
+    reported = [i for i, position in enumerate(positions) if position.params.logprobs is not None]
+    if reported:
+        counts = [positions[i].params.logprobs or 0 for i in reported]
+        top = dict(zip(reported, top_logprobs(logprobs[reported], counts), strict=True))
+    return SamplerOutput(ids.tolist(), logprobs.gather(1, ids[:, None])[:, 0].tolist(), top)
 
 
 def probabilities(
-    logits: Tensor, places: Sequence[LogitPosition], logits_to_probs: TokenProbs = truncated_probs
+    logits: Tensor,
+    positions: Sequence[LogitPosition],
+    logits_to_probs: TokenProbs = truncated_probs,
 ) -> tuple[Tensor, Tensor]:
-    """What `choose` would draw from, for whoever wants to draw in another way.
+    """Return the reported log-probabilities and the probabilities that `sample` draws with.
 
-    Both [places, vocab]: log-probabilities as they are reported, and probabilities after temperature
-    and cuts, all on one token where the request is greedy. `logits` may be changed.
+    Both are [positions, vocab]. A greedy request has all probability on one token. `logits` are
+    changed.
     """
-    logprobs = _prepare(logits, places)
+    logprobs = process_logits(logits, positions)
     ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
-    drawn_from = torch.nn.functional.one_hot(ids, logits.shape[-1]).to(logits.dtype)
-    drawn = [i for i, place in enumerate(places) if place.params.temperature > 0]
+    probs = torch.nn.functional.one_hot(ids, logits.shape[-1]).to(logits.dtype)
+    drawn = [i for i, position in enumerate(positions) if position.params.temperature > 0]
     if drawn:
-        drawn_from[drawn] = _weights(logits[drawn], [places[i] for i in drawn], logits_to_probs)
-    return logprobs, drawn_from
+        probs[drawn] = _probs(logits[drawn], [positions[i] for i in drawn], logits_to_probs)
+    return logprobs, probs
 
 
-def draw(weights: Tensor, numbers: Tensor) -> Tensor:
-    """The ids [rows] that uniform numbers [rows] fall on, in the order of ids.
+def draw(probs: Tensor, numbers: Tensor) -> Tensor:
+    """Return the ids [rows] at which the cumulative probability passes `numbers` [rows] in [0, 1).
 
-    `weights` [rows, vocab] are in proportion to the probabilities.
+    `probs` [rows, vocab] need not sum to 1.
     """
-    # In double precision, or the sum over a large vocabulary would miss 1 by more than rare tokens.
-    summed = weights.cumsum(dim=-1, dtype=torch.float64)
-    targets = numbers[:, None] * summed[:, -1:]
-    return torch.searchsorted(summed, targets, right=True)[:, 0]
+    # In double precision, because over a large vocabulary a float32 sum misses 1 by more than the
+    # probability of rare tokens.
+    cumulative = probs.cumsum(dim=-1, dtype=torch.float64)
+    targets = numbers[:, None] * cumulative[:, -1:]
+    return torch.searchsorted(cumulative, targets, right=True)[:, 0]
 
 
-def _prepare(logits: Tensor, places: Sequence[LogitPosition]) -> Tensor:
-    """Bias and penalties, in `logits` itself; the log-probabilities that are reported."""
-    add_bias(logits, places)
-    logprobs = log_probabilities(logits)
-    penalize_repetition(logits, places)
-    penalize_frequency_and_presence(logits, places)
-    # Last, so that no penalty changes it: what is forbidden has no logit to speak of.
-    forbid_early_ends(logits, places)
+def process_logits(logits: Tensor, positions: Sequence[LogitPosition]) -> Tensor:
+    """Apply bias, penalties and min_tokens to `logits` in place; return the logprobs to report."""
+    params = [position.params for position in positions]
+    if rows := [i for i, p in enumerate(params) if p.logit_bias]:
+        apply_logit_bias(logits, positions, rows)
+    logprobs = compute_logprobs(logits)
+    if rows := [i for i, p in enumerate(params) if p.repetition_penalty != 1]:
+        apply_repetition_penalty(logits, positions, rows)
+    if rows := [i for i, p in enumerate(params) if p.frequency_penalty or p.presence_penalty]:
+        apply_frequency_and_presence_penalties(logits, positions, rows)
+    if rows := [
+        i for i, p in enumerate(params) if p.min_tokens and p.min_tokens > positions[i].output_length
+    ]:
+        # Last, so that no penalty changes the logits of forbidden tokens.
+        apply_min_tokens(logits, positions, rows)
     return logprobs
 
 
-def _draw_all(
-    logits: Tensor, places: Sequence[LogitPosition], logits_to_probs: TokenProbs
+def _probs(
+    logits: Tensor, positions: Sequence[LogitPosition], logits_to_probs: TokenProbs
 ) -> Tensor:
-    numbers = uniforms(
-        [place.request.seed for place in places],
-        [place.sample for place in places],
-        [place.position for place in places],
-    )
-    return draw(_weights(logits, places, logits_to_probs), torch.from_numpy(numbers))
-
-
-def _weights(
-    logits: Tensor, places: Sequence[LogitPosition], logits_to_probs: TokenProbs
-) -> Tensor:
-    params = [place.params for place in places]
+    params = [position.params for position in positions]
     return logits_to_probs(
         logits,
         torch.tensor([p.temperature for p in params], dtype=torch.float32),
@@ -118,11 +138,3 @@ def _weights(
         torch.tensor([min(p.top_k, logits.shape[-1]) for p in params]),
         torch.tensor([p.top_p for p in params], dtype=torch.float64),
     )
-
-
-def _top(logprobs: Tensor, places: Sequence[LogitPosition]) -> dict[int, list[tuple[int, float]]]:
-    asked = [i for i, place in enumerate(places) if place.params.logprobs is not None]
-    if not asked:
-        return {}
-    counts = [places[i].params.logprobs or 0 for i in asked]
-    return dict(zip(asked, likeliest(logprobs[asked], counts), strict=True))

@@ -1,9 +1,9 @@
-"""The weights of a Hugging Face model directory: tensors by name, checked as they are taken.
+"""The weights of a Hugging Face model directory, by name and checked as they are loaded.
 
 A directory holds `model.safetensors`, or several files and `model.safetensors.index.json`, which says
-which tensor is in which file. A model takes the tensors it needs with the shapes its configuration
-promises, and whatever is left over afterwards is an error too: a bias that nobody reads would give
-wrong text instead of a message.
+which tensor is in which file. A model loads the tensors it needs with the shapes that its
+configuration implies. A tensor left over is an error, too: a bias that is never read would give wrong
+text instead of a message.
 """
 
 import json
@@ -19,13 +19,13 @@ SINGLE_FILE = "model.safetensors"
 
 
 class CheckpointError(ValueError):
-    """A model directory cannot be loaded. The message names file or tensor and what to do."""
+    """A model directory cannot be loaded. The message names file or tensor and the fix."""
 
 
 class Checkpoint:
-    """The tensors of a model directory, converted to `dtype` as they are taken.
+    """The tensors of a model directory, converted to `dtype` as they are loaded.
 
-    num_parameters  values taken so far
+    num_parameters  number of values loaded so far
 
     Raises CheckpointError if there are no weights or a file is damaged.
     """
@@ -41,34 +41,33 @@ class Checkpoint:
                 names = list(reader.keys())  # type: ignore[no-untyped-call]
             except (SafetensorError, OSError) as error:
                 raise CheckpointError(
-                    f"{file} is damaged or not complete ({error}): fetch it again"
+                    f"{file} is damaged or incomplete ({error}): download it again"
                 ) from error
             self._location |= {name: (file, reader) for name in names}
-        self._left = set(self._location)
+        self._unused = set(self._location)
 
     def __contains__(self, name: str) -> bool:
         return name in self._location
 
     def _files(self) -> list[Path]:
         index = self.directory / INDEX_FILE
+        files = [self.directory / SINGLE_FILE]
         if index.is_file():
             try:
                 names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise CheckpointError(f"{index} is damaged ({error}): fetch it again") from error
+                raise CheckpointError(f"{index} is damaged ({error}): download it again") from error
             files = [self.directory / name for name in sorted(names)]
-        else:
-            files = [self.directory / SINGLE_FILE]
         for file in files:
             if not file.is_file():
                 raise CheckpointError(
-                    f"{file} is missing: fetch it, or save the model with "
+                    f"{file} is missing: download it, or save the model with "
                     "`save_pretrained(..., safe_serialization=True)`"
                 )
         return files
 
-    def take(self, name: str, *shape: int) -> Tensor:
-        """The tensor `name`; raises CheckpointError unless it is there, finite and of this shape."""
+    def load(self, name: str, *shape: int) -> Tensor:
+        """Load a tensor. Raises CheckpointError if it is missing, not finite or not of this shape."""
         if name not in self._location:
             raise CheckpointError(
                 f"{self.directory} has no tensor {name}: weights and config.json do not belong "
@@ -92,37 +91,36 @@ class Checkpoint:
         tensor = tensor.to(self.dtype)
         if not torch.isfinite(tensor).all():
             raise CheckpointError(
-                f"{name} in {file} holds NaN or infinity as {self.dtype}: fetch it again, or load "
-                "the model as float32"
+                f"{name} in {file} holds NaN or infinity as {self.dtype}: download it again, or "
+                "load the model as float32"
             )
-        self._left.discard(name)
+        self._unused.discard(name)
         self.num_parameters += tensor.numel()
         return tensor
 
-    def take_lm_head(self, embedding: Tensor, *, tied: bool) -> Tensor:
-        """The output layer [vocab, hidden]: `lm_head.weight`, or the embedding where they are tied.
+    def load_lm_head(self, embedding: Tensor, *, tied: bool) -> Tensor:
+        """Load the output layer [vocab, hidden]: `lm_head.weight`, or the embedding if tied.
 
-        A file whose configuration says tied may bring an output layer all the same. It is the
-        embedding once more, or else it counts, as in transformers.
+        A checkpoint with tied embeddings may hold `lm_head.weight` all the same. If it differs from
+        the embedding, it is used, as in transformers.
         """
         name = "lm_head.weight"
         if tied and name not in self:
             return embedding
-        output = self.take(name, *embedding.shape)
+        output = self.load(name, *embedding.shape)
         if tied and torch.equal(output, embedding):
             self.num_parameters -= output.numel()
             return embedding
         return output
 
     def ignore(self, *names: str) -> None:
-        """These tensors may be there and are not needed."""
-        self._left -= set(names)
+        """Allow these tensors to be left over."""
+        self._unused -= set(names)
 
-    def check_all_taken(self) -> None:
-        """Raise CheckpointError if a tensor is left that nobody took."""
-        if self._left:
-            first = min(self._left)
+    def check_all_loaded(self) -> None:
+        """Raise CheckpointError if a tensor is left over."""
+        if self._unused:
             raise CheckpointError(
-                f"{self.directory} has tensors this architecture does not use, {first} for one "
-                f"({len(self._left)} in all): weights and config.json do not belong together"
+                f"{self.directory} has {len(self._unused)} tensors that this architecture does not "
+                f"use, {min(self._unused)} for one: weights and config.json do not belong together"
             )

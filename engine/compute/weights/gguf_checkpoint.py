@@ -1,7 +1,7 @@
-"""A GGUF file as a checkpoint: llama.cpp's one file with configuration, weights and tokenizer.
+"""A GGUF file as a checkpoint: llama.cpp's single file with configuration, weights and tokenizer.
 
-Configuration and weights are translated into what config.json and safetensors would hold; from there
-on they are checked and used like any others. The tokenizer is `engine/text/gguf_tokenizer.py`.
+Configuration and weights are translated into the form of config.json and safetensors, and then checked
+and used like any others. `engine/text/gguf_tokenizer.py` reads the tokenizer.
 
 Source: the `gguf` package's constants and llama.cpp's `convert_hf_to_gguf.py`, which this undoes.
 """
@@ -47,7 +47,7 @@ _TO_HF = {theirs: ours for ours, theirs in (_NAMES | _LAYER_NAMES).items()}
 class GGUFCheckpoint(Checkpoint):
     """The weights of a GGUF file under transformers' names, and its configuration as `config`.
 
-    F32, F16, BF16 and Q8_0 are understood; Q8_0 is expanded as the weights are taken. Raises
+    Supports F32, F16, BF16 and Q8_0; Q8_0 is dequantized as the weights are loaded. Raises
     CheckpointError for a damaged file, another type, or an architecture that is not in ARCHITECTURES.
     """
 
@@ -56,7 +56,7 @@ class GGUFCheckpoint(Checkpoint):
             reader = gguf.GGUFReader(file)
         except (ValueError, IndexError, OSError) as error:
             raise CheckpointError(
-                f"{file} is damaged or not a GGUF file ({error}): fetch it again"
+                f"{file} is damaged or not a GGUF file ({error}): download it again"
             ) from error
         self.directory = file
         self.dtype = dtype
@@ -64,14 +64,14 @@ class GGUFCheckpoint(Checkpoint):
         self._fields = {name: field.contents() for name, field in reader.fields.items()}
         self._tensors = {_hf_name(tensor.name): tensor for tensor in reader.tensors}
         self._location = {name: (file, self) for name in self._tensors}
-        self._left = set(self._location)
+        self._unused = set(self._location)
         try:
             self.config = parse_config(self._entries())
         except CheckpointError as error:
             raise CheckpointError(f"{file}: {error}") from error
 
     def get_tensor(self, name: str) -> Tensor:
-        """The tensor `name` as transformers has it, expanded to float32 where it is quantized."""
+        """Return the tensor `name` in transformers' layout, dequantized to float32 if necessary."""
         tensor = self._tensors[name]
         if tensor.tensor_type not in _TYPES:
             raise CheckpointError(
@@ -80,7 +80,7 @@ class GGUFCheckpoint(Checkpoint):
             )
         values = torch.from_numpy(gguf.quants.dequantize(tensor.data, tensor.tensor_type).copy())
         if self._fields["general.architecture"] == "llama":
-            # Llama's rotation pairs neighbours there, and i with i + head_dim / 2 here.
+            # Llama's rotation pairs neighbours in GGUF, and i with i + head_dim / 2 in transformers.
             heads = {"q_proj": self.config.num_heads, "k_proj": self.config.num_kv_heads}
             for projection, count in heads.items():
                 if f"{projection}." in name:
@@ -89,7 +89,7 @@ class GGUFCheckpoint(Checkpoint):
         return values
 
     def _entries(self) -> dict[str, Any]:
-        """What config.json would say."""
+        """Return the entries that config.json would have."""
         kind = self._fields.get("general.architecture")
         if kind not in ARCHITECTURES:
             raise CheckpointError(
@@ -113,16 +113,15 @@ class GGUFCheckpoint(Checkpoint):
             if f"{kind}.{theirs}" in self._fields
         }
         scaling = self._fields.get(f"{kind}.rope.scaling.type", "none")
-        for entry, refused in (
-            (f"{kind}.rope.scaling.type", scaling not in ("none", "linear")),
-            ("rope_freqs.weight", "rope_freqs.weight" in self._tensors),
-            (
-                f"{kind}.attention.sliding_window",
-                f"{kind}.attention.sliding_window" in self._fields,
-            ),
-            (f"{kind}.expert_count", bool(self._fields.get(f"{kind}.expert_count"))),
-        ):
-            if refused:
+        window = f"{kind}.attention.sliding_window"
+        unsupported = {
+            f"{kind}.rope.scaling.type": scaling not in ("none", "linear"),
+            "rope_freqs.weight": "rope_freqs.weight" in self._tensors,
+            window: window in self._fields,
+            f"{kind}.expert_count": bool(self._fields.get(f"{kind}.expert_count")),
+        }
+        for entry, present in unsupported.items():
+            if present:
                 raise CheckpointError(
                     f"{entry} is not supported in a GGUF file: use the Hugging Face directory of "
                     "this model"
@@ -137,7 +136,7 @@ class GGUFCheckpoint(Checkpoint):
 
 
 def _hf_name(name: str) -> str:
-    """transformers' name of a GGUF tensor; unknown ones keep theirs and nobody will take them."""
+    """Return transformers' name of a GGUF tensor. Unknown names stay and are reported as unused."""
     stem, _, suffix = name.rpartition(".")
     if layer := re.fullmatch(r"blk\.(\d+)\.(\w+)", stem):
         number, part = layer.groups()

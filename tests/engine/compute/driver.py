@@ -42,18 +42,18 @@ class Driver:
         self.poison()
 
     @property
-    def pages(self) -> torch.Tensor:
-        return self.runner.kv_cache.kv_cache
+    def kv(self) -> torch.Tensor:
+        return self.runner.kv_cache.tensor
 
     def poison(self, requests: Sequence[Request] = ()) -> None:
         """Fill every slot that holds no computed token of these requests with NaN."""
-        held = torch.zeros(self.pages.shape[1:3], dtype=torch.bool)
+        held = torch.zeros(self.kv.shape[1:3], dtype=torch.bool)
         for request in requests:
             for position in range(request.num_computed_tokens):
                 held[
                     request.block_table[position // self.block_size], position % self.block_size
                 ] = True
-        self.pages[:, ~held] = float("nan")
+        self.kv[:, ~held] = float("nan")
 
     def request(self, tokens: Sequence[int], **params) -> Request:
         id_ = next(self._ids)

@@ -50,8 +50,8 @@ FEATURES = {
 def test_switching_a_feature_off_is_noticed(a_model, name, feature, monkeypatch):
     directory, model = a_model(name)
     assert not departs(directory, model)
-    # Otherwise a bias that nobody takes is an error, and an output layer in the file counts; see below.
-    monkeypatch.setattr(Checkpoint, "check_all_taken", lambda self: None)
+    # Otherwise a bias left over is an error, and an output layer in the file is used; see below.
+    monkeypatch.setattr(Checkpoint, "check_all_loaded", lambda self: None)
     monkeypatch.setattr(
         Checkpoint,
         "__contains__",
@@ -96,14 +96,14 @@ def test_every_weight_matters(any_model, monkeypatch):
     """Zeros in the place of any weight or bias of a layer, and of those outside, are noticed."""
     directory, _ = any_model
     expected = last_logits(directory)
-    take = Checkpoint.take
+    load = Checkpoint.load
     names = [n for n in load_file(directory / "model.safetensors") if not re.search(r"\.[02]\.", n)]
     assert len(names) >= 11
     for name in names:
         monkeypatch.setattr(
             Checkpoint,
-            "take",
-            lambda self, asked, *shape, name=name: take(self, asked, *shape) * (asked != name),
+            "load",
+            lambda self, asked, *shape, name=name: load(self, asked, *shape) * (asked != name),
         )
         assert (last_logits(directory) - expected).abs().max() > 0.01, name
 
@@ -130,7 +130,7 @@ def test_what_falls_out_of_the_window_is_not_read(a_model, window, chunk):
     while request.num_uncomputed_tokens > chunk:
         driver.run([driver.row(request, chunk)])
         for position in range(request.num_computed_tokens - window + 1):
-            driver.pages[:, request.block_table[position // BLOCK_SIZE], position % BLOCK_SIZE] = (
+            driver.kv[:, request.block_table[position // BLOCK_SIZE], position % BLOCK_SIZE] = (
                 torch.nan
             )
     logits = driver.logits([driver.row(request)])

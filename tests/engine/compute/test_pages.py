@@ -27,7 +27,7 @@ def mixed_step(driver, poison):
 def test_nan_in_unreferenced_slots_and_another_placement_change_no_bit(any_model, seed):
     directory, _ = any_model
     clean = Driver(directory)
-    clean.pages.zero_()
+    clean.kv.zero_()
     expected = mixed_step(clean, poison=False)
     assert torch.isfinite(expected).all()
     assert torch.equal(mixed_step(Driver(directory, seed=seed + 1), poison=True), expected)
@@ -46,8 +46,8 @@ def test_permuting_the_blocks_of_a_running_request_changes_no_bit(qwen3):
     request = driver.request(PROMPT)
     driver.run([driver.row(request)])
     before = driver.logits([driver.row(request)])
-    permutation = torch.randperm(driver.pages.shape[1], generator=torch.manual_seed(3))
-    driver.pages[:, permutation] = driver.pages.clone()
+    permutation = torch.randperm(driver.kv.shape[1], generator=torch.manual_seed(3))
+    driver.kv[:, permutation] = driver.kv.clone()
     request.block_table = [int(permutation[block]) for block in request.block_table]
     driver.poison([request])
     assert torch.equal(driver.logits([driver.row(request)]), before)
@@ -92,9 +92,9 @@ def driver_alone(directory, tokens):
 
 def test_copies_of_one_step_run_in_order(qwen3):
     driver = Driver(qwen3[0], num_blocks=4)
-    driver.pages[:] = torch.arange(4.0).view(1, 4, 1, 1, 1, 1)
+    driver.kv[:] = torch.arange(4.0).view(1, 4, 1, 1, 1, 1)
     driver.runner.run([], [(0, 1), (1, 2), (3, 1)])
-    assert driver.pages[0, :, 0, 0, 0, 0].tolist() == [0, 3, 0, 3]
+    assert driver.kv[0, :, 0, 0, 0, 0].tolist() == [0, 3, 0, 3]
 
 
 def test_a_table_that_is_too_short_is_an_error(qwen3):
@@ -123,6 +123,6 @@ def test_damaged_kv_is_an_error_not_a_token(qwen3):
     driver = Driver(qwen3[0])
     request = driver.request(PROMPT)
     driver.run([driver.row(request)])
-    driver.pages.fill_(float("nan"))
+    driver.kv.fill_(float("nan"))
     with pytest.raises(FloatingPointError):
         driver.run([driver.row(request)])

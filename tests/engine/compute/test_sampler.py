@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.compute.sampling.logit_positions import LogitPosition
+from engine.compute.batch import LogitPosition
+from engine.compute.sampling import reference
 from engine.compute.sampling.randomness import uniforms
-from engine.compute.sampling.sampler import choose, draw
-from tests.engine.compute import sampler_reference as reference
-from tests.engine.compute.sampler_reference import place, random_logits, random_place
+from engine.compute.sampling.sampler import draw, sample
+from tests.engine.compute.sampler_cases import logit_position, random_logits, random_position
 
 
 def test_draw_is_exact_at_its_thresholds():
@@ -28,10 +28,10 @@ def test_draw_is_exact_at_its_thresholds():
 
 def test_greedy_takes_the_likeliest_and_reports_its_probability():
     logits = torch.tensor([[0.0, 2.0, 1.0], [5.0, 2.0, 1.0]])
-    choices = choose(logits.clone(), [place(), place()])
-    assert choices.ids == [1, 0]
-    assert choices.logprobs == pytest.approx(logits.log_softmax(-1)[[0, 1], [1, 0]].tolist())
-    assert choices.top == {}
+    output = sample(logits.clone(), [logit_position(), logit_position()])
+    assert output.token_ids == [1, 0]
+    assert output.logprobs == pytest.approx(logits.log_softmax(-1)[[0, 1], [1, 0]].tolist())
+    assert output.top_logprobs == {}
 
 
 @settings(max_examples=150, deadline=None)
@@ -43,36 +43,46 @@ def test_greedy_takes_the_likeliest_and_reports_its_probability():
 )
 def test_a_row_gets_in_any_batch_what_it_gets_alone_bit_by_bit(seed, rows, vocab, ties):
     rng = random.Random(seed)
-    places = [random_place(rng, vocab) for _ in range(rows)]
+    positions = [random_position(rng, vocab) for _ in range(rows)]
     logits = random_logits(seed, rows, vocab, ties=ties)
-    together = choose(logits.clone(), places)
+    together = sample(logits.clone(), positions)
     for i in range(rows):
-        alone = choose(logits[i : i + 1].clone(), places[i : i + 1])
-        assert alone.ids[0] == together.ids[i]
+        alone = sample(logits[i : i + 1].clone(), positions[i : i + 1])
+        assert alone.token_ids[0] == together.token_ids[i]
         assert alone.logprobs[0] == together.logprobs[i]
-        assert alone.top.get(0) == together.top.get(i)
+        assert alone.top_logprobs.get(0) == together.top_logprobs.get(i)
 
 
 @settings(max_examples=150, deadline=None)
 @given(seed=st.integers(0, 10**6), vocab=st.sampled_from([1, 6, 40]))
-def test_a_token_is_the_plain_choice_for_its_uniform_number(seed, vocab):
-    """The whole way of one place, by plain floats: adjusted, cut, and drawn in the order of ids."""
+def test_a_token_is_that_of_the_reference(seed, vocab):
     rng = random.Random(seed)
-    where = random_place(rng, vocab)
+    where = random_position(rng, vocab)
     logits = random_logits(seed, 1, vocab)
-    adjusted = reference.penalised(logits[0].tolist(), where)
-    if all(x is None for x in adjusted):
+    processed = reference.process_logits(logits[0].tolist(), where)
+    if all(x == -math.inf for x in processed):
         return
-    (token,) = choose(logits.clone(), [where]).ids
-    if where.params.temperature == 0:
-        best = max(x for x in adjusted if x is not None)
-        assert adjusted[token] == pytest.approx(best, abs=1e-4)
-        return
+    (token,) = sample(logits.clone(), [where]).token_ids
     (number,) = uniforms([where.request.seed], [where.sample], [where.position])
-    summed = np.cumsum(reference.probabilities(adjusted, where.params))
-    # Sums that lie closer to the number than float32 can tell may fall on either side.
+    if token == reference.sample(logits[0].tolist(), where, number):
+        return
+    # Logits and sums that float32 cannot tell apart may give another token.
+    if where.params.temperature == 0:
+        assert processed[token] == pytest.approx(max(processed), abs=1e-4)
+        return
+    summed = np.cumsum(reference.probabilities(processed, where.params))
     assert summed[token] > number - 1e-4
     assert token == 0 or summed[token - 1] <= number + 1e-4
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**6), number=st.floats(0, 1, exclude_max=True))
+def test_the_reference_draws_in_the_order_of_ids(seed, number):
+    logits = random_logits(seed, 1, 9)[0].tolist()
+    where = logit_position(temperature=1.0)
+    token = reference.sample(logits, where, number)
+    summed = np.cumsum([0.0, *reference.probabilities(logits, where.params)])
+    assert summed[token] - 1e-9 <= number <= summed[token + 1] + 1e-9
 
 
 def test_the_number_of_a_token_depends_on_seed_sample_and_position_alone():
@@ -80,7 +90,9 @@ def test_the_number_of_a_token_depends_on_seed_sample_and_position_alone():
     logits = random_logits(3, 1, 500, spread=0.1)
 
     def token(**changes):
-        return choose(logits.clone(), [place(**dict(temperature=1.0, seed=5) | changes)]).ids[0]
+        return sample(
+            logits.clone(), [logit_position(**dict(temperature=1.0, seed=5) | changes)]
+        ).token_ids[0]
 
     base = dict(prompt=[1, 2], output=[3, 4])
     assert token(**base) == token(prompt=[9] * 4) == token(prompt=[1, 2], output=[3], drafts=[8])
@@ -101,11 +113,11 @@ def test_the_number_of_a_token_depends_on_seed_sample_and_position_alone():
 def test_drawn_frequencies_are_the_probabilities(params):
     logits = torch.tensor([[1.0, 0.0, -1.0, 0.5, -2.0, 0.7]])
     count = 20_000
-    one = place([0, 1], [3, 3, 4], seed=3, **params)
-    places = [LogitPosition(one.request, one.params, sample, ()) for sample in range(count)]
-    found = Counter(choose(logits.repeat(count, 1), places).ids)
-    adjusted = reference.penalised(logits[0].tolist(), places[0])
-    expected = reference.probabilities(adjusted, places[0].params)
+    one = logit_position([0, 1], [3, 3, 4], seed=3, **params)
+    positions = [LogitPosition(one.request, one.params, sample, ()) for sample in range(count)]
+    found = Counter(sample(logits.repeat(count, 1), positions).token_ids)
+    adjusted = reference.process_logits(logits[0].tolist(), positions[0])
+    expected = reference.probabilities(adjusted, positions[0].params)
     possible = [token for token, probability in enumerate(expected) if probability > 0]
     assert set(found) == set(possible)
     chi_square = sum(
@@ -120,7 +132,10 @@ def test_drawn_frequencies_are_the_probabilities(params):
 def test_logits_that_are_not_finite_are_an_error(bad, temperature):
     params = dict(temperature=temperature, top_p=0.9)
     with pytest.raises(FloatingPointError):
-        choose(torch.tensor([[0.0, 1.0], [0.0, bad]]), [place(**params), place(**params)])
+        sample(
+            torch.tensor([[0.0, 1.0], [0.0, bad]]),
+            [logit_position(**params), logit_position(**params)],
+        )
 
 
 @pytest.mark.parametrize("huge", [1, 10**30])
@@ -129,16 +144,18 @@ def test_whole_numbers_are_numbers(huge):
     whole = dict(temperature=huge, top_p=1, min_p=1, repetition_penalty=huge, logit_bias={3: 1})
     floats = {name: float(whole[name]) for name in whole if name != "logit_bias"}
     for more in ({}, dict(frequency_penalty=1, presence_penalty=-1)):
-        places = [place([1], [2, 2], **params, **more) for params in (whole, whole | floats)]
-        assert choose(logits.clone(), places[:1]) == choose(logits.clone(), places[1:])
+        positions = [
+            logit_position([1], [2, 2], **params, **more) for params in (whole, whole | floats)
+        ]
+        assert sample(logits.clone(), positions[:1]) == sample(logits.clone(), positions[1:])
 
 
 def test_a_top_k_beyond_any_vocabulary_keeps_all():
     logits = torch.tensor([[0.0, 1.0, 2.0]])
     for seed in range(20):
         params = dict(temperature=1.0, seed=seed)
-        huge, none = place(**params, top_k=10**30), place(**params)
-        assert choose(logits.clone(), [huge]) == choose(logits.clone(), [none])
+        huge, none = logit_position(**params, top_k=10**30), logit_position(**params)
+        assert sample(logits.clone(), [huge]) == sample(logits.clone(), [none])
 
 
 class TestUniforms:

@@ -8,11 +8,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.compute.sampling.logprobs import likeliest, score_prompts
-from engine.compute.sampling.sampler import choose
+from engine.compute.sampling.logprobs import score_prompts, top_logprobs
+from engine.compute.sampling.sampler import sample
 from engine.runner import Row
-from tests.engine.compute import sampler_reference as reference
-from tests.engine.compute.sampler_reference import place, random_logits, random_place
+from tests.engine.compute.sampler_cases import (
+    log_softmax,
+    logit_position,
+    most_likely,
+    random_logits,
+    random_position,
+    reported,
+)
 
 
 @settings(max_examples=150, deadline=None)
@@ -25,74 +31,75 @@ from tests.engine.compute.sampler_reference import place, random_logits, random_
 def test_logprobs_and_likeliest_are_the_model_s_own_with_the_bias(seed, rows, vocab, ties):
     """Whatever penalties, temperature and cuts do with the tokens afterwards."""
     rng = random.Random(seed)
-    places = [random_place(rng, vocab) for _ in range(rows)]
+    positions = [random_position(rng, vocab) for _ in range(rows)]
     logits = random_logits(seed, rows, vocab, ties=ties)
-    choices = choose(logits.clone(), places)
+    output = sample(logits.clone(), positions)
     for i, row in enumerate(logits.tolist()):
-        told = reference.log_softmax(reference.biased(row, places[i]))
-        assert choices.logprobs[i] == pytest.approx(told[choices.ids[i]], abs=1e-4)
-        wanted = places[i].params.logprobs
-        assert (i in choices.top) == (wanted is not None)
+        told = reported(row, positions[i])
+        assert output.logprobs[i] == pytest.approx(told[output.token_ids[i]], abs=1e-4)
+        wanted = positions[i].params.logprobs
+        assert (i in output.top_logprobs) == (wanted is not None)
         if wanted is None:
             continue
-        expected = reference.top(row, places[i], wanted)
-        found = choices.top[i]
+        expected = most_likely(row, positions[i], wanted)
+        found = output.top_logprobs[i]
         assert [logprob for _, logprob in found] == pytest.approx(
             [logprob for _, logprob in expected], abs=1e-4
         )
         for token, logprob in found:
             assert logprob == pytest.approx(told[token], abs=1e-4)
-        assert dict(found).get(choices.ids[i], choices.logprobs[i]) == choices.logprobs[i]
+        assert dict(found).get(output.token_ids[i], output.logprobs[i]) == output.logprobs[i]
 
 
 def test_likeliest_come_in_order_and_equals_by_id():
     logprobs = torch.tensor([[1.0, 3.0, 1.0, 2.0, 1.0, 3.0]]).log_softmax(-1)
-    (found,) = likeliest(logprobs, [4])
+    (found,) = top_logprobs(logprobs, [4])
     assert [token for token, _ in found] == [1, 5, 3, 0]
     assert [value for _, value in found] == logprobs[0, [1, 5, 3, 0]].tolist()
     # However many others want: no other token comes forward.
-    assert likeliest(logprobs.expand(3, -1), [4, 1, 6])[:2] == [found, found[:1]]
-    assert likeliest(logprobs, [0]) == [[]]
-    assert [token for token, _ in likeliest(logprobs, [99])[0]] == [1, 5, 3, 0, 2, 4]
+    assert top_logprobs(logprobs.expand(3, -1), [4, 1, 6])[:2] == [found, found[:1]]
+    assert top_logprobs(logprobs, [0]) == [[]]
+    assert [token for token, _ in top_logprobs(logprobs, [99])[0]] == [1, 5, 3, 0, 2, 4]
 
 
 def test_greedy_takes_the_first_of_the_likeliest_even_when_tied():
     for seed in range(30):
-        choices = choose(random_logits(seed, 1, 40, spread=1.0, ties=True), [place(logprobs=3)])
-        assert choices.top[0][0] == (choices.ids[0], choices.logprobs[0])
+        output = sample(
+            random_logits(seed, 1, 40, spread=1.0, ties=True), [logit_position(logprobs=3)]
+        )
+        assert output.top_logprobs[0][0] == (output.token_ids[0], output.logprobs[0])
 
 
 def test_what_is_reported_are_plain_numbers():
-    rows = [place(logprobs=2), place(logprobs=2, temperature=1.0)]
-    choices = choose(random_logits(1, 2, 9), rows)
-    told = [choices.ids, choices.logprobs, choices.top[0], choices.top[1]]
+    rows = [logit_position(logprobs=2), logit_position(logprobs=2, temperature=1.0)]
+    output = sample(random_logits(1, 2, 9), rows)
+    told = [output.token_ids, output.logprobs, output.top_logprobs[0], output.top_logprobs[1]]
     assert json.loads(json.dumps(told)) == json.loads(str(told).replace("(", "[").replace(")", "]"))
 
 
 def scored_row(prompt, start, count, top, samples=(), **params):
-    request = place(prompt, prompt_logprobs=top, **params).request
+    request = logit_position(prompt, prompt_logprobs=top, **params).request
     return Row(request, start, count, [], list(samples))
 
 
 def test_prompt_scores_are_without_bias_and_beside_other_rows():
     prompt = [3, 1, 4, 1, 5, 9]
-    logits = random_logits(7, 1 + 6 + 2, 12)
+    logits = random_logits(7, 5 + 2, 12)
     rows = [
-        Row(place().request, 0, 1, [], [0]),
+        Row(logit_position().request, 0, 1, [], [0]),
         scored_row(prompt, 0, 6, 3, [0], logit_bias={3: 50.0}),
         scored_row(prompt, 1, 2, 0),
     ]
     score_prompts(logits, rows)
     assert rows[0].scores == []
     assert [len(row.scores) for row in rows] == [0, 5, 2]
-    # Row 1 has five scored positions and the logits its token is sampled from; row 2 has two.
-    for first, row in ((1, rows[1]), (7, rows[2])):
+    for first, row in ((0, rows[1]), (5, rows[2])):
         for i, score in enumerate(row.scores):
-            told = reference.log_softmax(logits[first + i].tolist())
+            told = log_softmax(logits[first + i].tolist())
             assert score.logprob == pytest.approx(told[prompt[row.start + 1 + i]], abs=1e-5)
             assert len(score.top) == row.request.params.prompt_logprobs
     best = [score.top[0][0] for score in rows[1].scores]
-    assert best == logits[1:6].argmax(-1).tolist()
+    assert best == logits[:5].argmax(-1).tolist()
 
 
 def test_a_long_prompt_is_scored_in_slices_with_the_same_floats():

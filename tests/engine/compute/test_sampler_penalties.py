@@ -8,26 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.generation import logits_process as theirs
 
-from engine.compute.sampling.logit_bias import add_bias, forbid_early_ends
-from engine.compute.sampling.penalties import penalize_frequency_and_presence, penalize_repetition
-from engine.compute.sampling.sampler import choose
-from tests.engine.compute.sampler_reference import (
-    penalised,
-    place,
-    random_logits,
-    random_place,
-)
+from engine.compute.sampling import reference
+from engine.compute.sampling.sampler import process_logits, sample
+from tests.engine.compute.sampler_cases import logit_position, random_logits, random_position
 
 FORBIDDEN = torch.finfo(torch.float32).min
 
 
-def adjust(logits, places):
-    """What `choose` does before it takes a token."""
+def adjust(logits, positions):
+    """The logits that `sample` takes tokens from."""
     logits = logits.clone()
-    add_bias(logits, places)
-    penalize_repetition(logits, places)
-    penalize_frequency_and_presence(logits, places)
-    forbid_early_ends(logits, places)
+    process_logits(logits, positions)
     return logits
 
 
@@ -40,18 +31,20 @@ def adjust(logits, places):
 )
 def test_adjusted_logits_equal_the_plain_ones(seed, rows, vocab, ties):
     rng = random.Random(seed)
-    places = [random_place(rng, vocab) for _ in range(rows)]
+    positions = [random_position(rng, vocab) for _ in range(rows)]
     logits = random_logits(seed, rows, vocab, ties=ties)
-    found = adjust(logits, places)
+    found = adjust(logits, positions)
     for i, row in enumerate(logits.tolist()):
-        expected = [FORBIDDEN if x is None else x for x in penalised(row, places[i])]
+        expected = [max(x, FORBIDDEN) for x in reference.process_logits(row, positions[i])]
         torch.testing.assert_close(found[i], torch.tensor(expected), atol=2e-5, rtol=1e-5)
 
 
 def test_rows_without_a_feature_keep_their_bits():
     logits = random_logits(4, 3, 50)
-    busy = place([1, 2], [3, 3], repetition_penalty=1.7, frequency_penalty=1.0, logit_bias={9: 3.0})
-    found = adjust(logits, [place([1, 2], [3]), busy, place([5])])
+    busy = logit_position(
+        [1, 2], [3, 3], repetition_penalty=1.7, frequency_penalty=1.0, logit_bias={9: 3.0}
+    )
+    found = adjust(logits, [logit_position([1, 2], [3]), busy, logit_position([5])])
     assert torch.equal(found[0], logits[0])
     assert torch.equal(found[2], logits[2])
     assert not torch.equal(found[1], logits[1])
@@ -73,14 +66,14 @@ def test_each_penalty_looks_at_its_own_part_of_the_text():
             [2.0, -1.0, -10.0, 4.0],
         ),
     ]:
-        assert adjust(logits, [place(**text, **params)])[0].tolist() == expected
+        assert adjust(logits, [logit_position(**text, **params)])[0].tolist() == expected
 
 
 def test_drafts_before_a_place_count_as_output():
     logits = torch.tensor([[1.0, 1.0]] * 3)
     params = dict(prompt=[0], frequency_penalty=0.25, min_tokens=2, end_ids=[0])
-    places = [place(**params, drafts=[1] * j) for j in range(3)]
-    assert adjust(logits, places).tolist() == [[FORBIDDEN, 1.0], [FORBIDDEN, 0.75], [1.0, 0.5]]
+    positions = [logit_position(**params, drafts=[1] * j) for j in range(3)]
+    assert adjust(logits, positions).tolist() == [[FORBIDDEN, 1.0], [FORBIDDEN, 0.75], [1.0, 0.5]]
 
 
 @settings(max_examples=40, deadline=None)
@@ -93,7 +86,7 @@ def test_repetition_equals_that_of_transformers(seed, penalty, text):
     logits = random_logits(seed, 1, 40)
     processor = theirs.RepetitionPenaltyLogitsProcessor(penalty)
     expected = processor(torch.tensor([text]), logits.clone())
-    found = adjust(logits, [place(text[:1], text[1:], repetition_penalty=penalty)])
+    found = adjust(logits, [logit_position(text[:1], text[1:], repetition_penalty=penalty)])
     torch.testing.assert_close(found, expected)
 
 
@@ -103,7 +96,7 @@ def test_min_tokens_equals_that_of_transformers(output):
     text = [9] * (3 + output)
     processor = theirs.MinNewTokensLengthLogitsProcessor(3, 2, [0, 4], device="cpu")
     expected = processor(torch.tensor([text]), logits.clone())
-    found = adjust(logits, [place(text[:3], text[3:], end_ids=[0, 4], min_tokens=2)])
+    found = adjust(logits, [logit_position(text[:3], text[3:], end_ids=[0, 4], min_tokens=2)])
     assert torch.equal(found <= FORBIDDEN, expected == -torch.inf)
     assert torch.equal(found[found > FORBIDDEN], expected[expected > -torch.inf])
 
@@ -113,21 +106,21 @@ def test_where_every_token_is_forbidden_one_is_taken_all_the_same(temperature):
     """A client that forbids everything must not end the step for the others."""
     all_ends = dict(end_ids=range(3), min_tokens=5, temperature=temperature, top_p=0.5, min_p=0.1)
     logits = random_logits(2, 2, 3)
-    choices = choose(logits.clone(), [place(**all_ends), place()])
-    assert choices.ids[0] in range(3)
-    assert choices.ids[1] == logits[1].argmax()
+    output = sample(logits.clone(), [logit_position(**all_ends), logit_position()])
+    assert output.token_ids[0] in range(3)
+    assert output.token_ids[1] == logits[1].argmax()
     # Where one is left, it is that one, however flat the distribution.
     some = all_ends | {"end_ids": [0, 2]}
     for seed in range(10):
-        assert choose(logits[:1].clone(), [place(**some, seed=seed)]).ids == [1]
+        assert sample(logits[:1].clone(), [logit_position(**some, seed=seed)]).token_ids == [1]
 
 
 @pytest.mark.parametrize("penalty", [1e-300, 1e300])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_absurd_penalties_stay_finite(penalty, temperature):
     logits = torch.tensor([[3.0, -2.0, 0.0, 1.0]])
-    where = place([0, 1, 2], repetition_penalty=penalty, temperature=temperature)
-    assert choose(logits, [where]).ids == [3 if penalty > 1 else 0]
+    where = logit_position([0, 1, 2], repetition_penalty=penalty, temperature=temperature)
+    assert sample(logits, [where]).token_ids == [3 if penalty > 1 else 0]
 
 
 def test_a_bias_of_100_forces_and_of_minus_100_forbids():
@@ -135,8 +128,8 @@ def test_a_bias_of_100_forces_and_of_minus_100_forbids():
         logits = random_logits(seed, 2, 30)
         params = dict(temperature=1.0, seed=seed)
         best = int(logits[0].argmax())
-        forced = place(**params, logit_bias={7: 100})
-        forbidden = place(**params | {"temperature": 0.0}, logit_bias={best: -100})
-        ids = choose(logits[[0, 0]], [forced, forbidden]).ids
+        forced = logit_position(**params, logit_bias={7: 100})
+        forbidden = logit_position(**params | {"temperature": 0.0}, logit_bias={best: -100})
+        ids = sample(logits[[0, 0]], [forced, forbidden]).token_ids
         assert ids[0] == 7
         assert ids[1] == logits[0].topk(2).indices[1]

@@ -7,9 +7,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from transformers.generation import logits_process as theirs
 
+from engine.compute.sampling.reference import probabilities
 from engine.compute.sampling.truncation import truncated_probs
 from engine.scheduling.sampling_params import SamplingParams
-from tests.engine.compute.sampler_reference import probabilities, random_logits
+from tests.engine.compute.sampler_cases import random_logits
 
 
 def all_rows(logits, params):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from engine import Engine, EngineConfig, SamplingParams
-from engine.compute.sampling.logit_positions import LogitPosition
+from engine.compute.batch import LogitPosition
 from engine.scheduling.request import Request
 from engine.speculation.verification import ask_verifier
 from tests.facts import raises_naming
@@ -63,7 +63,7 @@ def test_greedy_text_and_accepted_drafts_are_those_of_the_engine_s_own_rule():
     assert yours_log.tokens.logprob.tolist() == pytest.approx(log.tokens.logprob.tolist(), abs=1e-3)
 
 
-def places(seed, drafts):
+def positions(seed, drafts):
     request = Request(
         1, [0, 1], ["", ""], SamplingParams(seed=seed, max_tokens=9), root=1, prompt_length=2
     )
@@ -73,7 +73,7 @@ def places(seed, drafts):
 def test_texts_of_many_seeds_have_the_model_s_distribution():
     """The accepting numbers and the one that picks are independent of each other."""
     p = torch.tensor([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]])
-    texts = [ask_verifier(Paper(), places(seed, [1]), p) for seed in range(20_000)]
+    texts = [ask_verifier(Paper(), positions(seed, [1]), p) for seed in range(20_000)]
     first = Counter(text[0] for text in texts)
     after = Counter(text[1] for text in texts if len(text) == 2)
     for token in range(3):
@@ -84,7 +84,7 @@ def test_texts_of_many_seeds_have_the_model_s_distribution():
 @pytest.mark.parametrize("ids", [[], [2, 1], [1, 0, 0]])
 def test_an_answer_that_is_not_leading_drafts_and_a_token_is_refused(ids):
     with raises_naming(ValueError, [1]):
-        ask_verifier(Answers(ids), places(0, [1]), torch.full((2, 3), 1 / 3))
+        ask_verifier(Answers(ids), positions(0, [1]), torch.full((2, 3), 1 / 3))
 
 
 def test_a_wrong_answer_ends_the_request_and_not_the_engine():

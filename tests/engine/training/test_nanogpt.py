@@ -92,11 +92,11 @@ def test_the_training_model_is_the_one_that_is_served(trained):
     weights = Checkpoint(trained, torch.float32)
     model.load_state_dict(
         {
-            name: weights.take(f"transformer.{name}", *tensor.shape)
+            name: weights.load(f"transformer.{name}", *tensor.shape)
             for name, tensor in model.state_dict().items()
         }
     )
-    weights.check_all_taken()
+    weights.check_all_loaded()
     tokens = torch.arange(160).reshape(2, 80) % config["vocab_size"]
     theirs = AutoModelForCausalLM.from_pretrained(trained, dtype=torch.float32)
     with torch.no_grad():

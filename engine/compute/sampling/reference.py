@@ -1,0 +1,50 @@
+"""The sampler as its definition reads: one row of logits, plain floats. See `sampler.py`."""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from itertools import accumulate
+
+from engine.compute.batch import LogitPosition
+from engine.scheduling.sampling_params import SamplingParams
+
+
+def process_logits(logits: Sequence[float], position: LogitPosition) -> list[float]:
+    """Apply logit bias, penalties and min_tokens; a forbidden token gets -inf."""
+    params, counts, text = position.params, Counter(position.output()), {*position.text()}
+    too_early = position.output_length < params.min_tokens
+    processed: list[float] = []
+    for token, logit in enumerate(logits):
+        x = logit + params.logit_bias.get(token, 0.0)
+        if token in text:
+            x = x / params.repetition_penalty if x > 0 else x * params.repetition_penalty
+        x -= counts[token] * params.frequency_penalty + (token in counts) * params.presence_penalty
+        processed.append(-math.inf if too_early and token in position.request.end_ids else x)
+    return processed
+
+
+def probabilities(logits: Sequence[float], params: SamplingParams) -> list[float]:
+    """Apply temperature, min-p, top-k and top-p, each to the tokens that the one before keeps."""
+    best = max(logits)
+    relative = [math.exp((x - best) / params.temperature) for x in logits]  # 1 for the likeliest
+    kept = sorted(range(len(logits)), key=lambda token: -logits[token])
+    kept = [token for token in kept if relative[token] >= params.min_p]
+    if params.top_k:
+        last = kept[: params.top_k][-1]
+        kept = [token for token in kept if logits[token] >= logits[last]]  # ties stay
+    if params.top_p < 1:
+        sums = list(accumulate(relative[token] for token in kept))
+        last = kept[bisect_left(sums, params.top_p * sums[-1])]
+        kept = [token for token in kept if logits[token] >= logits[last]]
+    total, members = sum(relative[token] for token in kept), set(kept)
+    return [p / total if token in members else 0.0 for token, p in enumerate(relative)]
+
+
+def sample(logits: Sequence[float], position: LogitPosition, number: float) -> int:
+    """Return the token that the uniform `number` in [0, 1) falls on; greedy at temperature 0."""
+    processed = process_logits(logits, position)
+    if position.params.temperature == 0:
+        return processed.index(max(processed))
+    cumulative = list(accumulate(probabilities(processed, position.params)))
+    return bisect_right(cumulative, number * cumulative[-1])
