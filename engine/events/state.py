@@ -96,6 +96,19 @@ class EngineState:
         """Token slots in a block."""
         return int(self.settings["block_size"])
 
+    @property
+    def evictable(self) -> int:
+        """Cached blocks that no request and no hold has locked."""
+        return sum(len(node.blocks) for node in self.nodes.values() if not node.lock)
+
+    def free_before_drafts(self, rows: list[ScheduledRow]) -> int:
+        """Free blocks when the head of the queue was examined, before drafts got theirs."""
+        free = len(self.free)
+        for row in rows:
+            end = row.start + row.count - len(row.drafts)
+            free += len(self.requests[row.request].table) - -(-end // self.block_size)
+        return free
+
     def core(self) -> dict[str, Any]:
         """The state without display fields: plain values, equal to `Engine.snapshot()`."""
         return {
