@@ -149,12 +149,15 @@ class Moment:
     def _preempted(self, event: v.Preempted) -> Words:
         policy = self.classes.get("policy")
         chosen = f"; the policy {policy} chose the victim" if policy else ""
-        return [*preemption_words(self.state_at(self.events.index(event)), event), chosen]
+        at = self.state_at(self.events.index(event))
+        return [*preemption_words(event, len(at.free), at.evictable), chosen]
 
     def _admitted(self, event: v.Admitted) -> Words:
+        found = len(event.blocks) * self.after.block_size
+        length = len(self.after.requests[event.request].tokens)
         row = self.rows.get(event.request)
         computes = f"; it {row_words(self.after, row)}" if row else ""
-        return [admission_words(self.after, event) + computes]
+        return [admission_words(found, length, resumed=event.resumed) + computes]
 
     def _waits(self, request: int) -> Words:
         if self.scheduled is None:

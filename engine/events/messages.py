@@ -88,18 +88,17 @@ def supply_words(free: int, evictable: int) -> str:
     return text(MESSAGES["supply"], free=free, evictable=evictable)
 
 
-def preemption_words(before: State, event: v.Preempted) -> Words:
-    """Say why a request is preempted. `before` is the state before the event."""
+def preemption_words(event: v.Preempted, free: int, evictable: int) -> Words:
+    """Say why a request is preempted. Before that, so many blocks were free or could be evicted."""
     who: int | str = "it" if event.needed_by == event.request else event.needed_by
-    supply = supply_words(len(before.free), before.evictable)
+    supply = supply_words(free, evictable)
     return fill(MESSAGES["preempted"], who=who, blocks="more KV blocks", supply=supply)
 
 
-def admission_words(state: State, event: v.Admitted) -> str:
-    """Say how much of an admitted request was cached."""
-    message = MESSAGES["resumed" if event.resumed else "admitted"]
-    found = len(event.blocks) * state.block_size
-    return text(message, after="", found=found, length=len(state.requests[event.request].tokens))
+def admission_words(found: int, length: int, *, resumed: bool) -> str:
+    """Say that a request is admitted, and how many of its `length` tokens were cached."""
+    message = MESSAGES["resumed" if resumed else "admitted"]
+    return text(message, after="", found=found, length=length)
 
 
 def row_words(state: State, row: v.ScheduledRow) -> str:
