@@ -66,7 +66,9 @@ def shape(sentence: str) -> str:
     sentence = re.sub(r"-?\d[\d.,]*(?<![.,])", "N", sentence)
     sentence = re.sub(r"\bnone\b", "N", sentence)
     sentence = re.sub(
-        r"(?<!budget of )(\bN(?: of N)?(?: [a-z ]*s)?(?: \(“…”\))?) (is|remains)\b", r"\1 are", sentence
+        r"(?<!budget of )(\bN(?: of N)?(?: [a-z ]*s)?(?: \(“…”\))?) (is|remains)\b",
+        r"\1 are",
+        sentence,
     )
     return re.sub(r"(R(?: N)?)(?:, R(?: N)?)+", r"\1, …", sentence)
 
