@@ -4,8 +4,8 @@ This is all that serving has to keep: a queue and a batch; a free stack and a re
 each request's computed tokens and block table; the tree of cached prefixes. `fold.py` has the effect of
 each event.
 
-The whole state is an event, too: a keyframe. A window of the log begins with one, and so does the feed of
-a client that joins a running engine.
+The whole state is an event, too: a keyframe. A window of the log begins with one, and so does the feed
+of a client that joins a running engine.
 """
 
 from collections import OrderedDict
