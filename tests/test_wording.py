@@ -60,12 +60,16 @@ def shape(sentence: str) -> str:
     sentence = re.sub(r"“[^”]*”", "“…”", sentence)
     sentence = re.sub(r"\w+ \(r\d+\)|\br\d+\b", "R", sentence)
     sentence = re.sub(
-        r"\b1 ((?:\w+ )?(?:place|token|block|request|draft|sample|decision))\b", r"1 \1s", sentence
+        r"\b1 ((?:\w+ )?(?:seat|token|block|request|draft|sample|decision))\b", r"1 \1s", sentence
     )
-    sentence = re.sub(
-        r"\b(others? keep|policy \(?|choice of (?!the)(?:the policy )?)[A-Z]\w+", r"\1P", sentence
-    )
+    sentence = re.sub(r"\b(others? keep|policy \(?|chosen by )[A-Z]\w+", r"\1P", sentence)
     sentence = re.sub(r"-?\d[\d.,]*(?<![.,])", "N", sentence)
+    sentence = re.sub(r"\bnone\b", "N", sentence)
+    sentence = re.sub(
+        r"(?<!budget of )(\bN(?: of N)?(?: [a-z ]*s)?(?: \(“…”\))?) (is|remains)\b",
+        r"\1 are",
+        sentence,
+    )
     return re.sub(r"(R(?: N)?)(?:, R(?: N)?)+", r"\1, …", sentence)
 
 

@@ -1,6 +1,6 @@
-"""The questions: what is asked before a step, how it is answered, and why it came so.
+"""Questions about the next step: wording, choices, answer and explanation.
 
-Only what was known before the step is asked about and offered to choose from.
+A question and its choices use only what was known before the step.
 """
 
 from collections.abc import Callable
@@ -8,23 +8,24 @@ from dataclasses import dataclass
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
+from engine.events.messages import Words, count
 from engine.events.state import ROOT
-from visualizer.moments import Moment, Words, count, prefix_text
+from visualizer.moments import Moment, prefix_text
 
 MOST_PREFIXES = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked before `step`.
+    """A question to ask before `step`.
 
-    index    of its step_started in what the log keeps: events before it may be known
+    index    the place of its step_started in the log: earlier events may be shown
     words    the question
-    form     how it is answered: "requests", "prefixes" (choose any number), "number" or "yes"
+    form     the kind of answer: "requests" or "prefixes" (choose any number), "number" or "yes"
     answer   chosen ids in ascending order, the number, or 1 for yes and 0 for no
     choices  ids to choose from: requests, or nodes of the tree
-    texts    what each prefix to choose from spells
-    about    the request that it is about, or None
+    texts    the text of each prefix to choose from
+    about    the request in question, or None
     """
 
     kind: str
@@ -39,54 +40,62 @@ class Question:
     about: int | None = None
 
     def explanation(self, log: EventLog) -> list[Words]:
-        """Why it came so, from the log; a line per fact."""
+        """Explain the answer from the log, one line per fact."""
         moment = Moment(log, self.step)
         if self.kind == "evicted":
-            gone = [event for event in moment.events if isinstance(event, v.RadixEvicted)]
-            return [[*moment.evicted(event), "."] for event in gone]
-        whom = [self.about] if self.about is not None else list(self.answer)
+            evictions = [event for event in moment.events if isinstance(event, v.RadixEvicted)]
+            return [[*moment.evicted(event), "."] for event in evictions]
+        explained = [self.about] if self.about is not None else list(self.answer)
         if self.kind in ("admitted", "scheduled"):
-            # One of those who get nothing says why.
-            whom += [id_ for id_ in self.choices if id_ not in self.answer][:1]
-        lines: list[Words] = [[id_, " ", *moment.fate(id_), "."] for id_ in whom]
+            # Also explain one request that gets nothing.
+            explained += [id_ for id_ in self.choices if id_ not in self.answer][:1]
+        lines: list[Words] = [[id_, " ", *moment.fate(id_), "."] for id_ in explained]
         if self.kind == "hit":
             size = moment.after.block_size
-            whole = f"Hits come in whole blocks of {size}, and one token at least is computed."
-            lines.append([whole])
+            lines.append(
+                [f"Hits come in whole blocks of {size}, and at least one token is computed."]
+            )
         if self.kind == "tokens" and moment.scheduled:
             budget = moment.after.settings["token_budget"]
-            place = [row.request for row in moment.scheduled.rows].index(whom[0])
-            before = sum(row.count for row in moment.scheduled.rows[:place])
-            lines.append([f"Those before it took {before} of the {count(budget, 'token')}."])
+            rows = moment.scheduled.rows
+            index = [row.request for row in rows].index(explained[0])
+            before = sum(row.count for row in rows[:index])
+            lines.append([f"Earlier requests got {before} of the {count(budget, 'token')}."])
         return lines
 
 
 def ask(log: EventLog, step: int, kind: str) -> Question | None:
-    """The question of a kind before a step that has been scheduled; None where it would be unfair."""
+    """Return the question of a kind about a scheduled step, or None where it would be unfair."""
     return _ASK[kind](Moment(log, step))
 
 
 def _preempted(moment: Moment) -> Question | None:
     victims = {event.request for event in moment.events if isinstance(event, v.Preempted)}
     choices = sorted(moment.before.running)
-    words = "There are too few KV blocks for all who run. Who is preempted?"
+    words = "There are too few KV blocks for the running requests. Which are preempted?"
     if not victims <= set(choices):
         return None
-    return _who(moment, "preempted", words, victims, choices)
+    return _which_requests(moment, "preempted", words, victims, choices)
 
 
 def _admitted(moment: Moment) -> Question:
-    came = {event.request for event in _admissions(moment)}
+    admitted = {event.request for event in _admissions(moment)}
     choices = sorted(moment.before.waiting)
-    return _who(moment, "admitted", "Who of those who wait is admitted?", came, choices)
+    return _which_requests(
+        moment, "admitted", "Which of the waiting requests are admitted?", admitted, choices
+    )
 
 
 def _scheduled(moment: Moment) -> Question:
     choices = sorted([*moment.before.running, *moment.before.waiting])
-    return _who(moment, "scheduled", "Who gets tokens of the budget?", set(moment.rows), choices)
+    return _which_requests(
+        moment, "scheduled", "Which requests get tokens of the budget?", set(moment.rows), choices
+    )
 
 
-def _who(moment: Moment, kind: str, words: str, answer: set[int], choices: list[int]) -> Question:
+def _which_requests(
+    moment: Moment, kind: str, words: str, answer: set[int], choices: list[int]
+) -> Question:
     said: Words = [f"{_lead(moment)}{words}"]
     chosen = tuple(sorted(answer))
     return Question(kind, moment.step, moment.index, said, "requests", chosen, tuple(choices))
@@ -94,20 +103,20 @@ def _who(moment: Moment, kind: str, words: str, answer: set[int], choices: list[
 
 def _blocked(moment: Moment) -> Question | None:
     assert moment.scheduled is not None
-    blocked, came = moment.scheduled.blocked, _admissions(moment)
-    who = blocked.request if blocked else came[0].request
-    if who not in moment.before.waiting:
+    blocked, admitted = moment.scheduled.blocked, _admissions(moment)
+    request = blocked.request if blocked else admitted[0].request
+    if request not in moment.before.waiting:
         return None
-    answer = int(any(event.request == who for event in came))
-    words: Words = [_lead(moment), who, " waits. Is it admitted?"]
-    return Question("blocked", moment.step, moment.index, words, "yes", (answer,), about=who)
+    answer = int(any(event.request == request for event in admitted))
+    words: Words = [_lead(moment), request, " waits. Is it admitted?"]
+    return Question("blocked", moment.step, moment.index, words, "yes", (answer,), about=request)
 
 
 def _hit(moment: Moment) -> Question:
     event = next(event for event in _admissions(moment) if event.blocks)
     length = len(moment.after.requests[event.request].tokens)
     verb = "resumes" if event.resumed else "is admitted"
-    tail = f" {verb} with {count(length, 'token')}. How many of them are found in the cache?"
+    tail = f" {verb} with {count(length, 'token')}. How many of them are cached?"
     found = len(event.blocks) * moment.before.block_size
     return _how_many(moment, "hit", [_lead(moment), event.request, tail], found, event.request)
 
@@ -119,8 +128,8 @@ def _tokens(moment: Moment) -> Question | None:
         return None
     row = next((row for row in rows if _is_cut(moment, row)), rows[0])
     budget = count(moment.before.settings["token_budget"], "token")
-    lead = f"{_lead(moment)}The step has a budget of {budget}. How many are given to "
-    return _how_many(moment, "tokens", [lead, row.request, "?"], row.count, row.request)
+    lead = f"{_lead(moment)}The step has a budget of {budget}. How many does "
+    return _how_many(moment, "tokens", [lead, row.request, " get?"], row.count, row.request)
 
 
 def _how_many(moment: Moment, kind: str, words: Words, answer: int, about: int) -> Question:
@@ -133,7 +142,7 @@ def _is_cut(moment: Moment, row: v.ScheduledRow) -> bool:
 
 
 def _evicted(moment: Moment) -> Question | None:
-    """Which leaf of the tree is evicted: those that were not used for longest are offered."""
+    """Ask which leaf of the tree is evicted; the choices are the least recently used ones."""
     before = moment.before
     gone = {
         event.node
@@ -148,12 +157,12 @@ def _evicted(moment: Moment) -> Question | None:
     leaves.sort(key=lambda node: (node.id not in gone, node.last))
     offered = sorted(node.id for node in leaves[:MOST_PREFIXES])
     if not gone < set(offered):
-        return None  # it fell idle within the step, or there is no choice
+        return None  # the leaf became evictable within the step, or there is no choice
     texts = tuple(
         f"“{prefix_text(before, id_, 60)}”, {count(len(before.nodes[id_].blocks), 'block')}"
         for id_ in offered
     )
-    words: Words = [f"{_lead(moment)}It needs room. Which cached prefix is evicted?"]
+    words: Words = [f"{_lead(moment)}It needs KV blocks. Which cached prefix is evicted?"]
     at = "evicted", moment.step, moment.index
     return Question(*at, words, "prefixes", tuple(sorted(gone)), tuple(offered), texts)
 

@@ -23,11 +23,12 @@ import traitlets
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
+from engine.events.messages import count
 from visualizer.differences import first_difference, pair
 from visualizer.html import MODULE, page_of
 from visualizer.inputs import input_changes
 from visualizer.logs import LogLike, read_log
-from visualizer.moments import count, names_of, plain
+from visualizer.moments import names_of, plain
 from visualizer.pictured import Pictured
 from visualizer.same_machine import fitted, model_error, retime
 from visualizer.view import AXES, SAVED_BYTES, LogModel

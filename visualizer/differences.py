@@ -1,11 +1,11 @@
 """The first decision in which two runs differ, found by folding both logs in lock-step.
 
-A decision is what scheduler and cache do to requests: who is admitted and how much of it is found, who
-is preempted, which cached prefix is evicted, who computes how many tokens; and what the model answers
-to it. Numbers of blocks and nodes are not compared, because one block more gives all of them other
-numbers: an evicted prefix is known by its tokens. Why somebody waits is told, not compared.
+A decision is what the scheduler and the cache do to a request (admit it with a cached prefix, preempt
+it, evict a cached prefix for it, give it tokens) or what the model answers. Block and node numbers are
+not compared, because one more block renumbers all of them: an evicted prefix is identified by its
+tokens. Reasons for waiting are reported, not compared.
 
-One pass over both logs; then each is folded a few times more to say what its state was there.
+One pass finds the difference; then each log is folded a few more times to describe its state there.
 """
 
 from collections import defaultdict, deque
@@ -16,15 +16,16 @@ from typing import Any, NamedTuple
 
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
+from engine.events.messages import Words, count, supply_words
 from engine.events.state import ROOT
-from visualizer.moments import Moment, Words, count, evictable
+from visualizer.moments import Moment
 
-# Where the runs part, the rarer kind is what is told.
+# Where the two decisions differ in kind, the rarer kind is described.
 _KINDS = ("preempted", "evicted", "admitted", "scheduled", "finished", "output")
 
 
 class Decision(NamedTuple):
-    """One decision. `key` is what two runs have in common; `at` is its event's index in the log."""
+    """One decision, event `at` of its log. Equal decisions of two runs have equal keys."""
 
     kind: str
     request: int
@@ -34,12 +35,12 @@ class Decision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the runs first decide otherwise.
+    """The first difference between two runs.
 
-    kind      "preempted", "evicted", "admitted", "scheduled" (tokens of the budget), "output" (what the
-              model answers) or "finished"
-    requests  whom it is about, as each log numbers them; None where it does not have the request
-    a, b      what happens there, and why
+    kind      "preempted", "evicted", "admitted", "scheduled" (tokens of the budget), "output" (the
+              model's answer) or "finished"
+    requests  the request in question, as each log numbers it; None if the log does not have it
+    a, b      what happens in each run, and why
     """
 
     step: int
@@ -50,7 +51,7 @@ class Difference:
 
 
 def pair(a: EventLog, b: EventLog) -> dict[int, int]:
-    """Requests of `a` -> those of `b`: equal label and prompt, in order of arrival.
+    """Map requests of `a` to those of `b` with the same label and prompt, in order of arrival.
 
     The samples of paired requests are paired by their number.
     """
@@ -76,12 +77,13 @@ def _arrivals(log: EventLog) -> Iterator[tuple[int, str, tuple[int, ...], int]]:
 
 
 def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[Decision]]]:
-    """Each step with its decisions in order. `ids` names the requests; who has no name there gets
-    one that no other log has.
+    """Yield each step with its decisions in order.
+
+    `ids` maps the log's requests to common ids. A request without one gets an id unique to this log.
     """
     state, step = State(), 0
     made: list[Decision] = []
-    events: list[Decision] = []  # what was decided before the rows are known
+    events: list[Decision] = []  # decisions before the rows are known
 
     def name(request: int) -> int:
         return ids.get(request, -2 - request)
@@ -92,16 +94,16 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
                 if step:
                     yield step, made + events
                 step, made, events = event.step, [], []
-            case v.Preempted(request=who):
+            case v.Preempted(request=request):
                 by = name(event.needed_by)
-                events.append(Decision("preempted", who, (name(who), by), index))
-            case v.RadixEvicted(reason="room", needed_by=who):
+                events.append(Decision("preempted", request, (name(request), by), index))
+            case v.RadixEvicted(reason="room", needed_by=request):
                 node = state.nodes[event.node]
-                lost = len(node.tokens), _spelled(state, event.node)
-                events.append(Decision("evicted", who, (name(who), *lost), index))
-            case v.Admitted(request=who):
+                lost = len(node.tokens), _prefix_tokens(state, event.node)
+                events.append(Decision("evicted", request, (name(request), *lost), index))
+            case v.Admitted(request=request):
                 found = len(event.blocks) * state.block_size, event.resumed
-                events.append(Decision("admitted", who, (name(who), *found), index))
+                events.append(Decision("admitted", request, (name(request), *found), index))
             case v.StepScheduled():
                 rows = [
                     Decision(
@@ -119,30 +121,29 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
                     made.append(
                         Decision("output", row.request, (name(row.request), *gained), index)
                     )
-            case v.RequestFinished(request=who) if event.reason != "abort":
-                made.append(Decision("finished", who, (name(who), event.reason), index))
+            case v.RequestFinished(request=request) if event.reason != "abort":
+                made.append(Decision("finished", request, (name(request), event.reason), index))
         state.apply(event)
     if step:
         yield step, made + events
 
 
 def _in_order(events: list[Decision], rows: list[Decision], log: EventLog) -> list[Decision]:
-    """Rows between what else was decided: room for a request is made before its row."""
+    """Merge rows and other decisions: those that free blocks for a request come before its row."""
     order: list[Decision] = []
-    place = {row.request: at for at, row in enumerate(rows)}
-    given = 0
+    row_of = {row.request: at for at, row in enumerate(rows)}
+    merged = 0  # rows
     for one in events:
         event = log[one.at]
-        who = event.needed_by if isinstance(event, v.Preempted) else one.request
-        until = max(given, place.get(who, given))
-        order += rows[given:until]
-        order.append(one)
-        given = until
-    return order + rows[given:]
+        needed_by = event.needed_by if isinstance(event, v.Preempted) else one.request
+        until = max(merged, row_of.get(needed_by, merged))
+        order += [*rows[merged:until], one]
+        merged = until
+    return order + rows[merged:]
 
 
-def _spelled(state: State, node: int) -> tuple[int, ...]:
-    """All tokens from the root to the end of a node's edge."""
+def _prefix_tokens(state: State, node: int) -> tuple[int, ...]:
+    """Return all tokens from the root to the end of a node's edge."""
     edges: list[list[int]] = []
     while node != ROOT:
         edges.append(state.nodes[node].tokens)
@@ -151,12 +152,12 @@ def _spelled(state: State, node: int) -> tuple[int, ...]:
 
 
 def first_difference(a: EventLog, b: EventLog, pairs: dict[int, int]) -> Difference | None:
-    """Where the runs first part. A log that begins in the middle is compared from there on."""
+    """Return the first difference, or None. A windowed log is compared from where it begins."""
     same = {request: request for request in pairs}
     back = {other: request for request, other in pairs.items()}
     left, right = decisions(a, same), decisions(b, back)
     one, two = next(left, None), next(right, None)
-    # A window begins late: what only one log still knows is passed over.
+    # A window begins late: skip the steps that only one log has.
     while one and two and one[0] != two[0]:
         if one[0] < two[0]:
             one = next(left, None)
@@ -167,7 +168,7 @@ def first_difference(a: EventLog, b: EventLog, pairs: dict[int, int]) -> Differe
             return _one_goes_on(one, two)
         for x, y in zip_longest(one[1], two[1]):
             if x is None or y is None or (x.kind, x.key) != (y.kind, y.key):
-                return _Told(a, b, pairs, one[0]).difference(x, y)
+                return _Divergence(a, b, pairs, one[0]).difference(x, y)
         one, two = next(left, None), next(right, None)
     return None
 
@@ -177,14 +178,14 @@ def _one_goes_on(
 ) -> Difference:
     longer, step = (one, True) if one else (two, False)
     assert longer is not None
-    ends: Words = ["there is no such step: nothing is left to do"]
+    ends: Words = ["the run has ended: no request is left"]
     goes: Words = [f"the run goes on, with {count(len(longer[1]), 'decision')} in this step"]
     a, b = (goes, ends) if step else (ends, goes)
     return Difference(longer[0], "scheduled", (None, None), a, b)
 
 
-class _Told:
-    """Both runs in the step in which they part."""
+class _Divergence:
+    """Both runs in the step of their first difference."""
 
     def __init__(self, a: EventLog, b: EventLog, pairs: dict[int, int], step: int) -> None:
         self.step = step
@@ -192,20 +193,20 @@ class _Told:
         self.pairs = pairs, {other: request for request, other in pairs.items()}
 
     def difference(self, x: Decision | None, y: Decision | None) -> Difference:
-        """`x` in the one run stands where `y` does in the other."""
+        """Describe decision `x` of the first run against `y` of the second."""
         sides = [(one, side) for side, one in enumerate((x, y)) if one is not None]
         lead, side = min(sides, key=lambda it: (_KINDS.index(it[0].kind), it[1]))
         other = (y, x)[side]
         own = lead.request
         theirs = self.pairs[side].get(own)
-        told: list[Words] = [[], []]
-        told[side] = self._tell(lead, side)
-        told[1 - side] = self._answer(lead, other, theirs, 1 - side)
-        requests = (own, theirs) if side == 0 else (theirs, own)
-        return Difference(self.step, lead.kind, requests, told[0], told[1])
+        here = self._describe(lead, side)
+        there = self._counterpart(lead, other, theirs, 1 - side)
+        if side == 0:
+            return Difference(self.step, lead.kind, (own, theirs), here, there)
+        return Difference(self.step, lead.kind, (theirs, own), there, here)
 
-    def _tell(self, one: Decision, side: int) -> Words:
-        """What was decided, and why."""
+    def _describe(self, one: Decision, side: int) -> Words:
+        """Say what was decided, and why."""
         moment = self.moments[side]
         event = moment.log[one.at]
         match event:
@@ -218,36 +219,37 @@ class _Told:
                 return [one.request, f" ends: {event.message or event.reason}"]
         return [one.request, " ", *moment.fate(one.request)]
 
-    def _answer(
+    def _counterpart(
         self, lead: Decision, other: Decision | None, theirs: int | None, side: int
     ) -> Words:
-        """What the other run does instead."""
+        """Say what the other run does instead."""
         if theirs is None:
-            return ["there is no such request"]
+            return ["this run does not have the request"]
         moment = self.moments[side]
-        it: Words = [theirs, " "] if side == 0 else ["it "]  # what is told first names it
+        it: Words = (
+            [theirs, " "] if side == 0 else ["it "]
+        )  # the first run's sentence names the request
         if lead.kind in ("output", "finished"):
             same = other and other.request == theirs
-            return self._tell(other, side) if other and same else [*it, "gets nothing"]
+            return self._describe(other, side) if other and same else [*it, "gets nothing"]
         if other and other.kind == lead.kind != "scheduled":
-            # Somebody else, or something else, in its place.
-            stead = other.request != theirs
-            fate: Words = ["; ", theirs, " ", *moment.fate(theirs)] if stead else []
-            return self._tell(other, side) + fate
+            is_other_request = other.request != theirs
+            fate: Words = ["; ", theirs, " ", *moment.fate(theirs)] if is_other_request else []
+            return self._describe(other, side) + fate
         if lead.kind == "evicted":
             it = ["nothing is evicted: ", theirs, " "]
-        room = self._room(side, theirs) if lead.kind in ("evicted", "preempted") else ""
+        supply = self._supply(side, theirs) if lead.kind in ("evicted", "preempted") else ""
         if lead.kind == "scheduled" and other and self._only_later(lead, theirs, side):
-            return [*it, "does the same, but after ", other.request]
-        return [*it, *moment.fate(theirs), room]
+            return [*it, "gets the same tokens, but after ", other.request]
+        return [*it, *moment.fate(theirs), supply]
 
     def _only_later(self, lead: Decision, theirs: int, side: int) -> bool:
         rows = self.moments[side].rows.get(theirs), self.moments[1 - side].rows[lead.request]
         one, two = (row and (row.start, row.count, row.drafts) for row in rows)
         return one == two
 
-    def _room(self, side: int, request: int) -> str:
-        """Blocks that could be had when the request was asked, or else when the step had been made."""
+    def _supply(self, side: int, request: int) -> str:
+        """Describe the supply of blocks when the request was scheduled, or else at the step's end."""
         moment = self.moments[side]
         end = len(moment.events)
         for offset, event in enumerate(moment.events):
@@ -255,4 +257,4 @@ class _Told:
                 end = offset
                 break
         at = moment.state_at(end)
-        return f" ({len(at.free)} free, {evictable(at)} to evict)"
+        return f" ({supply_words(len(at.free), at.evictable)})"

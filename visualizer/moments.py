@@ -1,7 +1,7 @@
-"""One step of a log in words: what became of a request in it, and why.
+"""One step of a log in words: what happened to a request in it, and why.
 
-Words are a list of texts and of requests (their ids), so that a page can draw a request with its
-swatch; `plain` makes a string of them. Every number is from the folded log.
+The words are those of `engine/events/messages.py`: a list of texts and request ids, which `plain` turns
+into a string. Every number is from the folded log.
 """
 
 import copy
@@ -9,16 +9,26 @@ import unicodedata
 
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
+from engine.events.messages import (
+    MESSAGES,
+    Words,
+    admission_words,
+    count,
+    fill,
+    preemption_words,
+    reason_words,
+    row_words,
+    stalled_words,
+    supply_words,
+)
 from engine.events.state import ROOT
-
-Words = list[str | int]
 
 _SAME_FOR_ALL = ("after_preemption", "static_batch")
 _NAME_LENGTH = 16
 
 
 def names_of(log: EventLog) -> dict[int, str]:
-    """What the board calls each request: its label, cut and numbered if taken, else "r7".
+    """Return the board's name of each request: its label, shortened and made unique, or "r7".
 
     `visualizer/frontend/src/model/lives.js` gives the same names.
     """
@@ -55,22 +65,12 @@ def _name(request: int, label: str, names: dict[int, str], taken: set[str]) -> N
 
 
 def plain(words: Words, names: dict[int, str]) -> str:
-    """The words as text."""
+    """Return the words as a string."""
     return "".join(word if isinstance(word, str) else names.get(word, f"r{word}") for word in words)
 
 
-def count(number: int, noun: str) -> str:
-    """ "1 block", "2 blocks"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def evictable(state: State) -> int:
-    """Blocks in the tree that nobody has locked."""
-    return sum(len(node.blocks) for node in state.nodes.values() if not node.lock)
-
-
 def prefix_text(state: State, node: int, room: int = 36) -> str:
-    """What a cached path spells from the root on, cut in the middle: how it differs is at its end."""
+    """Return the text of a cached path from the root, shortened in the middle."""
     pieces: list[str] = []
     while node != ROOT:
         pieces[:0] = state.nodes[node].texts
@@ -80,12 +80,12 @@ def prefix_text(state: State, node: int, room: int = 36) -> str:
 
 
 class Moment:
-    """The scheduling of one step. Raises ValueError where the log has no such step.
+    """The scheduling of one step. Raises ValueError if the log does not have all of it.
 
-    index    of its step_started in what the log keeps
-    events   from there to its step_scheduled, or as far as it came
+    index    the place of its step_started in the log
+    events   from step_started to step_scheduled, or to the failure that ended the scheduling
     before   the state when scheduling began
-    after    the state when it had ended
+    after    the state when scheduling ended
     """
 
     def __init__(self, log: EventLog, step: int) -> None:
@@ -94,7 +94,7 @@ class Moment:
             (i for i, e in enumerate(log) if isinstance(e, v.StepStarted) and e.step == step), -1
         )
         if self.index < 0:
-            raise ValueError(f"the log has no step {step} from its beginning")
+            raise ValueError(f"step: the log does not have all of step {step}")
         self.events: list[v.Event] = []
         self.scheduled: v.StepScheduled | None = None
         for event in log[self.index :]:
@@ -112,109 +112,70 @@ class Moment:
         self.rows = {row.request: row for row in self.scheduled.rows} if self.scheduled else {}
 
     def state_at(self, offset: int) -> State:
-        """The state before the event at that place in `events`."""
+        """Return the state before `events[offset]`."""
         state = copy.deepcopy(self.before)
         for event in self.events[:offset]:
             state.apply(event)
         return state
 
     def fate(self, request: int) -> Words:
-        """What became of a request in this step, and why; to be read behind its name."""
+        """Say what happened to a request in this step, and why. The sentence has no subject."""
         state = self.after
         for event in self.events:
             if isinstance(event, v.Preempted) and event.request == request:
-                return self.preempted(event)
+                return self._preempted(event)
         for event in self.events:
             if isinstance(event, v.Admitted) and event.request == request:
-                return self.admitted(event)
+                return self._admitted(event)
         if request in self.rows:
-            return self.computes(self.rows[request])
+            return [row_words(state, self.rows[request])]
         if request in state.waiting:
-            return self.waits(request)
+            return self._waits(request)
         if request in state.requests:
-            budget = state.settings["token_budget"]
-            return [f"gets nothing: the budget of {count(budget, 'token')} is spent"]
+            return [stalled_words(state)]
         return [self._absent(request)]
 
-    def preempted(self, event: v.Preempted) -> Words:
-        """Why somebody had to give back everything."""
-        at = self.state_at(self.events.index(event))
-        who: Words = ["it"] if event.needed_by == event.request else [event.needed_by]
-        room = f"{len(at.free)} free, {evictable(at)} to evict"
-        rule = self.classes.get("policy")
-        chosen = f"; the victim is the choice of the policy {rule}" if rule else ""
-        return ["is preempted: ", *who, f" needs more KV blocks ({room}){chosen}"]
-
     def evicted(self, event: v.RadixEvicted) -> Words:
-        """Which cached prefix was given up for whom."""
+        """Say which cached prefix is evicted, and for which request."""
         at = self.state_at(self.events.index(event))
         number = len(at.nodes[event.node].blocks)
+        eviction = self.classes.get("eviction")
+        blocks = f"{count(number, 'cached block')} (“{prefix_text(at, event.node)}”)"
+        chosen = f", chosen by {eviction}" if eviction else ""
         verb = "is" if number == 1 else "are"
-        rule = self.classes.get("eviction")
-        chosen = f", the choice of {rule}" if rule else ""
-        text = (
-            f"{count(number, 'cached block')} (“{prefix_text(at, event.node)}”) {verb} evicted for "
-        )
-        return [text, event.needed_by, f": {count(len(at.free), 'block')} free{chosen}"]
+        supply = supply_words(len(at.free), at.evictable)
+        return [f"{blocks} {verb} evicted for ", event.needed_by, f"{chosen}: {supply}"]
 
-    def admitted(self, event: v.Admitted) -> Words:
-        """What a request found in the cache, and what it computes."""
-        length = len(self.after.requests[event.request].tokens)
+    def _preempted(self, event: v.Preempted) -> Words:
+        policy = self.classes.get("policy")
+        chosen = f"; the policy {policy} chose the victim" if policy else ""
+        at = self.state_at(self.events.index(event))
+        return [*preemption_words(event, len(at.free), at.evictable), chosen]
+
+    def _admitted(self, event: v.Admitted) -> Words:
         found = len(event.blocks) * self.after.block_size
-        verb = "resumes" if event.resumed else "is admitted"
-        blocks = f" ({count(len(event.blocks), 'block')})" if found else ""
+        length = len(self.after.requests[event.request].tokens)
         row = self.rows.get(event.request)
-        later = length - row.start - row.count if row else 0
-        left = f", {later} left for later" if later > 0 else ""
-        rest = f", {row.count} computed now{left}" if row else ""
-        return [f"{verb}: {found} of its {count(length, 'token')} are cached{blocks}{rest}"]
+        computes = f"; it {row_words(self.after, row)}" if row else ""
+        return [admission_words(found, length, resumed=event.resumed) + computes]
 
-    def computes(self, row: v.ScheduledRow) -> Words:
-        """A row of the plan."""
-        request = self.after.requests[row.request]
-        end, length = row.start + row.count - len(row.drafts), len(request.tokens)
-        left = f", {length - end} left for later" if end < length else ""
-        drafts = f" and checks {count(len(row.drafts), 'draft')}" if row.drafts else ""
-        if row.start < request.prompt_length:
-            whole = request.prompt_length if end <= request.prompt_length else length
-            return [f"prefills tokens {row.start + 1} to {end} of {whole}{left}{drafts}"]
-        if end - row.start > 1 or left:
-            return [f"catches up with tokens {row.start + 1} to {end} of {length}{left}{drafts}"]
-        return [f"decodes one token{drafts}"]
-
-    def waits(self, request: int) -> Words:
-        """Why somebody was not admitted."""
+    def _waits(self, request: int) -> Words:
         if self.scheduled is None:
-            return ["waits: planning the step failed"]
+            return ["waits: scheduling the step failed"]
         if (request, "policy") in self.scheduled.skipped:
-            return [f"waits: the policy {self.classes.get('policy', '')} put it off"]
+            return ["waits because ", *fill(MESSAGES["reasons"]["policy"]["clause"], who="it")]
         blocked = self.scheduled.blocked
         if blocked is None:
             return ["waits"]
-        reason = self._reason(blocked)
         if blocked.request == request or blocked.reason in _SAME_FOR_ALL:
-            return [f"waits: {reason}"]
-        return ["waits behind ", blocked.request, f", which is asked first: {reason}"]
-
-    def _reason(self, blocked: v.Blocked) -> str:
-        settings, need, have = self.after.settings, blocked.need, blocked.have
-        places = f"{have} of {settings['max_batch_size']} places left"
-        budget = f"{have} of {count(settings['token_budget'], 'token')} left"
-        words: dict[v.WaitingReason, str] = {
-            "batch_full": f"the batch is full ({places})",
-            "token_budget": f"the budget is spent ({budget})",
-            "no_free_blocks": f"no free blocks (it needs {need}, {have} can be had)",
-            "reserved_blocks": f"blocks are reserved (its worst case needs {need}, {have} are left)",
-            "after_preemption": "a step that preempts admits nobody",
-            "static_batch": "the static batch has not finished",
-            "policy": "the policy put it off",
-        }
-        return words[blocked.reason]
+            return ["waits because ", *reason_words(self.after, self.scheduled)]
+        reason = reason_words(self.after, self.scheduled, blocked.request)
+        return ["waits behind ", blocked.request, " because ", *reason]
 
     def _absent(self, request: int) -> str:
         for event in self.log[self.index :]:
             if isinstance(event, v.RequestArrived) and event.request == request:
                 return "has not arrived yet"
             if isinstance(event, v.Forked) and event.request == request:
-                return "has not forked off yet"
+                return "does not exist yet"
         return "has ended already"

@@ -20,10 +20,11 @@ import traitlets
 
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
+from engine.events.messages import Words, count
 from visualizer.asking import KINDS, Question
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, read_log
-from visualizer.moments import Words, count, names_of, plain
+from visualizer.moments import names_of, plain
 from visualizer.questions import questions
 
 MOST_EVENTS = 20_000  # that the page is given; older ones are folded into a keyframe

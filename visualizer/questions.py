@@ -1,8 +1,8 @@
 """Questions about what the engine will do next, drawn from any log.
 
-A question is put before a step: it may be answered from everything that happened until then. Telling
-moments come first (preemptions, hits, evictions, somebody who cannot start), spread over the log, with
-as many kinds as there are; equal seeds give equal questions.
+A question is asked before a step and can be answered from earlier events. Instructive moments come
+first (preemptions, hits, evictions, a blocked request), spread over the log and over the kinds of
+question. Equal seeds give equal questions.
 """
 
 import random
@@ -15,8 +15,8 @@ from engine.events import vocabulary as v
 from engine.events.state import ROOT
 from visualizer.asking import KINDS, Question, ask
 
-MOST_CHOICES = 10  # requests that one can still choose from
-_TRIES = 12  # candidates of a stretch; some cannot be asked fairly
+MOST_CHOICES = 10  # requests to choose from
+_TRIES = 12  # candidates to try in a stretch of the log; some would be unfair
 
 
 class _Candidate(NamedTuple):
@@ -28,13 +28,13 @@ class _Candidate(NamedTuple):
 def questions(
     log: EventLog, most: int = 5, seed: int = 0, kinds: Sequence[str] = KINDS
 ) -> list[Question]:
-    """At most `most` questions, in the log's order; none if nothing in it can be asked.
+    """Return at most `most` questions in the log's order; none if the log has nothing to ask about.
 
     Raises ValueError for an unknown kind.
     """
     for kind in kinds:
         if kind not in KINDS:
-            raise ValueError(f"kinds: there is no {kind!r}; there are {', '.join(KINDS)}")
+            raise ValueError(f"kinds must be among {', '.join(KINDS)}, got {kind!r}")
     if most < 1:
         raise ValueError(f"questions must be at least 1, got {most}")
     found = [one for one in _candidates(log) if one.kind in kinds]
@@ -44,7 +44,7 @@ def questions(
 def _spread(
     log: EventLog, found: list[_Candidate], most: int, rng: random.Random
 ) -> list[Question]:
-    """One of each stretch of the log, the most telling, of kinds that were not asked for so often."""
+    """Choose the best candidate of each stretch of the log, preferring kinds not yet used."""
     first, steps = found[0].step, found[-1].step - found[0].step + 1
     stretches: list[list[_Candidate]] = [[] for _ in range(most)]
     for one in found:
@@ -52,7 +52,7 @@ def _spread(
     used: Counter[str] = Counter()
     chosen: dict[int, Question] = {}
 
-    def take(pool: list[_Candidate]) -> bool:
+    def choose(pool: list[_Candidate]) -> bool:
         scores = {one: one.weight - 1.5 * used[one.kind] + rng.random() for one in pool}
         best = sorted(pool, key=lambda one: -scores[one])[:_TRIES]
         for one in best:
@@ -63,14 +63,14 @@ def _spread(
         return False
 
     for stretch in stretches:
-        take(stretch)
-    while len(chosen) < most and take([one for one in found if one.step not in chosen]):
+        choose(stretch)
+    while len(chosen) < most and choose([one for one in found if one.step not in chosen]):
         pass
     return [chosen[step] for step in sorted(chosen)]
 
 
 def _candidates(log: EventLog) -> Iterator[_Candidate]:
-    """Every step with something to ask about, and how telling it is. One pass."""
+    """Yield every possible question with its weight, in one pass."""
     state, step = State(), 0
     waiting, running, blocked = 0, 0, ""
     events: list[v.Event] = []
@@ -95,17 +95,17 @@ def _weights(
     plan: v.StepScheduled, events: list[v.Event], waiting: int, running: int, *, new: bool
 ) -> Iterator[tuple[str, float]]:
     victims = sum(isinstance(event, v.Preempted) for event in events)
-    came = [event for event in events if isinstance(event, v.Admitted)]
+    admitted = [event for event in events if isinstance(event, v.Admitted)]
     if victims and running > 1:
         yield "preempted", 3
-    if any(event.blocks for event in came):
+    if any(event.blocks for event in admitted):
         yield "hit", 2.5
     if plan.blocked and new and running:
         yield "blocked", 2.5 if victims or plan.blocked.reason == "no_free_blocks" else 2
-    elif came and running and waiting:
+    elif admitted and running and waiting:
         yield "blocked", 0.5
-    if came and 1 < waiting <= MOST_CHOICES:
-        yield "admitted", 2 if len(came) < waiting else 1
+    if admitted and 1 < waiting <= MOST_CHOICES:
+        yield "admitted", 2 if len(admitted) < waiting else 1
     if 2 < waiting + running <= MOST_CHOICES:
         partly = len(plan.rows) < waiting + running
         yield "scheduled", 1.5 if partly and new else 0.2
@@ -114,7 +114,7 @@ def _weights(
 
 
 def _choosable(state: State) -> bool:
-    """Are there two leaves at least that could be evicted?"""
+    """Return whether at least two leaves can be evicted."""
     found = 0
     for node in state.nodes.values():
         found += node.id != ROOT and not node.lock and not node.children

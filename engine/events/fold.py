@@ -1,46 +1,46 @@
 """The fold: events in, the engine's state out.
 
-`State().apply(event)` for events 0..k gives exactly the state that the engine had after event k.
-Everything that shows a run reads this and never an engine object. It shares no code with the engine,
-and `Engine.snapshot()`, which reads the live objects, shares none with it: a test holds the two equal
-after every event of random workloads. `visualizer/frontend/src/model/fold.js` does the same in the
-browser.
+`State().apply(event)` for events 0..k gives exactly the engine's state after event k. All views of a
+run read this state and never an engine object. It shares no code with the engine, and neither does
+`Engine.snapshot()`, which reads the live objects: a test compares the two after every event of random
+workloads. `visualizer/frontend/src/model/fold.js` is the same fold for the browser.
 
-What there is to change is in `state.py`. Three helpers carry most of it: `_take` takes blocks off the
-free stack, `_drop` gives references back, `_move_lock` counts live readers along a path of the tree.
+`state.py` has the fields. Three helpers do most of the work: `_allocate` takes blocks off the free
+stack, `_dereference` gives references back, `_move_lock` counts live readers along a path of the tree.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import replace
+from typing import Any, get_args
 
 from engine.events import vocabulary as v
 from engine.events.state import ROOT, EngineState, HoldState, NodeState, RequestState
 
 
 class State(EngineState):
-    """The state of an engine that follows its log: one method for each kind of event."""
+    """The state of an engine, with one method for each kind of event."""
 
     def apply(self, event: v.Event) -> None:
-        """Take one event into account. Events must come in order, beginning with the first.
+        """Apply the next event. The first is run_started or a keyframe.
 
-        Raises KeyError, IndexError or ValueError where an event does not fit those before it.
+        Raises KeyError, IndexError or ValueError for an event that does not fit the earlier ones.
         """
         self.seq += 1
         _FOLD[type(event)](self, event)
 
     # Helpers
 
-    def _take(self, blocks: list[int]) -> None:
+    def _allocate(self, blocks: list[int]) -> None:
         for block in blocks:
             if self.free and self.free[-1] == block:
                 self.free.pop()
-            elif block in self.free:  # a pool that somebody wrote takes whichever it likes
+            elif block in self.free:  # a learner's pool may choose any block
                 self.free.remove(block)
             else:
-                raise ValueError(f"event {self.seq} takes block {block}, which is not free")
+                raise ValueError(f"event {self.seq} allocates block {block}, which is not free")
             self.refs[block] = 1
 
-    def _drop(self, blocks: list[int]) -> None:
+    def _dereference(self, blocks: list[int]) -> None:
         for block in reversed(blocks):
             self.refs[block] -= 1
             if self.refs[block] == 0:
@@ -63,8 +63,8 @@ class State(EngineState):
             above.last = self.tick
         holder.lock = node
 
-    def _release(self, request: RequestState) -> None:
-        self._drop(request.table)
+    def _release_request(self, request: RequestState) -> None:
+        self._dereference(request.table)
         request.table = []
         request.computed = 0
         self._move_lock(request, ROOT)
@@ -109,24 +109,24 @@ class State(EngineState):
         request = self.requests[event.request]
         del self.waiting[event.request]
         self.running.append(event.request)
-        self._share(event.blocks)
+        self._reference(event.blocks)
         request.table = list(event.blocks)
         request.computed = len(event.blocks) * self.block_size
         self._move_lock(request, event.node)
 
     def _blocks_allocated(self, event: v.BlocksAllocated) -> None:
-        self._take(event.blocks)
+        self._allocate(event.blocks)
         self.requests[event.request].table += event.blocks
 
     def _block_copied(self, event: v.BlockCopied) -> None:
-        self._take([event.block])
+        self._allocate([event.block])
         self.requests[event.request].table[event.index] = event.block
-        self._drop([event.source])
+        self._dereference([event.source])
 
     def _preempted(self, event: v.Preempted) -> None:
         request = self.requests[event.request]
         self.running.remove(event.request)
-        self._release(request)
+        self._release_request(request)
         request.preemptions += 1
         self.waiting[event.request] = None
         self.waiting.move_to_end(event.request, last=False)
@@ -134,7 +134,7 @@ class State(EngineState):
     def _radix_evicted(self, event: v.RadixEvicted) -> None:
         node = self.nodes.pop(event.node)
         self.nodes[node.parent].children.remove(node.id)
-        self._drop(node.blocks)
+        self._dereference(node.blocks)
 
     def _step_scheduled(self, event: v.StepScheduled) -> None:
         self.plan = list(event.rows)
@@ -142,33 +142,26 @@ class State(EngineState):
     def _forked(self, event: v.Forked) -> None:
         parent = self.requests[event.parent]
         parent.slots = 1
-        sample = RequestState(
+        sample = replace(
+            parent,
             id=event.request,
-            root=parent.root,
             sample=event.sample,
-            prompt_length=parent.prompt_length,
             tokens=list(parent.tokens),
-            computed=parent.computed,
             table=list(parent.table),
-            lock=ROOT,
-            slots=1,
-            preemptions=0,
             texts=list(parent.texts),
-            label=parent.label,
-            priority=parent.priority,
-            max_tokens=parent.max_tokens,
-            sampling=parent.sampling,
+            lock=ROOT,
+            preemptions=0,
         )
         self.requests[sample.id] = sample
         self.running.append(sample.id)
-        self._share(sample.table)
+        self._reference(sample.table)
         self._move_lock(sample, parent.lock)
         row = next(row for row in self.plan if row.request == parent.id)
         self.plan.append(v.ScheduledRow(sample.id, row.start, row.count, list(row.drafts)))
 
     def _step_finished(self, event: v.StepFinished) -> None:
         for row in self.plan:
-            if row.request in self.requests:  # else the forward pass failed and ended it
+            if row.request in self.requests:  # else a failed forward pass has ended it
                 request = self.requests[row.request]
                 request.computed = row.start + row.count - len(row.drafts)
         for tokens in event.tokens:
@@ -180,7 +173,7 @@ class State(EngineState):
 
     def _blocks_trimmed(self, event: v.BlocksTrimmed) -> None:
         request = self.requests[event.request]
-        self._drop(request.table[event.keep :])
+        self._dereference(request.table[event.keep :])
         del request.table[event.keep :]
 
     def _radix_split(self, event: v.RadixSplit) -> None:
@@ -209,28 +202,17 @@ class State(EngineState):
         start = self._cached_blocks(request)
         end = start + len(event.blocks)
         own = request.table[start:end]
-        self._share(event.blocks)
-        self._drop(own)
+        self._reference(event.blocks)
+        self._dereference(own)
         request.table[start:end] = event.blocks
         self._move_lock(request, event.node)
 
     def _radix_inserted(self, event: v.RadixInserted) -> None:
-        request = self.requests[event.request]
-        start = self._cached_blocks(request) * self.block_size
-        end = start + len(event.blocks) * self.block_size
-        self.nodes[event.node] = NodeState(
-            id=event.node,
-            parent=event.parent,
-            tokens=request.tokens[start:end],
-            texts=request.texts[start:end],
-            blocks=list(event.blocks),
-            last=0,
-        )
+        self.nodes[event.node] = NodeState(event.node, event.parent, [], [], [], 0)
         self.nodes[event.parent].children.add(event.node)
-        self._share(event.blocks)
-        self._move_lock(request, event.node)
+        self._radix_extended(event)
 
-    def _radix_extended(self, event: v.RadixExtended) -> None:
+    def _radix_extended(self, event: v.RadixInserted | v.RadixExtended) -> None:
         request = self.requests[event.request]
         node = self.nodes[event.node]
         start = self._cached_blocks(request) * self.block_size
@@ -238,7 +220,7 @@ class State(EngineState):
         node.tokens += request.tokens[start:end]
         node.texts += request.texts[start:end]
         node.blocks += event.blocks
-        self._share(event.blocks)
+        self._reference(event.blocks)
         self._move_lock(request, event.node)
 
     def _request_finished(self, event: v.RequestFinished) -> None:
@@ -246,39 +228,22 @@ class State(EngineState):
         self.waiting.pop(event.request, None)
         if event.request in self.running:
             self.running.remove(event.request)
-        self._release(request)
+        self._release_request(request)
 
     def _prefix_held(self, event: v.PrefixHeld) -> None:
         hold = HoldState(event.hold, list(event.blocks), ROOT, event.label)
         self.holds[hold.id] = hold
-        self._share(hold.table)
+        self._reference(hold.table)
         self._move_lock(hold, event.node)
 
     def _prefix_released(self, event: v.PrefixReleased) -> None:
         hold = self.holds.pop(event.hold)
-        self._drop(hold.table)
+        self._dereference(hold.table)
         self._move_lock(hold, ROOT)
 
 
 _FOLD: dict[type[v.Event], Callable[[State, Any], None]] = {
-    v.RunStarted: State._run_started,
-    v.RequestArrived: State._request_arrived,
-    v.StepStarted: State._step_started,
-    v.Admitted: State._admitted,
-    v.BlocksAllocated: State._blocks_allocated,
-    v.BlockCopied: State._block_copied,
-    v.Preempted: State._preempted,
-    v.RadixEvicted: State._radix_evicted,
-    v.StepScheduled: State._step_scheduled,
-    v.Forked: State._forked,
-    v.StepFinished: State._step_finished,
-    v.BlocksTrimmed: State._blocks_trimmed,
-    v.RadixSplit: State._radix_split,
-    v.RadixJoined: State._radix_joined,
-    v.RadixInserted: State._radix_inserted,
-    v.RadixExtended: State._radix_extended,
-    v.RequestFinished: State._request_finished,
-    v.PrefixHeld: State._prefix_held,
-    v.PrefixReleased: State._prefix_released,
-    v.Keyframe: State.restore,
-}
+    kind: getattr(State, f"_{kind.__struct_config__.tag}")
+    for kind in get_args(v.AnyEvent)
+    if kind is not v.Keyframe
+} | {v.Keyframe: State.restore}

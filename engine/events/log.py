@@ -1,8 +1,8 @@
 """The event log: append, read, save, load.
 
-On disk a log is JSON Lines, one event a line, so that any tool can read it and a log that was cut
-off while it was written loses its last line only. In memory it is a list. A server that runs for
-weeks keeps a window: when the window is full, the oldest events are folded into a keyframe.
+On disk a log is JSON Lines, one event per line: any tool can read it, and a log that was cut off while
+it was written loses only its last line. In memory it is a list. A server that runs for weeks keeps a
+window: when the window is full, the oldest events are folded into a keyframe.
 """
 
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, overload
 import msgspec
 
 from engine.events.fold import State
+from engine.events.upgrade import UPGRADES, schema_of, upgrade
 from engine.events.vocabulary import SCHEMA_VERSION, AnyEvent, Event, Keyframe, RunStarted
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _decoder = msgspec.json.Decoder(AnyEvent)
 
 
 class LogError(ValueError):
-    """A log cannot be read. The message says which line and why."""
+    """A log cannot be read. The message names the line and the cause."""
 
 
 Kind = TypeVar("Kind", bound=Event)
@@ -31,27 +32,27 @@ Kind = TypeVar("Kind", bound=Event)
 class EventLog:
     """Events in order. `seq` numbers them from the start of the run, also in a window.
 
-    `window` bounds how many events are kept; None keeps all of them. A log whose beginning was
-    dropped starts with a `keyframe`, whose number is that of the last event folded into it.
+    `window` is the most events to keep; None keeps all. A window that is not the whole run starts with
+    a `keyframe`, which has the number of the last event folded into it.
     """
 
     def __init__(self, window: int | None = None) -> None:
         if window is not None and window < 2:
-            raise ValueError(f"window must be at least 2 events or None, got {window}")
+            raise ValueError(f"window must be at least 2 or None, got {window}")
         self._window = window
         self._events: list[Event] = []
         self._first = 0  # seq of _events[0]
-        self._dropped: State | None = None  # what was dropped, folded
+        self._folded: State | None = None  # after the events that were dropped
 
     def append(self, event: Event) -> None:
         """Add an event. When the window is full, its older half becomes a keyframe."""
         self._events.append(event)
         if self._window is not None and len(self._events) > self._window:
-            self._drop(len(self._events) // 2 + 1)
+            self._fold_oldest(len(self._events) // 2 + 1)
 
     @property
     def next_seq(self) -> int:
-        """The number that the next event will get."""
+        """The number of the next event."""
         return self._first + len(self._events)
 
     def __len__(self) -> int:
@@ -65,19 +66,19 @@ class EventLog:
     @overload
     def __getitem__(self, index: slice) -> list[Event]: ...
     def __getitem__(self, index: int | slice) -> Event | list[Event]:
-        """Events by their place in what is kept."""
+        """Return events by their index in the window."""
         return self._events[index]
 
     def since(self, seq: int) -> list[Event]:
-        """Events with number `seq` and later. Numbers that were dropped give what is left."""
+        """Return events with number `seq` and later, as far as the window has them."""
         return self._events[max(0, seq - self._first) :]
 
     def of(self, *kinds: type[Kind]) -> list[Kind]:
-        """The events of some kinds, in order."""
+        """Return the events of some kinds, in order."""
         return [event for event in self._events if isinstance(event, kinds)]
 
     def state(self, seq: int | None = None) -> State:
-        """The folded state after event `seq`, or after the last one."""
+        """Return the folded state after event `seq`, or after the last one."""
         end = self.next_seq if seq is None else seq + 1
         state = State()
         for event in self._events[: end - self._first]:
@@ -85,11 +86,11 @@ class EventLog:
         return state
 
     def deterministic(self) -> list[bytes]:
-        """The log's lines without what was measured: equal for two runs of one workload."""
+        """Return the lines without measured values: equal for two runs of one workload."""
         return [_encoder.encode(_without_measured(event)) for event in self._events]
 
     def to_bytes(self) -> bytes:
-        """The log as JSON Lines."""
+        """Return the log as JSON Lines."""
         return b"".join(_encoder.encode(event) + b"\n" for event in self._events)
 
     def save(self, path: str | Path) -> None:
@@ -98,7 +99,7 @@ class EventLog:
 
     @classmethod
     def load(cls, path: str | Path) -> "EventLog":
-        """Read a saved log. Raises LogError for a line that is not an event of this schema."""
+        """Read a saved log. Raises LogError for a line that is not an event."""
         return cls.from_bytes(Path(path).read_bytes())
 
     @classmethod
@@ -106,20 +107,23 @@ class EventLog:
         """Read JSON Lines. A torn last line, without its line break, is dropped."""
         log = cls()
         whole, _, _torn = data.rpartition(b"\n")
-        for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
-            log.append(_decode(line, number))
+        for number, line in enumerate(_upgraded(whole.split(b"\n") if whole else []), start=1):
+            try:
+                log.append(_decoder.decode(line))
+            except msgspec.DecodeError as error:  # ValidationError is one, too
+                raise LogError(f"line {number}: {error}") from error
         if not log._events:
-            raise LogError("the log has no whole line: nothing was recorded, or it is not a log")
+            raise LogError("the log has no complete line: it is empty, or not an event log")
         first = log[0]
         if isinstance(first, Keyframe):
             log._first = first.seq
         elif not isinstance(first, RunStarted):
             raise LogError(
-                "line 1: a log begins with run_started or keyframe; its start is missing"
+                "line 1: a log must begin with run_started or keyframe; its beginning is missing"
             )
         return log
 
-    # Frames for analysis; pandas is imported when one is asked for.
+    # Frames for analysis. pandas is imported at the first use.
 
     @property
     def requests(self) -> "pd.DataFrame":
@@ -145,12 +149,12 @@ class EventLog:
     def __repr__(self) -> str:
         return f"EventLog({len(self)} events)"
 
-    def _drop(self, count: int) -> None:
-        state = self._dropped or State()
+    def _fold_oldest(self, count: int) -> None:
+        state = self._folded or State()
         for event in self._events[:count]:
-            if not isinstance(event, Keyframe) or self._dropped is None:
+            if not isinstance(event, Keyframe) or self._folded is None:
                 state.apply(event)
-        self._dropped = state
+        self._folded = state
         self._events[:count] = [state.keyframe()]
         self._first = state.seq
 
@@ -159,19 +163,19 @@ def _without_measured(event: Event) -> Event:
     return msgspec.structs.replace(event, t={}) if hasattr(event, "t") else event
 
 
-def _decode(line: bytes, number: int) -> Event:
+def _upgraded(lines: list[bytes]) -> Iterator[bytes]:
+    """Yield the lines in the current schema. Raises LogError if there is no upgrade."""
     try:
-        event: Event = _decoder.decode(line)
-    except msgspec.DecodeError as error:  # ValidationError is one, too
-        raise LogError(f"line {number}: {error}") from error
-    schema = SCHEMA_VERSION
-    if isinstance(event, RunStarted):
-        schema = event.schema
-    elif isinstance(event, Keyframe):
-        schema = event.state["schema"]
-    if schema != SCHEMA_VERSION:
+        schema = schema_of(lines[0]) if lines else SCHEMA_VERSION
+    except msgspec.DecodeError as error:
+        raise LogError(f"line 1: {error}") from error
+    if schema != SCHEMA_VERSION and schema not in UPGRADES:
         raise LogError(
-            f"line {number}: this log has schema version {schema}, this program reads "
-            f"{SCHEMA_VERSION}: open it with the version of Underglass that wrote it"
+            f"line 1: the log has schema version {schema}, this version of Underglass reads up to "
+            f"{SCHEMA_VERSION}: open it with the version that wrote it"
         )
-    return event
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield line if schema == SCHEMA_VERSION else upgrade(line, schema)
+        except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+            raise LogError(f"line {number}: not an event of schema {schema}: {error!r}") from error

@@ -1,11 +1,11 @@
-"""The state of an engine, as its log tells it: plain values, and no engine object behind them.
+"""The state of an engine as plain values, without any engine object.
 
-This is all that serving has to remember. A queue and a batch; a free stack and a count of holders for
-each block; what each request has computed, and in which blocks; the tree of cached prefixes. `fold.py`
-says how each event changes it.
+This is all that serving has to keep: a queue and a batch; a free stack and a reference count per block;
+each request's computed tokens and block table; the tree of cached prefixes. `fold.py` has the effect of
+each event.
 
-The whole state is an event, too: a keyframe. A window of the log begins with one, and so does whoever
-joins a running engine.
+The whole state is an event, too: a keyframe. A window of the log begins with one, and so does the feed
+of a client that joins a running engine.
 """
 
 from collections import OrderedDict
@@ -19,7 +19,7 @@ ROOT = 0
 
 @dataclass(slots=True)
 class RequestState:
-    """A live request. `texts` has one piece per token; the last block of fields is for display."""
+    """A live request. `texts` has one piece per token; `texts` and later fields are for display."""
 
     id: int
     root: int
@@ -40,7 +40,7 @@ class RequestState:
 
 @dataclass(slots=True)
 class HoldState:
-    """A prefix that somebody holds; `label` is for display."""
+    """A held prefix. `label` is for display."""
 
     id: int
     table: list[int]
@@ -63,17 +63,17 @@ class NodeState:
 
 
 class EngineState:
-    """Fields have the names that the keyframe and `core()` use.
+    """The fields have the names of the keyframe's and of `core()`.
 
-    seq       number of the last event taken into account, -1 before the first
-    tick      logical time: how often a lock was moved
+    seq       number of the last applied event, -1 before the first
+    tick      logical time: the number of lock moves so far
     settings  the EngineConfig's fields plus `num_blocks`
-    classes   what runs, as in `run_started`
-    waiting   ids in queue order
-    running   ids in order of admission
-    plan      the rows of the step that is being computed; empty between steps
-    free      free blocks; the end is taken first
-    refs      for each block, how many hold it
+    classes   the parts that run, as in `run_started`
+    waiting   request ids in queue order
+    running   request ids in order of admission
+    plan      the rows of the step in progress; empty between steps
+    free      free blocks; the last is allocated first
+    refs      by block: the number of block tables that name it, plus 1 if it is in the tree
     """
 
     def __init__(self) -> None:
@@ -96,8 +96,21 @@ class EngineState:
         """Token slots in a block."""
         return int(self.settings["block_size"])
 
+    @property
+    def evictable(self) -> int:
+        """Cached blocks that no request and no hold has locked."""
+        return sum(len(node.blocks) for node in self.nodes.values() if not node.lock)
+
+    def free_before_drafts(self, rows: list[ScheduledRow]) -> int:
+        """Free blocks when the head of the queue was examined, before drafts got theirs."""
+        free = len(self.free)
+        for row in rows:
+            end = row.start + row.count - len(row.drafts)
+            free += len(self.requests[row.request].table) - -(-end // self.block_size)
+        return free
+
     def core(self) -> dict[str, Any]:
-        """The state without display fields: plain values, equal to `Engine.snapshot()`."""
+        """Return the state without display fields, equal to `Engine.snapshot()`."""
         return {
             "seq": self.seq,
             "step": self.step,
@@ -122,7 +135,7 @@ class EngineState:
         }
 
     def keyframe(self) -> Keyframe:
-        """The whole state as an event: where a window of the log, or a live join, begins."""
+        """Return the whole state as an event: the start of a window or of a live join."""
         state = self.core()
         state |= {"schema": SCHEMA_VERSION, "settings": dict(self.settings)}
         state["classes"] = dict(self.classes)
@@ -136,7 +149,7 @@ class EngineState:
         return Keyframe(self.seq, state)
 
     def restore(self, event: Keyframe) -> None:
-        """Replace everything by what a keyframe says."""
+        """Replace the state by a keyframe's."""
         state = event.state
         self.seq, self.step, self.tick = event.seq, state["step"], state["tick"]
         self.settings = dict(state["settings"])
@@ -156,25 +169,25 @@ class EngineState:
         }
         self.holds = {
             entry["id"]: HoldState(entry["id"], list(entry["table"]), entry["lock"], entry["label"])
-            for entry in state.get("holds", [])  # logs from before there were any
+            for entry in state.get("holds", [])  # older logs have none
         }
         self._recount()
 
-    def _share(self, blocks: list[int]) -> None:
+    def _reference(self, blocks: list[int]) -> None:
         for block in blocks:
             self.refs[block] += 1
 
     def _recount(self) -> None:
-        """Derive children and reference counts, which a keyframe need not be trusted for."""
+        """Derive children and reference counts, which a keyframe does not contain or may have wrong."""
         self.refs = [0] * self.settings["num_blocks"]
         for node in self.nodes.values():
-            self._share(node.blocks)
+            self._reference(node.blocks)
             if node.id != ROOT:
                 self.nodes[node.parent].children.add(node.id)
         for request in self.requests.values():
-            self._share(request.table)
+            self._reference(request.table)
         for hold in self.holds.values():
-            self._share(hold.table)
+            self._reference(hold.table)
 
 
 _CORE_REQUEST = (

@@ -3,20 +3,20 @@
 Notes before reading:
 
 - An event says what changed, completely enough that folding events `0..k` (see `fold.py`) gives the
-  state the engine had after event `k`. A decision also carries its reason, in `step_scheduled`.
-- On disk an event is one JSON object a line: `{"type": "admitted", "request": 3, ...}`. Rows inside
-  events are arrays, because an object with keys would cost some 45 bytes a token more.
-- What is measured (times, log-probabilities) sits under one last key `t`. Everything else is
-  deterministic: two runs of one workload give equal logs once `t` is dropped.
-- Times are integer microseconds since the run started. Steps count from 1. A request is an int;
-  sample s of request r is request r + s. A tree node is a counter, the root is 0. A block is
-  0..N-1. A hold has a number of its own, from 1.
-- Between steps somebody may hold a prefix that is in the tree: `prefix_held` until `prefix_released`.
-  A hold counts as a reader like any request: it has a block table, which is the path it has locked. It
-  is in no queue and in no batch, so no other event speaks of it.
+  engine's state after event `k`. A decision also carries its reason, in `step_scheduled`.
+- On disk an event is one JSON object per line: `{"type": "admitted", "request": 3, ...}`. Rows inside
+  events are arrays, because objects with keys would cost some 45 bytes more per token.
+- Measured values (times, log-probabilities) are under one last key `t`. Everything else is
+  deterministic: two runs of one workload give equal logs apart from `t`.
+- Times are integer microseconds since the run started. Steps count from 1. A request id is an int;
+  sample s of request r has id r + s. Tree nodes are numbered, the root is 0. Blocks are 0..N-1. Holds
+  have numbers of their own, from 1.
+- Between steps a client may hold a prefix that is in the tree, from `prefix_held` to `prefix_released`.
+  A hold counts as a reader like a request: its block table is the path that it has locked. It is in
+  neither queue nor batch, so no other event mentions it.
 
-No production engine records this much. vLLM's and SGLang's KV events (`BlockStored`,
-`BlockRemoved`, `AllBlocksCleared`) cover the blocks alone, and neither says why.
+Differs from vLLM and SGLang: their KV events (`BlockStored`, `BlockRemoved`, `AllBlocksCleared`) cover
+only the blocks and give no reasons.
 """
 
 from typing import Any, Literal
@@ -26,13 +26,13 @@ import msgspec
 SCHEMA_VERSION = 1
 
 WaitingReason = Literal[
-    "token_budget",  # the step has no tokens left to hand out
-    "batch_full",  # no free place in the batch
-    "no_free_blocks",  # the first chunk needs more KV blocks than can be freed
-    "reserved_blocks",  # preemption is off, and the worst case does not fit beside the others'
-    "after_preemption",  # a step that preempts admits nobody
+    "token_budget",  # the step's budget has too few tokens left
+    "batch_full",  # the batch has too few free seats: a request takes one per sample
+    "no_free_blocks",  # it needs more KV blocks than are free or can be evicted
+    "reserved_blocks",  # preemption is off, and its worst case does not fit beside the others'
+    "after_preemption",  # a step that preempts admits no request
     "static_batch",  # batching is static, and the current batch has not finished
-    "policy",  # the policy examined the request and put it off
+    "policy",  # the policy deferred the request
 ]
 FinishReason = Literal["stop", "length", "abort", "error"]
 EvictionReason = Literal["room", "cleared"]
@@ -40,9 +40,9 @@ HoldEnd = Literal["released", "room"]
 
 
 class ScheduledRow(msgspec.Struct, array_like=True, gc=False):
-    """One request's share of a step: tokens `start .. start + count` are computed.
+    """One request's share of a step: its tokens from `start` to before `start + count` are computed.
 
-    The last `len(drafts)` of them are proposals of a drafter, not yet tokens of the request.
+    The last `len(drafts)` of them are a drafter's proposals, not yet tokens of the request.
     """
 
     request: int
@@ -52,9 +52,10 @@ class ScheduledRow(msgspec.Struct, array_like=True, gc=False):
 
 
 class Blocked(msgspec.Struct, array_like=True, gc=False):
-    """The first in the queue who was not put off, and why it was not admitted; `behind` more wait.
+    """Why the head of the queue was not admitted; `behind` more requests wait behind it.
 
-    `need` and `have` are in the reason's own unit: tokens, batch places or KV blocks.
+    The head is the first waiting request that the policy did not defer. `need` and `have` are in the
+    reason's unit: tokens, seats or KV blocks.
     """
 
     request: int
@@ -65,11 +66,11 @@ class Blocked(msgspec.Struct, array_like=True, gc=False):
 
 
 class TokenRow(msgspec.Struct, array_like=True, gc=False):
-    """Tokens one request gained in a step; `texts` has one piece per id.
+    """The output tokens of one request in a step; `texts` has one piece per id.
 
-    The first `accepted` ids are drafts that were verified, so their KV is computed already. The
-    last `forced` ids come from a tool, not from the model. Joined pieces are the output text: a
-    token that ends inside a character has an empty piece and the next one carries the character.
+    The first `accepted` ids are accepted drafts, so their KV is already computed. The last `forced`
+    ids come from a tool, not from the model. The joined pieces are the output text: a token that ends
+    inside a character has an empty piece, and the next piece has the character.
     """
 
     request: int
@@ -88,12 +89,14 @@ class Event(msgspec.Struct, tag_field="type", tag=_snake_case, omit_defaults=Tru
 
 
 class RunStarted(Event):
-    """Always first. `classes` names what is replaceable: policy, pool, tree, eviction, runner.
+    """The first event of a run.
 
-    And, where they are not the engine's own, drafter, tool, attention, verifier and weigh. `settings`
-    are the EngineConfig's fields plus `num_blocks`. `fitted` says of the log that was replayed when it
-    began (`unix_us`), whether its arrivals were pinned to "step" or "time" (`pinned`), and what the
-    fitted cost gives for each of its `step_finished` (`step_us`).
+    settings  the EngineConfig's fields plus `num_blocks`
+    classes   the class of each replaceable part: policy, pool, tree, eviction, runner; and, where they
+              are not the engine's own, drafter, tool, attention, verifier and weigh
+    t.fitted  only in a log of `what_if`, about the replayed log: when it began (`unix_us`), what its
+              arrivals were pinned to (`pinned`: "step" or "time"), and the fitted cost of each of its
+              `step_finished` (`step_us`)
     """
 
     schema: int
@@ -102,14 +105,14 @@ class RunStarted(Event):
     model: dict[str, Any]
     tokenizer: dict[str, Any]
     clock: str
-    t: dict[str, Any] = {}  # unix_us; fitted, where `what_if` fitted the cost of a step to a log
+    t: dict[str, Any] = {}  # unix_us; fitted
 
 
 class RequestArrived(Event):
-    """A request was submitted. `texts` has one piece per prompt token; joined, the prompt.
+    """A request was submitted. `texts` has one piece per prompt token; joined they are the prompt.
 
-    `n` samples are made (`best_of`, where it is given). `sampling` has those fields of SamplingParams
-    that differ from their defaults, and the seed.
+    `n` is the number of samples (`best_of`, if given). `sampling` has the fields of SamplingParams that
+    differ from their defaults, and the seed.
     """
 
     request: int
@@ -120,21 +123,25 @@ class RequestArrived(Event):
     n: int
     priority: int
     sampling: dict[str, Any]
-    t: dict[str, Any] = {}  # at: when it was submitted, which may lie inside the previous step
+    t: dict[str, Any] = {}  # at: the time of submission, possibly inside the previous step
 
 
 class StepStarted(Event):
-    """Scheduling of a step begins.
+    """The scheduling of a step begins.
 
-    Where a policy, a drafter or an eviction order makes a mistake in it, no `step_scheduled` follows:
-    what it had changed stays, blocks given for nothing are trimmed, `step_finished` has no tokens.
+    If a policy, a drafter or an eviction order fails in it, no `step_scheduled` follows: earlier
+    changes stay, blocks that were allocated in vain are trimmed, and `step_finished` has no tokens.
     """
 
     step: int
 
 
 class Admitted(Event):
-    """A request left the queue. `blocks` of its tokens were found in the tree, ending at `node`."""
+    """A request left the queue for the batch.
+
+    `blocks` hold its cached prefix; the path of that prefix ends at `node`. `resumed`: it was preempted
+    before. `key`: the policy's sort key.
+    """
 
     request: int
     node: int
@@ -144,8 +151,9 @@ class Admitted(Event):
 
 
 class BlocksAllocated(Event):
-    """Blocks were taken off the free stack, from its end unless a pool of one's own chose otherwise,
-    and appended to the request's block table.
+    """Blocks were taken off the free stack and appended to the request's block table.
+
+    The engine's own pool takes them from the end of the stack; a replaced pool may choose others.
     """
 
     request: int
@@ -153,7 +161,7 @@ class BlocksAllocated(Event):
 
 
 class BlockCopied(Event):
-    """Copy on write: at `index` the table names `block` instead of the shared `source`."""
+    """Copy on write: at `index` the block table now has `block` instead of the shared `source`."""
 
     request: int
     index: int
@@ -162,10 +170,10 @@ class BlockCopied(Event):
 
 
 class Preempted(Event):
-    """A running request gave everything back and went to the front of the queue.
+    """A running request lost all its blocks and went to the front of the queue.
 
-    `needed_by` is the request that lacked blocks; `refunded` are tokens of the budget that the
-    victim had been given in this step already.
+    `needed_by` is the request that lacked blocks, possibly the victim itself. `refunded` tokens, which
+    the victim had already got in this step, went back to the budget.
     """
 
     request: int
@@ -174,7 +182,10 @@ class Preempted(Event):
 
 
 class RadixEvicted(Event):
-    """A leaf nobody has locked left the tree; its blocks are free. `needed_by` -1: nobody."""
+    """An unlocked leaf was removed from the tree, and its blocks became free.
+
+    `needed_by` is the request that lacked blocks; -1 if there is none ("cleared").
+    """
 
     node: int
     needed_by: int
@@ -182,10 +193,12 @@ class RadixEvicted(Event):
 
 
 class StepScheduled(Event):
-    """Scheduling is done: who computes what, who was skipped and why, who is blocked.
+    """Scheduling is done.
 
-    Skipped are running requests that got nothing, and waiting ones that the policy put off. Nobody is
-    blocked where nobody waits, or all who wait were put off.
+    rows     what each scheduled request computes, in order of scheduling
+    skipped  (request, reason) of running requests that got no tokens and of waiting ones that the
+             policy deferred
+    blocked  the head of the queue; None if no request waits or all of them were deferred
     """
 
     rows: list[ScheduledRow]
@@ -194,7 +207,7 @@ class StepScheduled(Event):
 
 
 class Forked(Event):
-    """A prompt is complete: `request` is sample `sample` of `parent` and shares all its blocks."""
+    """A prompt is complete: sample `sample` of `parent` became `request` and shares all its blocks."""
 
     request: int
     parent: int
@@ -202,23 +215,25 @@ class Forked(Event):
 
 
 class StepFinished(Event):
-    """The forward pass is over. No tokens at all for a request whose row did not catch up."""
+    """The forward pass is over. A request gains tokens if its row reached its last token.
+
+    `t` has `start`, `scheduled` and `end`, and for each row and id `logprobs` (and `top_logprobs`, if
+    requested).
+    """
 
     tokens: list[TokenRow]
-    t: dict[
-        str, Any
-    ] = {}  # start, scheduled, end; logprobs (top_logprobs if asked): per row, per id
+    t: dict[str, Any] = {}
 
 
 class BlocksTrimmed(Event):
-    """Rejected drafts leave blocks unused: only the first `keep` stay in the table."""
+    """The blocks of rejected drafts were given back: the first `keep` stay in the block table."""
 
     request: int
     keep: int
 
 
 class RadixSplit(Event):
-    """An edge was cut after `at` blocks; `upper` is the new node above, `node` keeps the rest."""
+    """A node was split after `at` blocks: they moved to the new node `upper` above it."""
 
     node: int
     at: int
@@ -226,7 +241,7 @@ class RadixSplit(Event):
 
 
 class RadixJoined(Event):
-    """Blocks the request computed were in the tree already; its table now names those."""
+    """The tree already had the tokens of some computed blocks: the block table now has its `blocks`."""
 
     request: int
     node: int
@@ -234,7 +249,7 @@ class RadixJoined(Event):
 
 
 class RadixInserted(Event):
-    """Newly full blocks became a new node under `parent`."""
+    """The request's newly full blocks became a new node under `parent`."""
 
     request: int
     node: int
@@ -243,7 +258,7 @@ class RadixInserted(Event):
 
 
 class RadixExtended(Event):
-    """Newly full blocks were appended to the edge of the node the request alone has locked."""
+    """Newly full blocks were appended to `node`, a leaf that only this request has locked."""
 
     request: int
     node: int
@@ -251,10 +266,10 @@ class RadixExtended(Event):
 
 
 class RequestFinished(Event):
-    """A request ended and gave back everything.
+    """A request ended, and its blocks were released.
 
-    `message` says what went wrong, for `error`. `matched` is the stop string that ended it: the text
-    handed out ends before it, while the pieces of its tokens are in the log whole.
+    `message` describes an `error`. `matched` is the stop string that ended the request: the returned
+    text ends before it, while the log has the complete pieces of its tokens.
     """
 
     request: int
@@ -264,7 +279,7 @@ class RequestFinished(Event):
 
 
 class PrefixHeld(Event):
-    """A prefix in the tree was locked for somebody who will come back; the path ends at `node`."""
+    """A client locked a prefix in the tree for its next request; the path ends at `node`."""
 
     hold: int
     node: int
@@ -273,9 +288,9 @@ class PrefixHeld(Event):
 
 
 class PrefixReleased(Event):
-    """A hold ended and gave its blocks and lock back.
+    """A hold ended, and its blocks and lock were released.
 
-    "released": its owner let it go, or left. "room": a request was submitted that may need the memory.
+    "released": its owner released it or disconnected. "room": a submitted request may need the memory.
     """
 
     hold: int
@@ -283,7 +298,7 @@ class PrefixReleased(Event):
 
 
 class Keyframe(Event):
-    """The whole folded state as of event `seq`: the start of a window, or of a live join."""
+    """The whole folded state after event `seq`: the start of a window or of a live join."""
 
     seq: int
     state: dict[str, Any]

@@ -1,198 +1,215 @@
-"""The answer in words: what happened to the request, the reason with its numbers, who stood in the
-way, and what would have had to differ.
+"""The answer in words: what happened to the request, why, and what would have changed it.
 
-Every number is from `facts.py` or `room.py`, hence from the folded log.
+Every number is from `facts.py` or `shortfall.py`, hence from the folded log. The phrases for decisions
+are those of the board: `engine/events/messages.py`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
-from engine.why.blocked import count, why_blocked
+from engine.events.messages import (
+    MESSAGES,
+    Words,
+    admission_words,
+    count,
+    preemption_words,
+    reason_words,
+    row_words,
+    stalled_words,
+    text,
+)
 from engine.why.facts import Admission, Facts, Preemption
 from engine.why.log_index import LogIndex, RequestSpan
 
 
 def why(log: EventLog, request: int, step: int | None = None) -> str:
-    """Why `request` was treated as it was in `step`; None: the last step that it lived to see.
+    """Explain what happened to `request` in `step`; None: the last step of its life.
 
     Raises WhyError for a request or a step that is not in the log.
     """
-    directory = LogIndex.of(log)
-    life, step = directory.find(request, step)
-    facts = Facts.of(log, request, directory.steps[step])
-    return " ".join(_Answer(directory, request, step, life, facts).sentences())
+    log_index = LogIndex.of(log)
+    span, step = log_index.find(request, step)
+    facts = Facts.of(log, request, log_index.steps[step])
+    return " ".join(_Answer(log_index, request, step, span, facts).sentences())
 
 
 class _Answer:
-    """One question: a request in a step."""
+    """The answer about one request in one step."""
 
     def __init__(
-        self, directory: LogIndex, request: int, step: int, life: RequestSpan, facts: Facts
+        self, log_index: LogIndex, request: int, step: int, span: RequestSpan, facts: Facts
     ) -> None:
-        self.who, self.id, self.step, self.life, self.facts = directory, request, step, life, facts
-        self.state, self.event, self.config = facts.state, facts.event, facts.config
-        self._told = False  # whether the answer has named step and request already
+        self.log_index, self.id, self.step, self.span = log_index, request, step, span
+        self.facts, self.state, self.event = facts, facts.state, facts.event
+        self.name, self.names = log_index.name, log_index.names
+        self.policy = log_index.classes["policy"] if log_index.classes else ""
 
     def sentences(self) -> Iterator[str]:
-        """The answer, most important first."""
+        """Yield the answer's sentences, the most important first."""
+        first, *rest = self._parts()
+        yield f"Step {self.step}: {self.name(self.id)} {first}"
+        yield from rest
+
+    def _parts(self) -> Iterator[str]:
+        """Yield the sentences; the first has no subject."""
         facts = self.facts
         if self.id not in self.state.requests:
             yield self._absent()
-            return
-        if facts.preemption is not None:
+        elif facts.preemption is not None:
             yield from self._preempted(facts.preemption)
         elif self.id in self.state.waiting:
             yield from self._waits()
-        if self.id in self.state.waiting:
-            return
-        if facts.admission is not None:
-            yield from self._found(facts.admission)
-        yield self._runs()
+        elif facts.admission is not None:
+            yield from self._admitted(facts.admission)
+            first, *rest = self._runs()
+            yield f"It {first}"
+            yield from rest
+        else:
+            yield from self._runs()
 
-    def _lead(self, what: str) -> str:
-        first, self._told = not self._told, True
-        return f"Step {self.step}: {self.who.name(self.id)} {what}" if first else f"It {what}"
+    def _plain(self, words: Words) -> str:
+        return "".join(word if isinstance(word, str) else self.name(word) for word in words)
 
-    def _policy(self) -> str:
-        return f" ({self.who.classes['policy']})" if self.who.classes else ""
-
-    # Not there
+    def _amounts(self, amounts: Iterable[tuple[int, int]]) -> str:
+        return ", ".join(f"{self.name(request)} {amount}" for request, amount in amounts)
 
     def _absent(self) -> str:
-        life, at = self.life, self.who.steps[self.step]
-        if life.begin is not None and life.begin <= at:
-            return self._lead(f"is gone: it has ended, with reason {life.reason}.")
-        if life.parent is None:
-            return self._lead("has not arrived yet.")
-        parent = self.who.lives[life.parent]
-        sample = f"it is sample {life.sample} of {self.who.name(life.parent)}"
+        span, at = self.span, self.log_index.steps[self.step]
+        if span.begin is not None and span.begin <= at:
+            return f"has ended, with reason {span.reason}."
+        if span.parent is None:
+            return "has not arrived yet."
+        parent = self.log_index.spans[span.parent]
+        sample = f"sample {span.sample} of {self.name(span.parent)}"
         if parent.end < at:
-            return self._lead(
-                f"never came to be: {sample}, which ended before its prompt was complete, with "
-                f"reason {parent.reason}."
+            return (
+                f"never existed: it would have been {sample}, which ended before its prompt was "
+                f"complete, with reason {parent.reason}."
             )
-        return self._lead(
-            f"does not exist yet: {sample} and forks off when the prompt is complete."
-        )
+        return f"does not exist yet: it is {sample} and forks off when the prompt is complete."
 
     # Running
 
-    def _runs(self) -> str:
+    def _runs(self) -> Iterator[str]:
         for row in self.event.rows:
             if row.request == self.id:
-                return self._row(row)
-        ahead = ", ".join(f"{self.who.name(row.request)} {row.count}" for row in self.event.rows)
-        return self._lead(
-            f"runs but computes nothing: the budget of {count(self.config.token_budget, 'token')} "
-            f"was used up by those before it ({ahead})."
-        )
+                yield f"{row_words(self.state, row)}."
+                yield self._samples(row)
+                return
+        rows = self._amounts((row.request, row.count) for row in self.event.rows)
+        yield f"{stalled_words(self.state)}. Tokens of the others: {rows}."
 
-    def _row(self, row: v.ScheduledRow) -> str:
+    def _samples(self, row: v.ScheduledRow) -> str:
         request = self.state.requests[self.id]
-        end = row.start + row.count - len(row.drafts)
-        if row.start < request.prompt_length:
-            what = f"its prompt has {request.prompt_length}"
-        elif end - row.start > 1 or end < len(request.tokens):
-            what = "it catches up"
-        else:
-            what = "a decode"
-        then = "samples nothing yet"
-        if end == len(request.tokens):
-            each = f" for each of {request.slots} samples" if request.slots > 1 else ""
-            then = f"samples a next token{each}"
-        drafts = f", {count(len(row.drafts), 'draft')} among them" if row.drafts else ""
-        return self._lead(
-            f"computes {count(row.count, 'token')} from position {row.start}{drafts}; {what}. "
-            f"It has {count(len(request.tokens), 'token')} and {then}."
-        )
+        if row.start + row.count - len(row.drafts) < len(request.tokens):
+            return "It samples nothing yet."
+        if request.slots > 1:
+            return f"It samples a token for each of its {request.slots} samples."
+        return "It samples the next token."
 
     # Waiting
 
     def _waits(self) -> Iterator[str]:
         if (self.id, "policy") in self.event.skipped:
-            yield self._lead(f"waits. The policy{self._policy()} put it off and asked the next.")
-            yield from self._worth_waiting_for()
+            yield f"waits because {text(MESSAGES['reasons']['policy']['clause'], who='it')}."
+            yield from self._deferral()
             return
         blocked = self.event.blocked
-        assert blocked is not None, "who waits is put off, or blocked, or behind the one who is"
-        if blocked.request == self.id:
-            yield self._lead("waits.")
-        else:
-            yield self._lead(
-                f"waits behind {self.who.name(blocked.request)}, which is asked first and cannot "
-                f"start; nobody overtakes it, and {count(blocked.behind, 'request')} "
-                f"{'is' if blocked.behind == 1 else 'are'} behind it."
-            )
-        yield from why_blocked(self.who, self.facts, blocked, asked=self.id)
-
-    def _worth_waiting_for(self) -> Iterator[str]:
-        """Under lpm: who computes what the request then finds in the cache."""
-        if not self.who.classes or self.who.classes["policy"] != "LongestPrefixMatch":
-            return
-        other, shared = self.facts.shares_most(self.id)
-        yield (
-            f"Its first {count(shared, 'token')} are those of {self.who.name(other)}, which "
-            "computes them now: it finds them in the cache afterwards and computes only the rest."
+        assert blocked is not None, (
+            "a waiting request is deferred, blocked, or behind the blocked one"
         )
+        if blocked.request == self.id:
+            yield f"waits because {self._plain(reason_words(self.state, self.event))}."
+        else:
+            behind = count(blocked.behind, "request")
+            yield f"waits behind {self.name(blocked.request)}: {behind} in all."
+            reason = self._plain(reason_words(self.state, self.event, blocked.request))
+            yield f"{reason[0].upper()}{reason[1:]}."
+        yield from self._circumstances(blocked.reason)
+        shortfall = self.facts.shortfall(self.log_index.classes)
+        if shortfall is not None:
+            head = "it" if blocked.request == self.id else self.name(blocked.request)
+            where = " in the budget" if shortfall.unit == "token" else ""
+            more = count(shortfall.more, f"more {shortfall.unit}")
+            yield f"With {more}{where} {head} would have started."
+
+    def _deferral(self) -> Iterator[str]:
+        yield f"The policy is {self.policy}."
+        if self.policy == "LongestPrefixMatch":
+            other, shared = self.facts.longest_shared_prefix(self.id)
+            yield (
+                f"{self.name(other)} computes the same first {count(shared, 'token')} now. "
+                "Afterwards they are cached, and only the rest has to be computed."
+            )
+
+    def _circumstances(self, reason: v.WaitingReason) -> Iterator[str]:
+        state = self.state
+        match reason:
+            case "batch_full" | "static_batch" | "reserved_blocks":
+                yield f"Running: {self.names(state.running)}."
+            case "token_budget":
+                # Drafts do not count: they get what the head of the queue leaves.
+                rows = ((row.request, row.count - len(row.drafts)) for row in self.event.rows)
+                yield f"Tokens of the others: {self._amounts(rows)}."
+            case "no_free_blocks":
+                tables = ((id_, len(state.requests[id_].table)) for id_ in state.running)
+                yield f"Blocks of the others, shared ones counted for each: {self._amounts(tables)}."
+            case "after_preemption" if self.facts.victims:
+                yield f"Preempted: {self.names(self.facts.victims)}."
+            case "after_preemption":
+                yield "The preemption is not in this log, which begins later."
 
     # Preempted
 
-    def _preempted(self, gave: Preemption) -> Iterator[str]:
-        for_whom = (
-            "needed blocks itself"
-            if gave.needed_by == self.id
-            else f"gives way to {self.who.name(gave.needed_by)}, which needed blocks"
-        )
-        yield self._lead(
-            f"is preempted: it {for_whom}, and too few could be had (free {gave.free}, evictable "
-            f"{gave.evictable}). The victim is the choice of the policy{self._policy()}."
-        )
+    def _preempted(self, lost: Preemption) -> Iterator[str]:
+        yield f"{self._plain(preemption_words(lost.event, lost.free, lost.evictable))}."
+        if self.policy:
+            yield f"The policy {self.policy} chose the victim."
         yield (
-            f"Of its {count(gave.held, 'block')} others keep {gave.shared}, the cache keeps "
-            f"{gave.cached}, {gave.freed} fell free."
+            f"Of its {count(lost.held, 'block')}, {lost.shared} stay with other requests, "
+            f"{lost.cached} stay cached and {lost.freed} become free."
         )
-        if gave.refunded:
-            yield f"{count(gave.refunded, 'token')} of the step's budget went back as well."
+        if lost.event.refunded:
+            yield f"The step's budget gets back {count(lost.event.refunded, 'token')}."
         yield "It waits at the front of the queue."
-        if gave.cached and self.id not in self.facts.unscored:
-            yield "What the cache still has of it then need not be computed again."
+        if lost.cached and self.id not in self.facts.unscored:
+            yield "What is still cached when it resumes is not computed again."
 
     # Admitted: hit or miss
 
-    def _found(self, came: Admission) -> Iterator[str]:
-        start = "resumes" if came.resumed else "starts"
-        yield self._lead(f"{start} with {came.found} of {count(came.tokens, 'token')} found.")
-        if not self.config.prefix_cache:
+    def _admitted(self, admission: Admission) -> Iterator[str]:
+        found, size = admission.found, self.state.block_size
+        yield f"{admission_words(found, admission.tokens, resumed=admission.resumed)}."
+        if not self.facts.config.prefix_cache:
             yield "The prefix cache is off."
             return
-        if came.scored:
+        if admission.scored:
             yield "Its prompt is scored, so all of it is computed: the cache keeps no probabilities."
             return
-        if came.sharers:
-            yield f"Shared with {self.who.names(came.sharers)}."
-        elif came.found:
-            yield "Nobody held them; the cache kept them."
-        size = self.state.block_size
-        if came.found == came.most:
+        if admission.sharers:
+            yield f"It shares them with {self.names(admission.sharers)}."
+        elif found:
+            yield "No other request uses them."
+        if found == admission.most:
             yield (
-                f"That is all there could be: hits come in whole blocks of {size}, and one token at "
-                "least is computed."
+                f"No larger hit is possible: hits come in whole blocks of {size}, and at least one "
+                "token is computed."
             )
             return
-        if came.agree > came.found:
+        if admission.agree > found:
             yield (
-                f"What is cached agrees with it for {count(came.agree, 'token')} and then differs, "
-                "inside a block."
+                f"A cached prefix agrees with its first {count(admission.agree, 'token')}, but "
+                "differs inside the next block."
             )
         else:
-            yield f"Nothing cached goes on with its token at position {came.found}."
-        if came.lost is not None:
-            usable, event = came.lost.usable(came, size), came.lost.event
-            how = f"to make room for {self.who.name(event.needed_by)}"
+            yield f"No cached prefix continues with its token at position {found}."
+        if admission.lost is not None:
+            usable, event = admission.lost.usable(admission, size), admission.lost.event
+            cause = f"for {self.name(event.needed_by)}"
             if event.reason == "cleared":
-                how = "when the cache was cleared"
+                cause = "when the cache was cleared"
             yield (
-                f"Once {count(usable, 'token')} of it were cached; node {event.node} was evicted in "
-                f"step {came.lost.step}, {how}."
+                f"Earlier, {count(usable, 'token')} of it were cached: node {event.node} was evicted "
+                f"in step {admission.lost.step} {cause}."
             )

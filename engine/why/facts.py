@@ -1,7 +1,7 @@
 """What the folded state says about one request in one step: counts, no words.
 
-`Facts.of` folds the log once, up to the scheduling of the step, and counts at the moments that
-matter on the way: when the request was preempted, when it was admitted, what had been evicted before.
+`Facts.of` folds the log once, up to the step's step_scheduled, and counts at the decisive moments: the
+request's preemption, its admission, and earlier evictions of its prefix.
 """
 
 from dataclasses import dataclass, field
@@ -11,22 +11,21 @@ from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.state import ROOT, NodeState
-from engine.why.room import Match, Remedy, common, evictable, remedy
+from engine.why.shortfall import CachedPrefix, Shortfall, common_length, shortfall
 
 
 @dataclass(slots=True)
 class Preemption:
-    """What a victim had to give up.
+    """What a victim lost.
 
-    free, evictable  blocks that could be had before
-    held             blocks it held, of which
-    shared           are in others' tables as well,
+    free, evictable  blocks before the preemption
+    held             the victim's blocks, of which
+    shared           other requests keep,
     cached           only the cache keeps, and
-    freed            nobody
+    freed            become free
     """
 
-    needed_by: int
-    refunded: int
+    event: v.Preempted
     free: int
     evictable: int
     held: int
@@ -37,28 +36,28 @@ class Preemption:
 
 @dataclass(slots=True)
 class Eviction:
-    """A cached beginning of the request, `tokens` long, that was lost in part or whole."""
+    """An eviction from a cached prefix of the request, which was `tokens` long before."""
 
     tokens: int
     step: int
     event: v.RadixEvicted
 
     def usable(self, admission: "Admission", size: int) -> int:
-        """Of `tokens`, what an admission could have used: whole blocks, and never its last token."""
+        """Return how many of `tokens` an admission could use: whole blocks, not its last token."""
         return min(self.tokens, admission.tokens - 1) // size * size
 
 
 @dataclass(slots=True)
 class Admission:
-    """What a request found when it left the queue, in tokens.
+    """What a request found in the cache when it was admitted, in tokens.
 
-    tokens   it had, of which
+    tokens   the request's tokens, of which
     found    were cached, and
-    most     could have been: hits come in whole blocks, and one token at least is computed
-    agree    the longest beginning that it has in common with anything cached
-    sharers  who held the found blocks
+    most     could have been: hits come in whole blocks, and at least one token is computed
+    agree    its longest common prefix with anything cached
+    sharers  requests that held the found blocks
     lost     the last eviction before which more of it was cached than was found
-    scored   its prompt is computed whole, because the prompt's tokens are to be scored
+    scored   its prompt is scored (prompt_logprobs), so all of it is computed
     """
 
     resumed: bool
@@ -77,10 +76,10 @@ class Facts:
 
     state       when the step was scheduled
     event       the decision
-    victims     who was preempted in the step, as far as the log goes back
+    victims     requests that were preempted in the step, as far as the log goes back
     preemption  of this request in this step, if any
-    admission   likewise
-    unscored    requests whose prompt is still to be scored, so that the cache is of no use to them
+    admission   of this request in this step, if any
+    unscored    requests whose prompt is still to be scored: they cannot use the cache
     """
 
     state: State
@@ -92,7 +91,7 @@ class Facts:
 
     @classmethod
     def of(cls, log: EventLog, request: int, at: int) -> "Facts":
-        """The facts about `request` in the step whose step_scheduled is event `at` of `log`."""
+        """Return the facts about `request` in the step whose step_scheduled is event `at` of `log`."""
         event = log[at]
         assert isinstance(event, v.StepScheduled)
         facts, lost = cls(State(), event), list[Eviction]()
@@ -111,58 +110,62 @@ class Facts:
                 case v.Admitted() if before.request == request:
                     facts.admission = _admission(facts.state, before, lost)
                     facts.admission.scored = request in facts.unscored
-            facts._note_scores(before)
+            facts._note_scoring(before)
             facts.state.apply(before)
         return facts
 
     @property
     def config(self) -> EngineConfig:
-        """The settings."""
+        """The run's settings."""
         names, settings = EngineConfig.__struct_fields__, self.state.settings
         return EngineConfig(**{name: settings[name] for name in names if name in settings})
 
-    def head_match(self, blocked: v.Blocked) -> Match:
+    def head_prefix(self, blocked: v.Blocked) -> CachedPrefix:
         """Return the cached prefix of the blocked head of the queue."""
         head = self.state.requests[blocked.request]
-        return Match(self.state, head, unscored=head.id in self.unscored)
+        return CachedPrefix(self.state, head, unscored=head.id in self.unscored)
 
-    def remedy(self, classes: dict[str, str] | None) -> Remedy | None:
+    def shortfall(self, classes: dict[str, str] | None) -> Shortfall | None:
         """Return what would have let the blocked head of the queue start, if that alone is enough."""
         blocked = self.event.blocked
         if blocked is None:
             return None
-        return remedy(self.state, self.event, self.config, self.head_match(blocked), classes)
+        return shortfall(self.state, self.event, self.config, self.head_prefix(blocked), classes)
 
-    def shares_most(self, request: int) -> tuple[int, int]:
+    def longest_shared_prefix(self, request: int) -> tuple[int, int]:
         """Return the scheduled request with the longest prefix in common with `request`, and how
         many tokens of it fill whole blocks.
         """
         tokens, size = self.state.requests[request].tokens[:-1], self.state.block_size
         shared = {
-            row.request: common(self.state.requests[row.request].tokens, tokens) // size * size
+            row.request: common_length(self.state.requests[row.request].tokens, tokens)
+            // size
+            * size
             for row in self.event.rows
         }
         other = max(shared, key=lambda id_: shared[id_])
         return other, shared[other]
 
-    def _note_scores(self, event: v.Event) -> None:
-        """Who asks for prompt_logprobs reads no cache until every token of the prompt is scored."""
+    def _note_scoring(self, event: v.Event) -> None:
+        """A request with prompt_logprobs reads no cache until every token of its prompt is scored."""
         match event:
             case v.RequestArrived() if event.sampling.get("prompt_logprobs") is not None:
                 self.unscored.add(event.request)
-                self._scored(event.request, 0, len(event.prompt))  # one token is not scored
+                self._note_computed(
+                    event.request, 0, len(event.prompt)
+                )  # a prompt of one token has no score
             case v.Keyframe():
                 for entry in event.state["requests"]:
                     if entry["sampling"].get("prompt_logprobs") is not None:
                         self.unscored.add(entry["id"])
-                        self._scored(entry["id"], entry["computed"], entry["prompt_length"])
+                        self._note_computed(entry["id"], entry["computed"], entry["prompt_length"])
             case v.StepFinished():
                 for row in self.state.plan:
                     if row.request in self.state.requests:
                         length = self.state.requests[row.request].prompt_length
-                        self._scored(row.request, row.start + row.count, length)
+                        self._note_computed(row.request, row.start + row.count, length)
 
-    def _scored(self, request: int, computed: int, prompt_length: int) -> None:
+    def _note_computed(self, request: int, computed: int, prompt_length: int) -> None:
         if computed >= prompt_length - 1:
             self.unscored.discard(request)
 
@@ -179,10 +182,9 @@ def _preemption(before: State, event: v.Preempted) -> Preemption:
     shared = sum(block in others for block in table)
     freed = sum(before.refs[block] == 1 for block in table)
     return Preemption(
-        needed_by=event.needed_by,
-        refunded=event.refunded,
+        event=event,
         free=len(before.free),
-        evictable=evictable(before),
+        evictable=before.evictable,
         held=len(table),
         shared=shared,
         cached=len(table) - shared - freed,
@@ -198,26 +200,29 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         tokens=len(request.tokens),
         found=len(event.blocks) * size,
         most=(len(request.tokens) - 1) // size * size,
-        agree=max(common(_spelled(before, node), request.tokens) for node in before.nodes.values()),
+        agree=max(
+            common_length(_prefix_tokens(before, node), request.tokens)
+            for node in before.nodes.values()
+        ),
         sharers=[
             other.id
             for other in before.requests.values()
             if other.id != request.id and blocks & set(other.table)
         ],
     )
-    for one in lost:
-        if one.usable(admission, size) > admission.found:
-            admission.lost = one
+    for eviction in lost:
+        if eviction.usable(admission, size) > admission.found:
+            admission.lost = eviction
     return admission
 
 
 def _eviction(before: State, event: v.RadixEvicted, tokens: list[int]) -> Eviction:
     node = before.nodes[event.node]
-    return Eviction(common(_spelled(before, node), tokens), before.step, event)
+    return Eviction(common_length(_prefix_tokens(before, node), tokens), before.step, event)
 
 
 def _is_admitted(log: EventLog, request: int, at: int) -> bool:
-    """Whether it is admitted in the step whose step_scheduled is event `at`."""
+    """Return whether it is admitted in the step whose step_scheduled is event `at`."""
     while at > 0 and not isinstance(log[at], v.StepStarted):
         at -= 1
         event = log[at]
@@ -227,7 +232,7 @@ def _is_admitted(log: EventLog, request: int, at: int) -> bool:
 
 
 def _all_tokens(log: EventLog, request: int) -> list[int]:
-    """Every token that a request has by the end of the log; it never loses any."""
+    """Return all tokens of a request at the end of the log; a request never loses tokens."""
     tokens: list[int] = []
     prompts: dict[int, list[int]] = {}
     for event in log:
@@ -246,8 +251,8 @@ def _all_tokens(log: EventLog, request: int) -> list[int]:
     return prompts.get(request, []) + tokens
 
 
-def _spelled(state: State, node: NodeState) -> list[int]:
-    """All tokens from the root to the end of a node's edge."""
+def _prefix_tokens(state: State, node: NodeState) -> list[int]:
+    """Return all tokens from the root to the end of a node's edge."""
     tokens: list[int] = []
     while node.id != ROOT:
         tokens = node.tokens + tokens

@@ -6,25 +6,25 @@ from engine.events.log import EventLog
 from engine.why.answer import why
 from engine.why.facts import Facts
 from engine.why.log_index import LogIndex, RequestSpan
-from engine.why.room import Remedy
+from engine.why.shortfall import Shortfall
 
 
 class Explanation(NamedTuple):
     """An answer with what it was made from."""
 
-    directory: LogIndex
-    life: RequestSpan
+    log_index: LogIndex
+    span: RequestSpan
     step: int
     facts: Facts
     text: str
 
     @property
-    def remedy(self) -> Remedy | None:
-        return self.facts.remedy(self.directory.classes)
+    def shortfall(self) -> Shortfall | None:
+        return self.facts.shortfall(self.log_index.classes)
 
 
 def explain(log: EventLog, request: int, step: int | None = None) -> Explanation:
-    directory = LogIndex.of(log)
-    life, at = directory.find(request, step)
-    facts = Facts.of(log, request, directory.steps[at])
-    return Explanation(directory, life, at, facts, why(log, request, step))
+    log_index = LogIndex.of(log)
+    span, at = log_index.find(request, step)
+    facts = Facts.of(log, request, log_index.steps[at])
+    return Explanation(log_index, span, at, facts, why(log, request, step))

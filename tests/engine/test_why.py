@@ -14,7 +14,7 @@ from engine.scheduling.policies import Fcfs
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 from engine.why import WhyError, why
-from engine.why.room import Remedy, evictable
+from engine.why.shortfall import Shortfall
 from tests.engine.explanations import explain
 from tests.engine.storyboard import (
     DOCUMENTS,
@@ -55,15 +55,15 @@ def test_00_eva_waits_for_a_place() -> None:
 def test_09_why_the_victim_gave_way_and_why_it_is_not_back_at_once() -> None:
     engine, ids = full_memory()
     preemption = explain(engine.log, ids["r3"], step=20).facts.preemption
-    assert preemption.needed_by == ids["r2"]
+    assert preemption.event.needed_by == ids["r2"]
     blocks = preemption.held, preemption.shared, preemption.cached, preemption.freed
     assert blocks == (6, 2, 3, 1)
     waits = explain(engine.log, ids["r3"], step=21)
     blocked = waits.facts.event.blocked
     assert (blocked.request, blocked.reason, blocked.need) == (ids["r3"], "no_free_blocks", 1)
-    assert (len(waits.facts.state.free), evictable(waits.facts.state)) == (0, 3)
-    assert waits.facts.head_match(blocked).unlocked == 3
-    assert waits.remedy == Remedy(1, "free block")
+    assert (len(waits.facts.state.free), waits.facts.state.evictable) == (0, 3)
+    assert waits.facts.head_prefix(blocked).unlocked == 3
+    assert waits.shortfall == Shortfall(1, "free block")
     resumes = explain(engine.log, ids["r3"], step=27).facts.admission
     assert (resumes.resumed, resumes.found, resumes.tokens) == (True, 40, 45)
 
@@ -83,10 +83,10 @@ def test_07_a_miss_names_the_eviction() -> None:
 def test_who_is_not_there_is_said() -> None:
     engine, ids = full_memory()
     before = explain(engine.log, ids["r3"], step=2)
-    assert before.life.begin > before.directory.steps[2]
+    assert before.span.begin > before.log_index.steps[2]
     after = explain(engine.log, ids["r2"], step=engine.step_count)
-    assert after.life.end < after.directory.steps[engine.step_count]
-    assert after.life.reason == "length"
+    assert after.span.end < after.log_index.steps[engine.step_count]
+    assert after.span.reason == "length"
     assert_names(after.text, "length")
 
 
@@ -132,16 +132,16 @@ def test_a_sample_that_has_not_forked_off_is_known_by_its_id() -> None:
     for _ in range(3):
         engine.step()
     told = explain(engine.log, 2, step=2)
-    assert (told.life.parent, told.life.sample) == (first.id, 1)
-    assert told.life.begin > told.directory.steps[2]
-    assert told.directory.lives[first.id].end > told.directory.steps[2]
+    assert (told.span.parent, told.span.sample) == (first.id, 1)
+    assert told.span.begin > told.log_index.steps[2]
+    assert told.log_index.spans[first.id].end > told.log_index.steps[2]
     assert_names(told.text, 2, "Ada (r2)", 1, "Ada (r1)")
     assert explain(engine.log, first.id, step=3).facts.state.requests[first.id].slots == 2
     engine.abort(second.id)
     engine.step()
     never = explain(engine.log, 4)
-    assert (never.life.begin, never.life.parent, never.life.sample) == (None, second.id, 1)
-    assert never.directory.lives[second.id].end < never.directory.steps[never.step]
+    assert (never.span.begin, never.span.parent, never.span.sample) == (None, second.id, 1)
+    assert never.log_index.spans[second.id].end < never.log_index.steps[never.step]
     assert_names(never.text, "r4", "r3")
 
 
@@ -203,7 +203,7 @@ def test_a_larger_budget_first_serves_those_who_run() -> None:
     assert (blocked.request, blocked.reason) == (waiting.id, "token_budget")
     assert (blocked.need, blocked.have) == (1, 0)
     assert [(row.request, row.count) for row in told.facts.event.rows] == [(1, 4)]
-    assert told.remedy == Remedy(7, "token")
+    assert told.shortfall == Shortfall(7, "token")
 
 
 def test_a_prompt_that_is_scored_is_said_to_be_computed_whole() -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 from engine.events import vocabulary as v
 from engine.why.facts import Admission
-from engine.why.room import evictable, free_blocks
 from tests.engine.explanations import Explanation, explain
 from tests.engine.witness import Seen, Witness, starts_with, watched_engine
 from tests.engine.workloads import play, random_workload
@@ -34,7 +33,7 @@ def test_every_answer_of_random_workloads_is_true_of_the_live_objects(
                     about |= check(told, witness, seen, request)
                 except Exception as error:
                     raise AssertionError(f"seed {seed}, untrue: {told.text}") from error
-    assert about >= {"gone", "unborn", "waits", "free block", "place", "token"}
+    assert about >= {"gone", "unborn", "waits", "free block", "seat", "token"}
     assert about >= {"preempted", "found", "lost", "differs", "sharers", "after_preemption"}
     assert about >= {"reserved_blocks", "static_batch", "skipped", "drafts"}
 
@@ -44,6 +43,11 @@ def check_labels(text: str, witness: Witness) -> None:
     for label, id_ in re.findall(r"(\w+) \(r(\d+)\)", text):
         sent = [e for e in witness.of(v.RequestArrived) if 0 <= int(id_) - e.request < e.n]
         assert [event.label for event in sent] == [label]
+
+
+def said(*numbers: int) -> list[int | str]:
+    """Numbers as the sentences have them: a 0 may be "none"."""
+    return [number or "none" for number in numbers]
 
 
 def ids(requests: Iterable[int]) -> list[str]:
@@ -65,7 +69,9 @@ def check(told: Explanation, witness: Witness, seen: Seen, request: int) -> set[
         about.add("preempted")
         gave = seen.victims[request]
         assert {name: getattr(facts.preemption, name) for name in gave} == gave
-        assert_names(text, f"r{facts.preemption.needed_by}", *gave.values())
+        needed_by = facts.preemption.event.needed_by
+        free, evictable, *blocks = gave.values()
+        assert_names(text, f"r{needed_by}", *said(free, evictable), *blocks)
     waits = request in seen.waiting and request not in seen.victims
     assert (request in facts.state.waiting and facts.preemption is None) == waits
     if waits:
@@ -75,7 +81,9 @@ def check(told: Explanation, witness: Witness, seen: Seen, request: int) -> set[
         about |= {"found"} | check_found(told, facts.admission, seen.admitted[request])
     if request in rows:
         row = rows[request]
-        assert_names(text, row.count, row.start)
+        end = row.start + row.count - len(row.drafts)
+        if row.start < facts.state.requests[request].prompt_length:
+            assert_names(text, *{min(row.start + 1, end), end})
         if row.drafts:
             assert_names(text, len(row.drafts))
             about.add("drafts")
@@ -88,28 +96,28 @@ def check(told: Explanation, witness: Witness, seen: Seen, request: int) -> set[
 
 
 def check_absent(told: Explanation, witness: Witness, request: int) -> set[str]:
-    life, at = told.life, told.directory.steps[told.step]
+    span, at = told.span, told.log_index.steps[told.step]
     first, ended = witness.first_step.get(request), witness.ended.get(request)
     assert request not in told.facts.state.requests
     if ended and ended[0] < told.step:
-        assert life.end < at
-        assert life.reason == ended[1]
+        assert span.end < at
+        assert span.reason == ended[1]
         assert_names(told.text, ended[1])
         return {"gone"}
-    if life.parent is not None:
-        assert life.parent + life.sample == request
-        assert_names(told.text, life.sample, f"r{life.parent}")
-        over = witness.ended.get(life.parent, (told.step,))[0] < told.step
-        assert (told.directory.lives[life.parent].end < at) == (over and first is None)
+    if span.parent is not None:
+        assert span.parent + span.sample == request
+        assert_names(told.text, span.sample, f"r{span.parent}")
+        over = witness.ended.get(span.parent, (told.step,))[0] < told.step
+        assert (told.log_index.spans[span.parent].end < at) == (over and first is None)
         return {"unborn"}
-    assert life.begin is not None and life.begin > at
+    assert span.begin is not None and span.begin > at
     assert first is None or first > told.step
     return set()
 
 
 def check_found(told: Explanation, admission: Admission, came: dict[str, Any]) -> set[str]:
     assert (admission.found, admission.tokens) == (came["found"], came["tokens"])
-    assert_names(told.text, admission.found, admission.tokens)
+    assert_names(told.text, *said(admission.found), admission.tokens)
     cached = told.facts.config.prefix_cache
     assert (admission.scored and cached) == came["scored"]
     if not cached or came["scored"]:
@@ -152,32 +160,32 @@ def check_reason(told: Explanation, witness: Witness, seen: Seen, request: int) 
     assert facts.state.running == list(seen.running)
     match blocked.reason:
         case "batch_full":
-            assert_names(text, seen.need, seen.have, config.max_batch_size, *ids(seen.running))
+            assert_names(text, seen.need, *said(seen.have), config.max_batch_size)
+            assert_names(text, *ids(seen.running))
         case "token_budget":
             rows = seen.event.rows
-            assert_names(text, seen.need, seen.have, config.token_budget)
+            assert_names(text, seen.need, *said(seen.have), config.token_budget)
             assert_names(
                 text,
                 *ids(row.request for row in rows),
                 *(row.count - len(row.drafts) for row in rows),
             )
         case "no_free_blocks":
-            state, match = facts.state, facts.head_match(blocked)
-            free = free_blocks(state, facts.event, facts.config), evictable(state)
-            unlocked = match.unlocked
-            assert (*free, unlocked) == (seen.free, seen.evictable, seen.unlocked)
+            state, own = facts.state, facts.head_prefix(blocked).unlocked
+            free, evictable = state.free_before_drafts(seen.event.rows), state.evictable
+            assert (free, evictable, own) == (seen.free, seen.evictable, seen.unlocked)
             tables = {id_: len(state.requests[id_].table) for id_ in state.running}
             assert tables == seen.running
-            assert_names(text, seen.need, *free, *([unlocked] if unlocked else []))
+            assert_names(text, seen.need, *said(free, evictable - own), *([own] if own else []))
             assert_names(text, *ids(tables), *tables.values())
         case "reserved_blocks":
-            assert_names(text, seen.need, seen.have, *ids(seen.running))
+            assert_names(text, seen.need, *said(max(0, seen.have)), *ids(seen.running))
         case "after_preemption":
             assert facts.victims == list(seen.victims)
             assert_names(text, *ids(facts.victims))
         case "static_batch":
             assert_names(text, *ids(seen.running))
-    helps = told.remedy
+    helps = told.shortfall
     if helps is None:
         return {blocked.reason}
     assert_names(text, helps.more)

@@ -209,7 +209,7 @@ def starts_with(twin: Engine, request: int, unit: str, more: int) -> bool:
 
         twin.cache.match_prefix = find_with_more
     else:
-        name = {"place": "max_batch_size", "token": "token_budget"}[unit]
+        name = {"seat": "max_batch_size", "token": "token_budget"}[unit]
         changed = {name: getattr(twin.config, name) + more}
         twin.scheduler.config = msgspec.structs.replace(twin.config, **changed)
     twin.scheduler.schedule()

@@ -2,12 +2,11 @@
 
 Everything is derived from the events. Columns that end in `_ms` are milliseconds since the run
 started, or durations; `_step` are step numbers, `_tokens` and `_blocks` are counts. A missing value
-(NaN or <NA>) says that it has not happened, or that it happened before the log begins, or that the log
-was saved without times. `docs/frames.md` lists the columns.
+(NaN or <NA>) has not happened, or happened before the log begins, or the log was saved without times.
+`docs/frames.md` lists the columns.
 
-A log's window may begin in the middle of requests and of a step. A request that came before it has a
-row with what is known of it: what would need the past is missing. The step the window begins in has no
-row, unless the window begins before it.
+A window may begin in the middle of requests and of a step. A request that arrived before it has a row,
+in which everything that would need the past is missing. A step that began before the window has no row.
 """
 
 from engine.events.frames.requests import requests_frame

@@ -1,4 +1,4 @@
-"""Columns of a frame: names, and pandas types that are the same for every log, an empty one too."""
+"""Column types of the frames. They are the same for every log, even an empty one."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ US_PER_MS = 1000
 
 
 def in_ms(measured: dict[str, Any], name: str) -> float | None:
-    """A measured time in milliseconds; None in a log that was saved without times."""
+    """Return a measured time in milliseconds; None in a log that was saved without times."""
     time = measured.get(name)
     return None if time is None else time / US_PER_MS
 
@@ -22,7 +22,7 @@ def in_ms(measured: dict[str, Any], name: str) -> float | None:
 def build(
     columns: dict[str, list[Any]], types: dict[str, str], index: pd.Index | None = None
 ) -> pd.DataFrame:
-    """A frame of these columns, each of its type and in the order of `types`."""
+    """Return a frame of these columns, typed and ordered as in `types`."""
     series = {
         name: pd.Series(columns[name], index=index, dtype=kind) for name, kind in types.items()
     }

@@ -1,4 +1,4 @@
-"""One row per request: who asked what, what it got, and how long it took."""
+"""One row per request: what it asked for, what it got, and how long it took."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -47,16 +47,16 @@ _UNKNOWN: dict[str, Any] = dict.fromkeys(TYPES)
 def requests_frame(log: "EventLog") -> pd.DataFrame:
     """One row per request and sample, indexed by id, in order of appearance.
 
-    Who: label, root and sample (samples of one prompt have one root), priority, policy_key (what the
-    policy sorted it by when it was first admitted).
+    Identity: label, root and sample (samples of one prompt have one root), priority, policy_key (the
+    policy's sort key at the first admission).
     Tokens: prompt_tokens, max_tokens, cached_tokens (found in the prefix cache at the first admission;
-    None before it), output_tokens, of which forced_tokens came from a tool; drafted_tokens went
-    through the model as proposals, accepted_tokens of them became output. Counts of a sample begin
-    at its fork, but its prompt was computed, and found in the cache, once for all samples of a root.
+    None before it), output_tokens, of which forced_tokens came from a tool; drafted_tokens were
+    verified as drafts, accepted_tokens of them became output. Counts of a sample begin at its fork:
+    its prompt was computed, and found in the cache, once for all samples of a root.
     What happened: preemptions, finish_reason (stop, length, abort, error; None while it lives), matched
     (the stop string that ended it), message (of an error). Steps: arrived_step (the first that could
-    take it), admitted_step, first_token_step, finished_step (the last that it lived in; arrived_step
-    for a request that ended before any step).
+    admit it), admitted_step, first_token_step, finished_step (the last of its life; arrived_step for a
+    request that ended before any step).
     Times: arrived_ms (since the run started), queue_ms (arrival to the step that first admitted it),
     ttft_ms (arrival to first token), itl_ms, itl_p95_ms, itl_max_ms (mean, 95th percentile and
     maximum of the time between consecutive tokens; 0 for tokens of one step), e2e_ms (arrival to last
@@ -64,7 +64,7 @@ def requests_frame(log: "EventLog") -> pd.DataFrame:
     """
     table = _Table()
     for event in log:
-        table.take(event)
+        table.add(event)
     return table.frame()
 
 
@@ -76,13 +76,13 @@ class _Table:
         self._step = 0
         self._block_size = 0
         self._admitted: list[int] = []  # for the first time, in this step
-        self._drafts: dict[int, int] = {}  # how many of each row of this step
-        self._gainers: list[int] = []  # one entry per token, and when it came
+        self._drafts: dict[int, int] = {}  # by request, in this step
+        self._gainers: list[int] = []  # one entry per token, and its time
         self._gained_ms: list[float | None] = []
         self._past_tokens: set[int] = set()  # requests with output from before the window
 
-    def take(self, event: v.Event) -> None:
-        """Take one event into account."""
+    def add(self, event: v.Event) -> None:
+        """Add the next event."""
         match event:
             case v.RunStarted():
                 self._block_size = event.settings["block_size"]
@@ -115,7 +115,7 @@ class _Table:
                 row["matched"], row["message"] = event.matched, event.message
 
     def _rejoin(self, state: dict[str, Any]) -> None:
-        """A window begins: of each request, what a keyframe tells."""
+        """Begin with a keyframe: it tells a part of each request."""
         self._step = state["step"]
         self._block_size = state["settings"]["block_size"]
         for entry in state["requests"]:
@@ -186,7 +186,7 @@ class _Table:
             self._gained_ms += [end] * len(gain.ids)
 
     def frame(self) -> pd.DataFrame:
-        """What has been read so far."""
+        """Return a frame of all events so far."""
         rows: Iterable[dict[str, Any]] = self._rows.values()
         index = pd.Index(list(self._rows), name="request", dtype="int64")
         frame = build({name: [row[name] for row in rows] for name in TYPES}, TYPES, index)
@@ -208,6 +208,6 @@ def _between(start: float | None, end: float | None) -> float | None:
 
 
 def _count(row: dict[str, Any], name: str, more: int) -> None:
-    """Add to a count, unless what came before the window is not known."""
+    """Add to a count, unless its value before the window is not known."""
     if row[name] is not None:
         row[name] += more

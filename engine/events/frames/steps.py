@@ -1,4 +1,4 @@
-"""One row per step: who computed how much, what memory looked like, how long it took."""
+"""One row per step: computed tokens, requests, KV blocks and times."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -44,19 +44,19 @@ def steps_frame(log: "EventLog") -> pd.DataFrame:
     """One row per step, indexed by step number.
 
     tokens (computed in the step) = prefill_tokens (rows that start inside the prompt) + catchup_tokens
-    (rows that compute output again after a preemption, or a tool's tokens) + decode_tokens (all
-    others). drafted_tokens of them were proposals; accepted_tokens of those became output.
-    sampled_tokens and forced_tokens were gained; cached_tokens were found at admissions.
+    (rows that compute output again after a preemption, or the tokens of a tool) + decode_tokens (all
+    others). drafted_tokens of them were drafts; accepted_tokens of those became output.
+    sampled_tokens and forced_tokens became output; cached_tokens were found at admissions.
     Requests: batch (rows), running and waiting (when the step was scheduled), arrived (since the step
     before began), admitted (resumed ones, too), preempted, finished.
-    KV blocks: evicted_blocks, and when the step was scheduled used_blocks (requests hold them),
-    cached_blocks (only the tree does) and free_blocks: together all there are.
-    Times: start_ms, scheduling_ms (deciding), duration_ms (all of the step).
-    What ends or is evicted between two steps counts to the earlier one, who arrives to the later.
+    KV blocks: evicted_blocks, and when the step was scheduled used_blocks (held by requests),
+    cached_blocks (only in the tree) and free_blocks, which add up to all blocks.
+    Times: start_ms, scheduling_ms (the decision), duration_ms (the whole step).
+    Ends and evictions between two steps count to the earlier one, arrivals to the later one.
     """
     table = _Table()
     for event in log:
-        table.take(event)
+        table.add(event)
     return table.frame()
 
 
@@ -66,12 +66,14 @@ class _Table:
     def __init__(self) -> None:
         self._rows: dict[int, dict[str, Any]] = {}
         self._state = State()
-        self._row = dict(_NOTHING)  # of the step; until the first begins, one that is dropped
+        self._row = dict(
+            _NOTHING
+        )  # of the current step; before the first one, a row that is dropped
         self._arrived = 0
         self._scheduled = False
 
-    def take(self, event: v.Event) -> None:
-        """Take one event into account."""
+    def add(self, event: v.Event) -> None:
+        """Add the next event."""
         state, row = self._state, self._row
         if isinstance(event, v.RadixEvicted):
             row["evicted_blocks"] += len(state.nodes[event.node].blocks)
@@ -92,7 +94,7 @@ class _Table:
                 self._describe_plan(event)
                 self._describe_state()
             case v.StepFinished():
-                if not self._scheduled:  # a part made a mistake, nothing was computed
+                if not self._scheduled:  # scheduling failed, and nothing was computed
                     self._describe_state()
                 _describe_outcome(row, event)
             case v.RequestFinished():
@@ -115,7 +117,7 @@ class _Table:
         row["cached_blocks"] = len(state.refs) - row["used_blocks"] - row["free_blocks"]
 
     def frame(self) -> pd.DataFrame:
-        """What has been read so far."""
+        """Return a frame of all events so far."""
         index = pd.Index(list(self._rows), name="step", dtype="int64")
         rows = self._rows.values()
         return build({name: [row[name] for row in rows] for name in TYPES}, TYPES, index)

@@ -1,4 +1,4 @@
-"""One row per output token: what it is, where it came from and when."""
+"""One row per output token: its id and text, its source and its time."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -28,14 +28,14 @@ def tokens_frame(log: "EventLog") -> pd.DataFrame:
     """One row per output token, in the order in which they appeared.
 
     request, index (0 is the request's first output token), step, id, text (its piece: joined they are
-    the output; where a stop string ended it, the text handed out ends before that), logprob (natural
+    the output; if a stop string ended the request, the returned text ends before it), logprob (natural
     logarithm; missing for forced tokens), forced (by a tool, not sampled), drafted (proposed by a
     drafter and accepted), time_ms (when its step ended, since the run started), gap_ms (since the
     request's token before it; 0 within a step, missing for the first).
     """
     columns: dict[str, list[Any]] = {name: [] for name in TYPES}
     output: dict[int, int] = {}  # request -> output tokens so far
-    last: dict[int, int | None] = {}  # request -> when it gained its last token, in us
+    last: dict[int, int | None] = {}  # request -> time of its last token, in us
     step = 0
     for event in log:
         match event:
@@ -46,11 +46,11 @@ def tokens_frame(log: "EventLog") -> pd.DataFrame:
             case v.StepStarted():
                 step = event.step
             case v.StepFinished():
-                _take(columns, event, step, output, last)
+                _add(columns, event, step, output, last)
     return build(columns, TYPES)
 
 
-def _take(
+def _add(
     columns: dict[str, list[Any]],
     event: v.StepFinished,
     step: int,
@@ -59,12 +59,12 @@ def _take(
 ) -> None:
     end = event.t.get("end")
     logprobs = event.t.get("logprobs")
-    for place, gain in enumerate(event.tokens):
+    for index, gain in enumerate(event.tokens):
         count, first = len(gain.ids), output.get(gain.request, 0)
         sampled = count - gain.forced
         before = last.get(gain.request)
         gap = None if end is None or before is None else (end - before) / US_PER_MS
-        values = [None] * sampled if logprobs is None else logprobs[place][:sampled]
+        values = [None] * sampled if logprobs is None else logprobs[index][:sampled]
         columns["request"] += [gain.request] * count
         columns["index"] += range(first, first + count)
         columns["step"] += [step] * count

@@ -3,6 +3,8 @@
 import { duration } from "../model/duration.js";
 import { plural } from "../drawing/html.js";
 import { plain } from "../model/index.js";
+import { messages, text } from "../model/messages.js";
+import { list } from "../model/words.js";
 
 /** About a request at a step of the timeline, or about the step if the pointer is on the strip. */
 export function tellLane(model, cursor, { step, inPlot, life }, onLanes) {
@@ -44,13 +46,13 @@ function tellSegment(model, life, step) {
       return `preempted, ${model.request(segment.by)?.name ?? "another"} needed its blocks${segment.resume ? `; resumes at step ${segment.resume}` : ""}`;
     case "prefill":
     case "catchup": {
-      const range = `tokens ${segment.start} to ${segment.start + segment.count - 1}`;
+      const range = `tokens ${segment.start + 1} to ${segment.start + segment.count}`;
       const found = segment.found ? `, ${segment.found} more found in the cache` : "";
       const again = segment.recomputed ? `, ${segment.recomputed} of them computed before` : "";
       return `${segment.kind === "prefill" ? "prefill" : "recompute"}, ${range}${found}${again}`;
     }
     case "stalled":
-      return "running, but no tokens of the budget were left for it";
+      return text(messages.stalled, { requests: 1, budget: model.settings.token_budget });
     default:
       return segment.drafts
         ? `decode, ${segment.accepted} of ${segment.drafts} drafts accepted`
@@ -81,6 +83,4 @@ export function tellBlock(model, frame, id) {
 }
 
 /** "a, b and c". */
-export function listed(names) {
-  return names.length < 2 ? names.join("") : `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
-}
+export const listed = (names) => plain(list(names, names.length));

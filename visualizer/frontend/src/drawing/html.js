@@ -11,10 +11,7 @@ export function h(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** "1 block", "2 blocks". */
-export function plural(count, noun) {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
-}
+export { count as plural } from "../model/words.js";
 
 /** Makes whitespace visible: newlines as a return arrow, a leading space as a dot. */
 export function visible(text) {

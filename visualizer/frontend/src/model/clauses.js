@@ -1,7 +1,7 @@
 /**
- * What can be said about a step, one function for each kind of thing, in the order in which it is told:
- * before the step, scheduling, the forward pass, the commit. A function adds nothing, or clauses with a
- * rank; smaller ranks are more important.
+ * The clauses of a step's sentence, one function for each kind, in the order of the sentence: before the
+ * step, scheduling, the forward pass, the commit. A function adds clauses with a rank, or none; smaller
+ * ranks are more important.
  *
  * @typedef {import("./words.js").Span} Span
  * @typedef {import("./frame.js").Frame} Frame
@@ -9,12 +9,13 @@
  */
 
 import { needOf, waitOf } from "./decisions.js";
+import { fill, messages, supply } from "./messages.js";
 import { waitRuns } from "./waits.js";
-import { agree, are, count, inWords, its, list, say, some, sum } from "./words.js";
+import { agree, are, count, list, say, sum } from "./words.js";
 
-/** Clauses from this rank on are said only where there is nothing better to say. */
+/** Clauses from this rank on are used only where there is no other. */
 export const FILLER = 20;
-/** So many are named who take a victim's blocks; more are counted. */
+/** Up to this many requests that get a victim's blocks are named; more are counted. */
 const MOST_TAKERS = 3;
 
 /** By kind. @type {Record<string, (frame: Frame, add: Add) => void>} */
@@ -29,7 +30,7 @@ export const CLAUSES = {
   copied,
   stalled,
   waiting,
-  emptyPlaces,
+  freeSeats,
   drafted,
   failed,
   forked,
@@ -61,7 +62,7 @@ function aborted(frame, add) {
 /** @param {Frame} frame @param {Add} add */
 function cleared({ story }, add) {
   const blocks = sum(story.evictions, (one) => (one.neededBy < 0 ? one.blocks.length : 0));
-  if (blocks) add(2, say`The cache is cleared of the ${some(blocks, "block")} nobody used.`);
+  if (blocks) add(2, say`The cache is cleared: ${count(blocks, "unused block")} ${agree(blocks, "is", "are")} freed.`);
 }
 
 /** @param {Frame} frame @param {Add} add */
@@ -73,7 +74,7 @@ function preempted(frame, add) {
     const [first] = losses;
     const name = names(frame, [by]);
     const need = needOf(frame, first);
-    const needs = say`${name} needs ${some(need, "block")}`;
+    const needs = say`${name} needs ${count(need, "block")}`;
     const others = losses.filter(({ request }) => request !== by);
     const self = others.length < losses.length;
     const also = self ? say`, and then ${name} itself` : "";
@@ -84,22 +85,16 @@ function preempted(frame, add) {
       add(2, say`${needs}, too, ${gone}.`);
       continue;
     }
-    // When a sharer leaves, the copy that was needed before is needed no more.
+    // If the victim was the last to share the block, no copy is needed any more.
     const spared = !self && first.want.writesShared && story.takenBy(by).length < need;
-    const end = spared ? say`, and ${name} need not copy any more` : "";
-    add(1, say`${needs} and ${supply(first)}, ${gone}: ${fates(frame, losses)}${end}.`);
+    const end = spared ? say`, and ${name} need not copy a block any more` : "";
+    const { free, evictable } = first;
+    add(1, say`${needs}, ${supply(free, evictable)}, ${gone}: ${fates(frame, losses)}${end}.`);
   }
 }
 
-/** @param {{free: number, evictable: number}} room */
-function supply({ free, evictable }) {
-  const evict = `${evictable} can be evicted`;
-  if (!free) return evictable ? `only ${evict}` : "none is left";
-  return `only ${are(free)} free${evictable ? ` and ${evict}` : ""}`;
-}
-
 /**
- * What became of the victims' blocks, each counted once.
+ * What happened to the victims' blocks, each counted once.
  *
  * @param {Frame} frame
  * @param {import("./story.js").Preemption[]} losses
@@ -111,42 +106,42 @@ function fates(frame, losses) {
   const all = lost.size;
   /** @type {Span[][]} */
   const parts = [];
-  const tell = (
+  const add = (
     /** @type {(fate: import("./frame.js").Fate) => boolean} */ which,
     /** @type {(blocks: string) => Span[]} */ words,
   ) => {
     const number = found.filter(which).length;
     if (number)
-      parts.push(words(all === 1 ? `${whose} one block` : `${number < all ? number : "all"}`));
+      parts.push(words(all === 1 ? `${whose} 1 block` : `${number < all ? number : "all"}`));
   };
-  tell(
+  add(
     ({ fate }) => fate === "others",
     (blocks) => say`others keep ${blocks}`,
   );
-  tell(
+  add(
     ({ fate }) => fate === "cached",
     (blocks) => say`the cache keeps ${blocks}`,
   );
   const takers = new Set(found.flatMap(({ to }) => to ?? []));
   const many = takers.size > MOST_TAKERS;
   if (many) {
-    tell(
+    add(
       ({ fate }) => fate === "taken",
-      (blocks) => say`${inWords(takers.size)} requests take ${blocks}`,
+      (blocks) => say`${takers.size} requests get ${blocks}`,
     );
   }
   for (const taker of many ? [] : takers) {
-    tell(
+    add(
       ({ to }) => to === taker,
-      (blocks) => say`${names(frame, [taker])} takes ${blocks}`,
+      (blocks) => say`${names(frame, [taker])} gets ${blocks}`,
     );
   }
-  tell(
+  add(
     ({ fate }) => fate === "free",
     (blocks) => say`${blocks} ${blocks === "1" || all === 1 ? "is" : "are"} free`,
   );
-  const told = parts.flatMap((part, index) => (index ? say`, ${part}` : part));
-  return all === 1 ? told : say`of ${whose} ${count(all, "block")} ${told}`;
+  const words = parts.flatMap((part, index) => (index ? say`, ${part}` : part));
+  return all === 1 ? words : say`of ${whose} ${count(all, "block")} ${words}`;
 }
 
 /** @param {Frame} frame @param {Add} add */
@@ -155,35 +150,16 @@ function resumed(frame, add) {
     if (!again) continue;
     const { preemptions } = frame.model.request(request);
     const waited = waitOf(frame, request);
-    const after = waited ? ` after ${steps(waited)}` : "";
+    const after = waited ? ` after ${count(waited, "step")}` : "";
     // Tokens that had been computed before any of its preemptions.
     const before = preemptions.filter(({ step }) => step < frame.step);
     const once = Math.max(0, ...before.map(({ computed }) => computed));
     const lost = Math.max(0, Math.min(length, once) - found);
-    const have = `${agree(lost, "has", "have")} to be computed again`;
-    const hit = `: ${found} of its ${count(length, "token")} ${agree(found, "is", "are")} in the cache`;
-    const rest = found
-      ? `${hit}${lost ? `, ${lost} ${have}` : ""}`
-      : lost
-        ? `; ${its(lost, "computed token")} ${have}`
-        : "";
-    add(3, say`${names(frame, [request])} resumes${after}${rest}.`);
+    const rest = lost ? `, ${lost} ${agree(lost, "has", "have")} to be computed again` : "";
+    const resumes = fill(messages.resumed, { after, found, length });
+    add(3, say`${names(frame, [request])} ${resumes}${rest}.`);
   }
 }
-
-/** "four steps". @param {number} number */
-function steps(number) {
-  return `${inWords(number)} ${agree(number, "step", "steps")}`;
-}
-
-/** What somebody waited for, if it was one thing all the time. @type {Record<string, string>} */
-const WAITED_FOR = {
-  batch_full: " for a place",
-  no_free_blocks: " for memory",
-  reserved_blocks: " for memory",
-  token_budget: " for room in the budget",
-  static_batch: " for the batch to end",
-};
 
 /** @param {Frame} frame @param {Add} add */
 function admitted(frame, add) {
@@ -205,7 +181,7 @@ function admitted(frame, add) {
   else for (const one of fresh) add(5, group([one], "its"));
 }
 
-/** "waited four steps for a place", or nothing. @param {Frame} frame @param {number} id */
+/** "waited 4 steps for a seat", or nothing. @param {Frame} frame @param {number} id */
 function waitWords(frame, id) {
   const waited = waitOf(frame, id);
   if (!waited) return "";
@@ -214,7 +190,8 @@ function waitWords(frame, id) {
   const wait = life.segments.findLast(({ to }) => to === step - 1);
   const [{ reason }, ...others] = waitRuns(model, life, wait);
   const same = others.every((one) => one.reason === reason);
-  return `waited ${steps(waited)}${(same && WAITED_FOR[reason]) || ""}`;
+  const waitedFor = same && messages.reasons[reason]?.waited_for;
+  return `waited ${count(waited, "step")}${waitedFor ? ` for ${waitedFor}` : ""}`;
 }
 
 /** A request of which the budget leaves tokens for later. @param {Frame} frame @param {Add} add */
@@ -251,7 +228,7 @@ function evicted(frame, add) {
   const who = names(frame, needers);
   if (needers.length > 1) add(7, say`For ${who}, ${gone}.`);
   else {
-    const need = some(story.takenBy(needers[0]).length, "block");
+    const need = count(story.takenBy(needers[0]).length, "block");
     add(7, say`${who} needs ${need} and ${are(free)} free, so ${gone}.`);
   }
 }
@@ -276,8 +253,8 @@ function copied(frame, add) {
 /** @param {Frame} frame @param {Add} add */
 function stalled(frame, add) {
   const { stalled: idle } = frame.story;
-  const get = agree(idle, "runs but gets", "run but get");
-  if (idle.length) add(10, say`${names(frame, idle)} ${get} nothing: the budget is spent.`);
+  const values = { requests: idle.length, budget: frame.budget.budget };
+  if (idle.length) add(10, say`${names(frame, idle)} ${fill(messages.stalled, values)}.`);
 }
 
 /** @param {Frame} frame @param {Add} add */
@@ -288,32 +265,32 @@ function waiting(frame, add) {
     if (ids.length) add(6, say`${names(frame, ids)} ${agree(ids, "waits", "wait")}.`);
     return;
   }
-  // Whoever was preempted in this step waits, too, but that has been said.
+  // The victims of this step wait as well, but have a clause already.
   const ids = story.waiting.filter((id) =>
     story.preemptions.every(({ request }) => request !== id),
   );
-  const putOff = ids.filter((id) => story.scheduled.skipped.some(([skipped]) => skipped === id));
-  if (putOff.length) {
-    const them = putOff.length === 1 ? "it" : "them";
-    const who = say`${names(frame, putOff, 3)} ${agree(putOff, "waits", "wait")}`;
-    add(6, say`${who}: the policy put ${them} off.`);
+  const deferred = ids.filter((id) => story.scheduled.skipped.some(([skipped]) => skipped === id));
+  if (deferred.length) {
+    const why = frame.reasonFor("policy", agree(deferred, "it", "them"));
+    const who = say`${names(frame, deferred, 3)} ${agree(deferred, "waits", "wait")}`;
+    add(6, say`${who} because ${why}.`);
   }
-  const own = ids.filter((id) => frame.waitOf(id).head === id && !putOff.includes(id));
-  const behind = ids.filter((id) => !own.includes(id) && !putOff.includes(id));
+  const own = ids.filter((id) => frame.waitOf(id).head === id && !deferred.includes(id));
+  const behind = ids.filter((id) => !own.includes(id) && !deferred.includes(id));
   if (!own.length) return;
   const head = own.length === 1 ? "it" : names(frame, [story.blocked.request]);
   const rest = behind.length
     ? say`; ${names(frame, behind, 3)} ${agree(behind, "waits", "wait")} behind ${head}`
     : "";
-  add(6, say`${names(frame, own)} ${agree(own, "waits", "wait")}: ${frame.obstacle}${rest}.`);
+  add(6, say`${names(frame, own)} ${agree(own, "waits", "wait")} because ${frame.obstacle}${rest}.`);
 }
 
-/** Static batching: places that nobody may take. @param {Frame} frame @param {Add} add */
-function emptyPlaces({ story, state }, add) {
-  const { max_batch_size: places } = state.settings;
-  const empty = places - story.places;
-  if (story.blocked?.reason !== "static_batch" || empty < 1) return;
-  add(7, say`${inWords(empty)} of ${inWords(places)} places ${agree(empty, "is", "are")} empty.`);
+/** Static batching: seats that stay free. @param {Frame} frame @param {Add} add */
+function freeSeats({ story, state }, add) {
+  const { max_batch_size: seats } = state.settings;
+  const free = seats - story.seats;
+  if (story.blocked?.reason !== "static_batch" || free < 1) return;
+  add(7, say`${free} of ${seats} seats ${agree(free, "is", "are")} free.`);
 }
 
 /** @param {Frame} frame @param {Add} add */
@@ -347,7 +324,7 @@ function forked(frame, add) {
   const complete = say`${names(frame, [parent])}'s prompt is complete`;
   add(
     6,
-    say`${complete}; ${names(frame, own)} ${are_} of it and ${share} ${its(blocks, "block")}.`,
+    say`${complete}; ${names(frame, own)} ${are_} of it and ${share} its ${count(blocks, "block")}.`,
   );
 }
 
@@ -408,6 +385,6 @@ function routine(frame, add) {
   const { gains } = frame.story;
   if (!gains.length || gains.some(({ ids }) => ids.length > 1)) return;
   const gain = agree(gains, "gains one token", "gain one token each");
-  const alone = frame.waiting.length ? "" : "; nobody waits";
+  const alone = frame.waiting.length ? "" : "; no request waits";
   add(FILLER + 1, say`${names(frame, gains)} ${gain}${alone}.`);
 }

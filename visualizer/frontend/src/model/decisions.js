@@ -1,9 +1,9 @@
 /**
- * The scheduler's decisions of a step, in order and in words; and what the commit and the time before
- * the step brought.
+ * The scheduler's decisions of a step, in order and in words; and the outcomes: what happened before the
+ * step and in its commit.
  *
- * The log gives rows, preemptions, admissions and evictions as separate events. Here they are put back
- * into the order in which requests were asked: running ones by admission, then the queue.
+ * The log gives rows, preemptions, admissions and evictions as separate events. Here they are sorted by the
+ * request that caused them: running requests in order of admission, then the queue.
  *
  * @typedef {import("./words.js").Span} Span
  * @typedef {import("./frame.js").Frame} Frame
@@ -11,18 +11,20 @@
  * @typedef {object} Decision
  * @property {string} kind
  * @property {number | null} request
- * @property {number[]} [requests]  all whom one line is about
+ * @property {number[]} [requests]  all requests of a line about several
  * @property {Span[]} spans
  * @property {number} [tokens]      computed for it
+ * @property {boolean} [plain]      it decodes one token, and nothing else is to be said
  * @property {number} [left]        of the budget, after it
  * @property {number} seq           the event that says so
- * @property {boolean} hot          the event of the moment
- * @property {string} [heat]        what makes it one; see HOT
+ * @property {boolean} hot          the most important line of the step
+ * @property {string} [heat]        its rank; see HOT
  */
 
-import { agree, blockList, bold, count, its, list, say, sum } from "./words.js";
+import { fill, messages, rowWords, supply } from "./messages.js";
+import { agree, blockList, count, list, say, sum } from "./words.js";
 
-/** What a learner should look at first, if a step has it. */
+/** What a learner should look at first, most important first. */
 const HOT = ["preempted", "evicting", "hit", "admitted", "copying", "stalled", "waits"];
 
 /** @param {{request: number | null, seq: number}} about @returns {Decision} */
@@ -49,7 +51,8 @@ export function decisions(frame) {
       made.push(scheduled(frame, row, left));
     }
     for (const idle of story.stalled.filter(about)) {
-      made.push(line(idle, "stalled", say`gets nothing: the budget is spent`));
+      const spans = fill(messages.stalled, { requests: 1, budget: frame.budget.budget });
+      made.push(line(idle, "stalled", spans));
     }
   }
   made.push(...waiting(frame));
@@ -59,11 +62,11 @@ export function decisions(frame) {
   return made;
 }
 
-/** Everybody who was asked, in order. @param {import("./story.js").Story} story @returns {number[]} */
+/** All requests that the scheduler examined, in order. @param {import("./story.js").Story} story @returns {number[]} */
 function asked({ rows, running, admissions }) {
   const order = [...running, ...admissions.map(({ request }) => request)];
   const scheduled_ = rows.map(({ request }) => request);
-  // Rows are in the order of asking. Should a scheduler go through them in another, it is right.
+  // Rows are normally in this order. If another scheduler has its own, the rows' order counts.
   const sorted = order.filter((id) => scheduled_.includes(id));
   if (sorted.every((id, index) => id === scheduled_[index])) return order;
   return [...new Set([...scheduled_, ...order])];
@@ -71,26 +74,27 @@ function asked({ rows, running, admissions }) {
 
 /** @param {import("./story.js").Eviction} eviction */
 function cleared({ blocks, seq }) {
-  const what = `${count(blocks.length, "block")} nobody used ${agree(blocks, "is", "are")} free`;
+  const what = `${count(blocks.length, "unused block")} ${agree(blocks, "is", "are")} freed`;
   return line({ request: null, seq }, "evicted", say`the cache is cleared: ${what}`);
 }
 
 /** @param {Frame} frame @param {import("./story.js").Preemption} loss */
 function preempted(frame, loss) {
   const { request, by, free, evictable, computed } = loss;
-  const who = request === by ? "it" : frame.model.tag(by);
-  const needs = count(needOf(frame, loss), "block");
-  const why = say`${who} needs ${needs}, ${free} free, ${evictable} can be evicted`;
-  const choice = whyVictim(frame, loss);
+  const why = fill(messages.preempted, {
+    who: request === by ? "it" : frame.model.tag(by),
+    blocks: count(needOf(frame, loss), "block"),
+    supply: supply(free, evictable),
+  });
   const kept = Math.min(frame.path(request).tokens, computed);
   const rest = `${kept || "none"} ${kept > 1 ? "are" : "is"} still cached`;
-  const spans = say`${bold(say`preempted`)}: ${why}${choice}. Of its ${count(computed, "computed token")}, ${rest}.`;
-  return line(loss, "preempted", spans);
+  const tokens = count(computed, "computed token");
+  return line(loss, "preempted", say`${why}${whyVictim(frame, loss)}. Of its ${tokens}, ${rest}.`);
 }
 
 /**
- * How many blocks the one that preempts needs, as the scheduler counts it at that moment: enough for
- * the tokens it was going to be given, and one more if it has to copy a shared block.
+ * How many blocks the preempting request needs, as the scheduler counts them at that moment: enough for
+ * its tokens of this step, and one more if it has to copy a shared block.
  *
  * @param {Frame} frame
  * @param {import("./story.js").Preemption} loss
@@ -110,8 +114,8 @@ export function needOf({ story, state, budget }, { by, want, refunded }) {
 }
 
 /**
- * Why this victim, for the policies whose rule is known. What it says is checked against the state: a
- * victim that the rule would not have chosen gets no reason.
+ * Why this request is the victim, for policies with a known rule. The rule is checked against the state: a
+ * victim that it would not have chosen gets no reason.
  *
  * @param {Frame} frame
  * @param {import("./story.js").Preemption} loss
@@ -120,9 +124,9 @@ export function needOf({ story, state, budget }, { by, want, refunded }) {
 function whyVictim({ model }, { request, by, running }) {
   const name = request === by ? "it" : model.tag(request);
   const { policy } = model.classes;
-  if (running.length === 1) return say`; nobody else runs`;
+  if (running.length === 1) return say`; no other request runs`;
   if (["Policy", "Fcfs", "ShortestJobFirst", "LongestPrefixMatch"].includes(policy)) {
-    return running.at(-1) === request ? say`; ${name} came last` : [];
+    return running.at(-1) === request ? say`; ${name} was admitted last` : [];
   }
   if (policy !== "Priority") return [];
   const urgency = (/** @type {number} */ id) =>
@@ -130,7 +134,7 @@ function whyVictim({ model }, { request, by, running }) {
   const others = running.filter((id) => id !== request);
   if (others.every((id) => urgency(id) < 0)) return say`; ${name} is the least urgent`;
   const last = others.every((id) => urgency(id) < 0 || (urgency(id) === 0 && id < request));
-  return last ? say`; of the least urgent ${name} came last` : [];
+  return last ? say`; of the least urgent, ${name} arrived last` : [];
 }
 
 /** @param {Frame} frame @param {import("./story.js").Admission} admission */
@@ -138,8 +142,7 @@ function admitted(frame, admission) {
   const { request, found, length, resumed } = admission;
   const waited = waitOf(frame, request);
   const after = waited ? ` after ${count(waited, "step")}` : "";
-  const hit = found ? `${found} of its ${length} tokens are cached` : "nothing of it is cached";
-  const spans = say`${resumed ? "resumes" : "admitted"}${after}: ${hit}`;
+  const spans = fill(messages[resumed ? "resumed" : "admitted"], { after, found, length });
   return line(admission, "admitted", spans, { heat: found ? "hit" : "admitted" });
 }
 
@@ -160,17 +163,10 @@ export function waitOf({ model, step }, id) {
 /** @param {Frame} frame @param {import("./story.js").Row} row @param {number} left */
 function scheduled(frame, row, left) {
   const { model, story } = frame;
-  const { request, start, end, count: tokens, drafts, kind, prompt, length } = row;
-  const parts = [say`decode`];
-  if (kind !== "decode") {
-    const verb = kind === "prefill" ? "prefill" : "catches up";
-    const what = end - start === 1 ? `token ${end}` : `tokens ${start + 1} to ${end}`;
-    const tail = end < length ? `, ${length - end} left for later` : "";
-    parts[0] = say`${verb}, ${what} of ${end <= prompt ? prompt : length}${tail}`;
-  }
-  if (drafts.length) parts.push(say`checks ${count(drafts.length, "draft")}`);
+  const { request, count: tokens, drafts, kind } = row;
+  const parts = [say`${rowWords(row)}`];
   const evicted = story.evictions.flatMap((one) => (one.neededBy === request ? one.blocks : []));
-  if (evicted.length) parts.push(say`evicting ${blockList(evicted)} for room${leftBy(frame, evicted)}`);
+  if (evicted.length) parts.push(say`evicting ${blockList(evicted)}${leftBy(frame, evicted)}`);
   const copy = story.copies.find((one) => one.request === request);
   if (copy) {
     const sharers = list(copy.sharers.map((id) => model.tag(id)));
@@ -183,12 +179,13 @@ function scheduled(frame, row, left) {
   }
   const spans = parts.flatMap((part, index) => (index ? say`, ${part}` : part));
   const heat = evicted.length ? "evicting" : copy ? "copying" : kind;
-  return line(row, kind, spans, { tokens, left, heat });
+  const plain = kind === "decode" && parts.length === 1 && !drafts.length;
+  return line(row, kind, spans, { tokens, left, heat, plain });
 }
 
 /**
- * Whose the evicted blocks were until this step preempted it. Before that they could not be evicted, and the
- * reason for the preemption says so.
+ * The victims of this step that held the evicted blocks. Before the preemption these could not be evicted,
+ * as its reason says.
  *
  * @param {Frame} frame
  * @param {number[]} evicted
@@ -202,7 +199,7 @@ function leftBy({ model, story }, evicted) {
   return say` (${which}left by ${names})`;
 }
 
-/** Who waits, one line for each reason, the head of the queue first. @param {Frame} frame */
+/** The waiting requests, one line for each reason, the head of the queue first. @param {Frame} frame */
 function waiting(frame) {
   const { story, model } = frame;
   /** @type {Map<number | string, {reason: string, head: number, requests: number[]}>} */
@@ -222,7 +219,7 @@ function waiting(frame) {
     const verb = agree(requests, "waits", "wait");
     const spans = isBehind(group)
       ? say`${verb} behind ${model.tag(head)}`
-      : say`${verb}: ${frame.reasonFor(reason)}`;
+      : say`${verb} because ${frame.reasonFor(reason, agree(requests, "it", "them"))}`;
     const { scheduled: seq } = model.span(frame.step);
     return line({ request: requests[0], seq }, "waits", spans, { requests });
   });
@@ -236,8 +233,8 @@ export function outcomes(frame) {
     return line({ request, seq: events.from }, "arrived", say`arrives with ${tokens}`);
   });
   const forked = story.forks.map((fork) => {
-    const blocks = its(fork.blocks, "block");
-    const spans = say`is another sample of ${model.tag(fork.parent)}'s prompt and shares ${blocks}`;
+    const blocks = count(fork.blocks, "block");
+    const spans = say`is another sample of ${model.tag(fork.parent)}'s prompt and shares its ${blocks}`;
     return line(fork, "forked", spans);
   });
   const joined = story.joins.map((join) => {
@@ -269,6 +266,6 @@ function endingWords(frame, { request, reason, message, table, seq }) {
   };
   const cached = table.filter((block) => frame.fate(block, seq).fate === "cached").length;
   const part = cached < table.length ? `${cached} of ` : "";
-  const kept = cached ? `; the cache keeps ${part}${its(table.length, "block")}` : "";
+  const kept = cached ? `; the cache keeps ${part}its ${count(table.length, "block")}` : "";
   return say`${verbs[reason]}${kept}`;
 }

@@ -23,7 +23,8 @@ import { Story } from "./story.js";
 import { tokensPanel } from "./tokens.js";
 import { findPrefix, TreeNode, treeOf } from "./tree.js";
 import { blockList, count, list, say } from "./words.js";
-import { waitIn, whyBlocked } from "./waits.js";
+import { messages, text, whyBlocked } from "./messages.js";
+import { waitIn } from "./waits.js";
 
 const PHASES = {
   future: "",
@@ -84,7 +85,7 @@ export class Frame {
   get seats() {
     const { running, settings } = this.state;
     const taken = this.story.scheduled
-      ? this.story.places
+      ? this.story.seats
       : running.reduce((sum, id) => sum + this.state.request(id).slots, 0);
     return { taken, all: settings.max_batch_size };
   }
@@ -130,9 +131,10 @@ export class Frame {
     return this.story.blocked ? whyBlocked(this.story.blocked, this.state.settings) : "";
   }
 
-  /** The words for a reason: the head's obstacle, or that of somebody put off before it. */
-  reasonFor(/** @type {string} */ reason) {
-    return reason === this.story.blocked?.reason ? this.obstacle : "the policy put it off";
+  /** The words for a reason: the head's obstacle, or why the policy skipped requests before the head. */
+  reasonFor(/** @type {string} */ reason, who = "it") {
+    if (reason === this.story.blocked?.reason && reason !== "policy") return this.obstacle;
+    return text(messages.reasons.policy.clause, { who });
   }
 
   #waitSpans(

@@ -9,4 +9,5 @@ export { State } from "./fold.js";
 export { Model } from "./model.js";
 export { compose, sentence } from "./sentence.js";
 export { openingStep, openingRequest } from "./opening.js";
-export { plain, reasonWords } from "./words.js";
+export { reasonWords } from "./messages.js";
+export { plain } from "./words.js";

@@ -1,6 +1,6 @@
 /**
- * The one sentence of a step: what was computed, then what is worth saying, most important first, as much
- * as two lines hold. It says nothing the frame does not show: counts come from the same lists.
+ * The one sentence of a step: what was computed, then the most important clauses, as many as two lines hold.
+ * It says nothing that the frame does not show: counts come from the same lists.
  *
  * @typedef {import("./words.js").Span} Span
  * @typedef {import("./frame.js").Frame} Frame
@@ -23,7 +23,7 @@ export function sentence(model, step) {
 }
 
 /**
- * The sentence, and the kinds of clauses that it tells after its lead, in order.
+ * The sentence, and the kinds of clauses after its lead, in order.
  *
  * @param {Frame} frame
  * @returns {{kinds: string[], spans: Span[]}}
@@ -32,8 +32,8 @@ export function compose(frame) {
   const lead = bold(opening(frame));
   /** @type {{kind: string, rank: number, spans: Span[]}[]} */
   const clauses = [];
-  for (const [kind, tell] of Object.entries(CLAUSES))
-    tell(frame, (rank, spans) => clauses.push({ kind, rank, spans }));
+  for (const [kind, addClauses] of Object.entries(CLAUSES))
+    addClauses(frame, (rank, spans) => clauses.push({ kind, rank, spans }));
   const chosen = new Set();
   let room = ROOM - width(lead);
   for (const clause of clauses.toSorted((a, b) => a.rank - b.rank)) {
@@ -43,10 +43,10 @@ export function compose(frame) {
     chosen.add(clause);
     room -= width(spans) + 1;
   }
-  const told = clauses.filter((clause) => chosen.has(clause));
+  const shown = clauses.filter((clause) => chosen.has(clause));
   return {
-    kinds: told.map(({ kind }) => kind),
-    spans: told.reduce((spans, clause) => say`${spans} ${capital(clause.spans)}`, lead),
+    kinds: shown.map(({ kind }) => kind),
+    spans: shown.reduce((spans, clause) => say`${spans} ${capital(clause.spans)}`, lead),
   };
 }
 
@@ -65,7 +65,7 @@ function opening(frame) {
   }
   if (status === "pending") return say`Step ${step} has not begun.`;
   if (status === "running") return say`Step ${step} is being scheduled.`;
-  if (status === "finished") return say`Step ${step}: planning it failed, and nobody computes.`;
+  if (status === "finished") return say`Step ${step}: scheduling failed and nothing is computed.`;
   const waits = waiting.length ? ` and ${waiting.length} waiting` : "";
   return say`Step ${step}: the log begins here, with ${count(running.length, "request")} running${waits}.`;
 }

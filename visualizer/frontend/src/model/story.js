@@ -1,6 +1,6 @@
 /**
- * One step, told in order: what was decided and done, each with the facts of that very moment. A reason like
- * "none was free" is about an instant inside the step; the state at its end no longer shows it.
+ * One step in order: each decision and its result with the facts of that moment. A reason like "none was
+ * free" is about an instant inside the step; the state at its end no longer shows it.
  *
  * @typedef {object} Admission
  * @property {number} request
@@ -12,13 +12,13 @@
  * @property {number[]} key
  * @property {number} seq
  *
- * @typedef {object} Loss  of all blocks: a preemption or an end
+ * @typedef {object} Loss  a request loses all its blocks, by a preemption or its end
  * @property {number} request
  * @property {number} computed
  * @property {number[]} table
  * @property {number} seq
  *
- * @typedef {object} Want  what the request that preempts others looks like at that moment
+ * @typedef {object} Want  the request that needs the blocks, at the moment of the preemption
  * @property {number} computed
  * @property {number} uncomputed
  * @property {number} blocks
@@ -43,7 +43,7 @@ export class Story {
   arrived = [];
   /** @type {Admission[]} */
   admissions = [];
-  /** Blocks taken off the free stack. @type {{request: number, block: number, seq: number}[]} */
+  /** Blocks allocated from the free stack. @type {{request: number, block: number, seq: number}[]} */
   taken = [];
   /** @type {Copy[]} */
   copies = [];
@@ -60,15 +60,15 @@ export class Story {
   blocked = null;
   /** Waiting requests when scheduling was done, front to back. @type {number[]} */
   waiting = [];
-  /** Places in the batch that were taken then. */
-  places = 0;
+  /** Seats that were taken then: one per sample of a running request. */
+  seats = 0;
   /** The step_scheduled event. @type {any} */
   scheduled = null;
   /** @type {{request: number, parent: number, sample: number, blocks: number, seq: number}[]} */
   forks = [];
   /** @type {{request: number, ids: number[], accepted: number, forced: number, seq: number}[]} */
   gains = [];
-  /** Blocks that turned out to be cached already. @type {{request: number, blocks: number[], seq: number}[]} */
+  /** Blocks that the cache had already. @type {{request: number, blocks: number[], seq: number}[]} */
   joins = [];
   /** @type {Ending[]} */
   endings = [];
@@ -76,7 +76,7 @@ export class Story {
   running = [];
 
   /**
-   * Applies a step's events to `state` and tells them.
+   * Applies a step's events to `state` and records them.
    *
    * @param {import("./fold.js").State} state  as it was before; afterwards as it is at the end
    * @param {any[]} events
@@ -84,18 +84,18 @@ export class Story {
   constructor(state, events) {
     this.running = state.running;
     for (const event of events) {
-      this.#tell(event, state, state.seq + 1);
+      this.#record(event, state, state.seq + 1);
       state.apply(event);
     }
   }
 
-  /** Blocks that a request took in this step, copies included. @param {number} id */
+  /** Blocks allocated for a request in this step, copies included. @param {number} id */
   takenBy(id) {
     return this.taken.filter(({ request }) => request === id).map(({ block }) => block);
   }
 
   /** @param {any} event @param {import("./fold.js").State} state @param {number} seq */
-  #tell(event, state, seq) {
+  #record(event, state, seq) {
     const { request } = event;
     switch (event.type) {
       case "request_arrived":
@@ -189,12 +189,12 @@ export class Story {
       if (state.request(id).place === null) this.stalled.push({ request: id, reason, seq });
     }
     this.waiting = state.waiting();
-    this.places = state.running.reduce((sum, id) => sum + state.request(id).slots, 0);
+    this.seats = state.running.reduce((sum, id) => sum + state.request(id).slots, 0);
     if (!event.blocked) return;
     const [request, reason, behind, need, have] = event.blocked;
     let { free } = state.counts;
     for (const { request: id, end } of this.rows) {
-      // Drafts took their blocks after the head was asked.
+      // Drafts got their blocks after the head of the queue was examined.
       free += state.request(id).table.length - Math.ceil(end / state.blockSize);
     }
     this.blocked = { request, reason, behind, need, have, free, evictable: state.evictable, seq };

@@ -1,32 +1,33 @@
 /**
- * Why requests wait. The log says it once a step, for the head of the queue: it was asked, it did not fit,
- * and everybody else waits behind it. Two reasons hold for all alike: a step that preempts admits nobody,
- * and a static batch lets nobody in.
+ * Why requests wait. The log gives one reason per step, that of the head of the queue: it did not fit, and
+ * all other waiting requests are behind it. Two reasons hold for every waiting request: a step that preempts
+ * admits none, and neither does a static batch that has not finished.
  *
  * @typedef {{reason: string | null, head: number | null}} Wait
- *   the reason of `head`; a request that is not the head waits behind it. null: nobody was asked yet.
+ *   the reason of `head`; a request that is not the head waits behind it. null: no step was scheduled yet.
  */
 
 import { roomFor } from "./columns.js";
-import { are, count, inWords, plain, reasonWords, say, some } from "./words.js";
+import { reasonWords } from "./messages.js";
+import { plain, say } from "./words.js";
 
 const FOR_ALL = new Set(["after_preemption", "static_batch"]);
 /** @type {Wait} */
 const NOT_ASKED = { reason: null, head: null };
 
-/** Who was at the head of the queue in each step, and why that request was not admitted. */
+/** The head of the queue in each step, and why it was not admitted. */
 export class Heads {
   #firstStep = -1;
   #heads = new Int32Array(64);
-  /** Indexes into `#names`; 0: nobody was asked. */
+  /** Indexes into `#names`; 0: no request was blocked. */
   #reasons = new Uint8Array(64);
   /** @type {(string | null)[]} */
   #names = [null];
-  /** Waiting requests that the policy put off, by step. @type {Map<number, Map<number, string>>} */
-  #putOff = new Map();
+  /** Waiting requests that the policy deferred, by step. @type {Map<number, Map<number, string>>} */
+  #deferred = new Map();
 
   /**
-   * Takes note of a step_scheduled that is about to be applied to `state`.
+   * Records a step_scheduled that is about to be applied to `state`.
    *
    * @param {any} event
    * @param {number} step
@@ -44,11 +45,11 @@ export class Heads {
       this.#reasons[index] = this.#names.indexOf(reason);
     }
     const waiting = skipped.filter(([id]) => state.request(id).place !== null);
-    if (waiting.length) this.#putOff.set(step, new Map(waiting));
+    if (waiting.length) this.#deferred.set(step, new Map(waiting));
   }
 
   /**
-   * Why a request waited that did so at the end of this step's scheduling.
+   * Why a request waited that was in the queue when this step had been scheduled.
    *
    * @param {number} step
    * @param {number} id
@@ -58,20 +59,20 @@ export class Heads {
     const index = step - this.#firstStep;
     const reason = this.#names[this.#reasons[index] ?? 0];
     const blocked = reason ? [this.#heads[index], reason] : null;
-    return waitIn(blocked, this.#putOff.get(step), id);
+    return waitIn(blocked, this.#deferred.get(step), id);
   }
 }
 
 /**
- * Why a request waited, by what a step_scheduled says.
+ * Why a request waited, according to a step_scheduled.
  *
  * @param {any[] | null | undefined} blocked
- * @param {Map<number, string> | undefined} putOff  by the policy
+ * @param {Map<number, string> | undefined} deferred  by the policy
  * @param {number} id
  * @returns {Wait}
  */
-export function waitIn(blocked, putOff, id) {
-  const own = putOff?.get(id);
+export function waitIn(blocked, deferred, id) {
+  const own = deferred?.get(id);
   if (own) return { reason: own, head: id };
   if (!blocked) return NOT_ASKED;
   const [head, reason] = blocked;
@@ -112,13 +113,13 @@ export function waitRuns(model, life, segment) {
   return runs;
 }
 
-/** What was found out, as lanes ask in every frame; a wait that lasts goes on growing. */
+/** Results by segment, because lanes are drawn in every frame; the segment of a lasting wait still grows. */
 const known = new WeakMap();
 
 /**
- * The reasons of a segment in a few words, one after the other: for how many steps each held, and whether
- * it was the request's own, at the head of the queue. That somebody was preempted holds for one step only,
- * so it is said where there is no other reason.
+ * The reasons of a segment in short form, in order: for how many steps each held, and whether it was the
+ * request's own, at the head of the queue. "After a preemption" holds for one step only, so it is left out
+ * where there is another reason.
  *
  * @param {import("./model.js").Model} model
  * @param {import("./lives.js").Life} life
@@ -149,60 +150,6 @@ function shortWords(
   /** @type {string | null} */ reason,
   /** @type {number | null} */ head,
 ) {
-  if (!reason) return say`not asked yet`;
+  if (!reason) return say`not examined yet`;
   return head === life.id ? say`${reasonWords[reason] ?? reason}` : say`behind ${model.tag(head)}`;
-}
-
-/**
- * Why the head of the queue was not admitted, with what it needs and what there is.
- *
- * @param {{reason: string, need: number, have: number, free: number, evictable: number}} blocked
- * @param {{token_budget: number, max_batch_size: number}} settings
- * @returns {string}  "it needs 5 blocks, 2 are free and 1 can be evicted"
- */
-export function whyBlocked({ reason, need, have, free, evictable }, settings) {
-  switch (reason) {
-    case "after_preemption":
-      return "a step that preempts admits nobody";
-    case "static_batch":
-      return "the batch is static";
-    case "policy":
-      return "the policy put it off";
-    case "batch_full":
-      if (have > 0) return `it needs ${count(need, "place")} and only ${are(have)} empty`;
-      return settings.max_batch_size === 1
-        ? "the one place is taken"
-        : `${settings.max_batch_size === 2 ? "both" : `all ${inWords(settings.max_batch_size)}`} places are taken`;
-    case "token_budget":
-      return have > 0
-        ? `it needs ${count(need, "token")} in one step, and ${have} of ${settings.token_budget} ${have === 1 ? "is" : "are"} left`
-        : `the budget of ${count(settings.token_budget, "token")} is spent`;
-    case "reserved_blocks":
-      return `it may come to need ${count(need, "block")}, and ${
-        have > 0 ? `only ${have} ${have === 1 ? "is" : "are"} not` : "all are"
-      } promised to others`;
-    case "no_free_blocks":
-      return `it needs ${some(need, "block")}${supply(free, evictable, have)}`;
-    default:
-      return reason.replaceAll("_", " ");
-  }
-}
-
-/**
- * What can be had. Cached blocks that the request itself would find are left out: evicting what it is about
- * to use gains nothing.
- */
-function supply(
-  /** @type {number} */ free,
-  /** @type {number} */ evictable,
-  /** @type {number} */ have,
-) {
-  const own = free + evictable - have;
-  const others = evictable - own;
-  const free_ = `${are(free)} free`;
-  const rest = others > 0 ? `, ${free_} and ${others} can be evicted` : ` and ${free_}`;
-  if (!own) return rest;
-  const kept =
-    own === 1 ? "the cached one is its own prefix" : `the ${own} cached ones are its own prefix`;
-  return others > 0 ? `${rest}; ${kept}` : `, ${free_}, and ${kept}`;
 }

@@ -1,17 +1,6 @@
-/** Small parts of speech. Words travel as spans, so that a request's name can carry its swatch. */
+/** Grammar helpers. Words are lists of spans, so that a request's name can carry its color. */
 
 /** @typedef {{text: string, bold?: boolean, request?: number}} Span */
-
-/** Why a request waits, in two or three words: what the timeline writes on a lane. */
-export const reasonWords = {
-  token_budget: "budget spent",
-  batch_full: "batch full",
-  no_free_blocks: "no free blocks",
-  reserved_blocks: "blocks reserved",
-  after_preemption: "after a preemption",
-  static_batch: "static batch",
-  policy: "put off by the policy",
-};
 
 /**
  * Template tag that makes spans: `say`${tag} needs ${count(2, "block")}``. A value is a text, a number,
@@ -61,19 +50,9 @@ export function count(number, noun) {
   return `${number} ${noun}${number === 1 ? "" : "s"}`;
 }
 
-/** "a block", "2 blocks". @param {number} number @param {string} noun */
-export function some(number, noun) {
-  return number === 1 ? `a ${noun}` : count(number, noun);
-}
-
 /** "none is", "1 is", "2 are". @param {number} number */
 export function are(number) {
   return number === 0 ? "none is" : number === 1 ? "1 is" : `${number} are`;
-}
-
-/** "its one block", "its 2 blocks". @param {number} number @param {string} noun */
-export function its(number, noun) {
-  return number === 1 ? `its one ${noun}` : `its ${count(number, noun)}`;
 }
 
 /**
@@ -94,13 +73,6 @@ export function agree(number, one, many) {
  */
 export function sum(items, value) {
   return items.reduce((total, item) => total + value(item), 0);
-}
-
-const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
-
-/** "three"; from thirteen on "13". @param {number} number */
-export function inWords(number) {
-  return NUMBERS[number] ?? String(number);
 }
 
 /**

@@ -109,7 +109,7 @@ function showMoment(panel) {
 function decisionNodes(lines, context, { from, to, ruler }) {
   const { model, frame } = context;
   const { taken, all } = frame.seats;
-  const counts = `${taken} of ${plural(all, "place")} taken, ${frame.waiting.length} waiting`;
+  const counts = `${taken} of ${plural(all, "seat")} taken, ${frame.waiting.length} waiting`;
   const bodies = bodiesOf(lines).map(({ first, last, plain }) => {
     const body = h("tbody", { class: plain ? "plain" : null });
     if (plain) body.style.setProperty("--rows", last - first + 1);
@@ -132,7 +132,7 @@ function decisionNodes(lines, context, { from, to, ruler }) {
 function bodiesOf(lines) {
   const bodies = [];
   for (const [i, line] of lines.entries()) {
-    const plain = isPlain(line);
+    const plain = Boolean(line.plain);
     const body = bodies.at(-1);
     const isFull = plain && i - body?.first >= TOGETHER;
     if (body?.plain === plain && !isFull) body.last = i;
@@ -140,9 +140,6 @@ function bodiesOf(lines) {
   }
   return bodies;
 }
-
-/** Says nothing but "decode", as most of a large batch do: a row of one line. */
-const isPlain = ({ kind, spans }) => kind === "decode" && spans.length === 1 && spans[0].text === "decode";
 
 /** Three arrivals and more are one line: who they are, not how long each prompt is. */
 function grouped(outcomes) {

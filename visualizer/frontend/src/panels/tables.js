@@ -46,7 +46,7 @@ export function stepTable({ model, frame }) {
     ["of them prefill", prefill[i]],
     ["of them decode", decode[i]],
     ["of them computed again", catchup[i]],
-    ["places taken", `${frame.seats.taken} of ${frame.seats.all}`],
+    ["seats taken", `${frame.seats.taken} of ${frame.seats.all}`],
     ["running", frame.running.length],
     ["waiting", frame.waiting.length],
   ];
@@ -64,7 +64,7 @@ export function requestTable({ model, frame, store }) {
     const { reason, head } = frame.waitOf(id);
     const why = head === id ? frame.reasonFor(reason) : `behind ${model.request(head)?.name}`;
     const { words } = frame.phase(id);
-    return [name, reason ? `${words}: ${why}` : words, String(promptLength)];
+    return [name, reason ? `${words} (${why})` : words, String(promptLength)];
   });
   const caption = `Requests at step ${frame.step}`;
   return table(caption, ["request", "state", "prompt tokens"], rows, here.length);

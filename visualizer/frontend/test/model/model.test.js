@@ -274,7 +274,7 @@ test("decisions: in order, with the budget that is left, one of them hot", () =>
       ["waits", 2, undefined, false],
     ],
   );
-  assertNames(plain(decisions[0].spans), "r1", 1, 0, "r2", 5, 4);
+  assertNames(plain(decisions[0].spans), "r1", 1, "none", "r2", 5, 4);
   assertNames(plain(decisions[1].spans), "r2", 3);
 });
 

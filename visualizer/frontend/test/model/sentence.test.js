@@ -192,7 +192,7 @@ test("cached blocks: what can be evicted, and what is the request's own", () => 
 });
 
 test("a static batch: which request waits, and how many seats are empty", () => {
-  tells("a static batch", ["waiting", "emptyPlaces"], "r5", 3, 4);
+  tells("a static batch", ["waiting", "freeSeats"], "r5", 3, 4);
 });
 
 test("it stays within two lines, whatever happens", () => {

@@ -1,0 +1,128 @@
+"""The words for decisions, for every surface: the catalogue is `messages.json`.
+
+`why`, the visualizer's texts and the board (`visualizer/frontend/src/model/messages.js`) fill the same
+messages. A placeholder is one of
+
+    {name}         the value
+    {name:seat}    a number with its noun: "1 seat", "2 seats"
+    {name:is|are}  the form that agrees with the number
+    {name:none}    the number, or "none"
+
+A result is a list of texts and request ids, so that a page can draw a request with its color.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from engine.events import vocabulary as v
+from engine.events.fold import State
+
+Words = list[str | int]
+
+MESSAGES: dict[str, Any] = json.loads(Path(__file__).with_name("messages.json").read_text("utf-8"))
+_PLACEHOLDER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
+
+
+def fill(message: str, **values: int | str) -> Words:
+    """Fill a message's placeholders. An integer `who` is a request id and stays one."""
+    begin, *rest = _PLACEHOLDER.split(message)
+    words: Words = [begin]
+    for name, form, after in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
+        value = values[name]
+        words += [value if name == "who" else _formatted(value, form), after]
+    return [word for word in words if word != ""]
+
+
+def text(message: str, **values: int | str) -> str:
+    """Fill a message that names no request."""
+    return "".join(str(word) for word in fill(message, **values))
+
+
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 block", "2 blocks"."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _formatted(value: int | str, form: str | None) -> str:
+    if isinstance(value, str) or not form:
+        return str(value)
+    if form == "none":
+        return str(value or form)
+    one, _, many = form.partition("|")
+    if not many:
+        return count(value, one)
+    return one if value == 1 else many
+
+
+def reason_words(state: State, scheduled: v.StepScheduled, who: int | str = "it") -> Words:
+    """Say why the head of the queue was not admitted.
+
+    state  after `scheduled`
+    who    the head as the sentence calls it
+    """
+    blocked = scheduled.blocked
+    assert blocked is not None
+    message = MESSAGES["reasons"][blocked.reason]
+    if "numbers" not in message:
+        return fill(message["clause"], who=who)
+    # `have` leaves out the head's own cached prefix: evicting what it is about to use gains nothing.
+    free = state.free_before_drafts(scheduled.rows)
+    others = blocked.have - free
+    own = state.evictable - others
+    limit = "max_batch_size" if blocked.reason == "batch_full" else "token_budget"
+    return fill(
+        f"{message['clause']}: {message['numbers']}",
+        who=who,
+        need=blocked.need,
+        have=max(0, blocked.have),
+        limit=state.settings[limit],
+        supply=supply_words(free, others),
+        prefix=text(MESSAGES["own_prefix"], own=own) if own else "",
+    )
+
+
+def supply_words(free: int, evictable: int) -> str:
+    """Say how many KV blocks are free and how many can be evicted."""
+    return text(MESSAGES["supply"], free=free, evictable=evictable)
+
+
+def preemption_words(event: v.Preempted, free: int, evictable: int) -> Words:
+    """Say why a request is preempted. Before that, so many blocks were free or could be evicted."""
+    who: int | str = "it" if event.needed_by == event.request else event.needed_by
+    supply = supply_words(free, evictable)
+    return fill(MESSAGES["preempted"], who=who, blocks="more KV blocks", supply=supply)
+
+
+def admission_words(found: int, length: int, *, resumed: bool) -> str:
+    """Say that a request is admitted, and how many of its `length` tokens were cached."""
+    message = MESSAGES["resumed" if resumed else "admitted"]
+    return text(message, after="", found=found, length=length)
+
+
+def row_words(state: State, row: v.ScheduledRow) -> str:
+    """Say what a request computes in a step. `state` is that before the step's commit."""
+    request = state.requests[row.request]
+    own, length = row.count - len(row.drafts), len(request.tokens)
+    end = row.start + own
+    kind = "decode"
+    if row.start < request.prompt_length:
+        kind = "prefill"
+        length = request.prompt_length if end <= request.prompt_length else length
+    elif own > 1 or end < length:
+        kind = "catchup"
+    left = len(request.tokens) - end
+    return text(
+        MESSAGES[kind],
+        count=own,
+        range=str(end) if own == 1 else f"{row.start + 1} to {end}",
+        length=length,
+        left=text(MESSAGES["left"], left=left) if left else "",
+        drafts=text(MESSAGES["drafts"], drafts=len(row.drafts)) if row.drafts else "",
+    )
+
+
+def stalled_words(state: State) -> str:
+    """Say that a running request got no tokens."""
+    return text(MESSAGES["stalled"], requests=1, budget=state.settings["token_budget"])

@@ -1,0 +1,40 @@
+"""Read logs of older schemas: one function for each change of the vocabulary.
+
+A change of an event's fields or their meaning raises `SCHEMA_VERSION`, adds the function that upgrades
+a line of the old schema, and keeps a log of the old schema in `tests/fixtures/logs`.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from engine.events.vocabulary import SCHEMA_VERSION
+
+Line = dict[str, Any]
+
+UPGRADES: dict[int, Callable[[Line], Line]] = {}  # old schema -> upgrade of a line to the next
+
+
+class _Start(msgspec.Struct):
+    """The first line of a log, as far as it tells the schema: run_started or keyframe."""
+
+    schema: int = SCHEMA_VERSION
+    state: "_Start | None" = None
+
+
+def schema_of(line: bytes) -> int:
+    """Return the schema of a log from its first line."""
+    start = msgspec.json.decode(line, type=_Start)
+    return (start.state or start).schema
+
+
+def upgrade(line: bytes, schema: int, current: int = SCHEMA_VERSION) -> bytes:
+    """Return a line of an older schema in the current one. Raises KeyError for an unknown schema."""
+    event: Line = msgspec.json.decode(line)
+    for version in range(schema, current):
+        event = UPGRADES[version](event)
+    for place in (event, event.get("state", {})):
+        if "schema" in place:
+            place["schema"] = current
+    return msgspec.json.encode(event)

@@ -1,0 +1,114 @@
+"""What the head of the queue lacks, and how much more would have let it start.
+
+Everything is recounted from the folded state, with the checks of `scheduling/scheduler.py`. Where not
+all of them are recounted here, there is no answer.
+"""
+
+from typing import Literal, NamedTuple
+
+from engine.config import EngineConfig
+from engine.events import vocabulary as v
+from engine.events.fold import State
+from engine.events.state import ROOT, RequestState
+
+
+class CachedPrefix:
+    """The cached prefix of a waiting request, found by comparing tokens.
+
+    blocks    whole blocks found, of which
+    unlocked  no request has locked: evicting them would destroy what is about to be reused
+    """
+
+    def __init__(self, state: State, request: RequestState, *, unscored: bool) -> None:
+        size = state.block_size
+        reads_cache = state.settings["prefix_cache"] and not unscored
+        limit = (len(request.tokens) - 1) // size if reads_cache else 0
+        self.blocks = self.unlocked = 0
+        node = state.nodes[ROOT]
+        while self.blocks < limit:
+            rest = request.tokens[self.blocks * size : limit * size]
+            below = [state.nodes[child] for child in node.children]
+            shared = {child.id: common_length(child.tokens, rest) // size for child in below}
+            node = max(below, key=lambda child: shared[child.id], default=node)
+            depth = shared.get(node.id, 0)
+            self.blocks += depth
+            self.unlocked += 0 if node.lock else depth
+            if depth == 0 or depth < len(node.blocks):
+                break
+
+
+def common_length(one: list[int], other: list[int]) -> int:
+    """Return the length of the longest common prefix."""
+    for index, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a != b:
+            return index
+    return min(len(one), len(other))
+
+
+class Shortfall(NamedTuple):
+    """With so much more of `unit`, the head of the queue would have started.
+
+    seat        in the batch (max_batch_size)
+    free block  at the moment when the head was examined
+    token       in the step's budget (token_budget), of which running requests get their share first
+    """
+
+    more: int
+    unit: Literal["seat", "free block", "token"]
+
+
+NEVER_DEFER = ("Fcfs", "Priority", "ShortestJobFirst", "Fair")  # policies, by class
+
+
+def shortfall(
+    state: State,
+    event: v.StepScheduled,
+    config: EngineConfig,
+    prefix: CachedPrefix,
+    classes: dict[str, str] | None,
+) -> Shortfall | None:
+    """Return what would have let the blocked head of the queue start, if that alone is enough.
+
+    prefix   the head's
+    classes  as in run_started; None where they are not known
+
+    There is no answer with preemption off or without chunked prefill, where other checks decide, nor
+    where the policy might then defer the head. Drafts do not count: they get what is left.
+    """
+    blocked = event.blocked
+    if blocked is None or not (config.preemption and config.chunked_prefill):
+        return None
+    length = len(state.requests[blocked.request].tokens)
+    lack = blocked.need - blocked.have
+    not_deferred = classes is not None and classes["policy"] in NEVER_DEFER
+    tokens_left = config.token_budget - sum(row.count - len(row.drafts) for row in event.rows)
+    available = state.free_before_drafts(event.rows) + state.evictable - prefix.unlocked
+
+    def fits(tokens: int, blocks: int) -> bool:
+        end = min(length, prefix.blocks * state.block_size + tokens)
+        return tokens > 0 and config.blocks_for(end) - prefix.blocks <= blocks
+
+    match blocked.reason:
+        case "batch_full" if not_deferred and fits(tokens_left, available):
+            return Shortfall(lack, "seat")
+        case "no_free_blocks" if fits(tokens_left, available + lack):
+            return Shortfall(lack, "free block")
+        case "token_budget" if not_deferred:
+            tokens, blocks = _running_first(state, event, config)
+            if fits(lack, available - blocks):
+                return Shortfall(tokens + lack, "token")
+    return None
+
+
+def _running_first(state: State, event: v.StepScheduled, config: EngineConfig) -> tuple[int, int]:
+    """Return what running requests would get first from a larger budget: tokens and blocks."""
+    planned = {row.request: row.start + row.count for row in event.rows}
+    tokens = blocks = 0
+    for id_ in state.running:
+        request = state.requests[id_]
+        tokens += len(request.tokens) - planned.get(id_, request.computed)
+        blocks += config.blocks_for(len(request.tokens)) - len(request.table)
+        writes_shared = request.computed % config.block_size and state.refs[request.table[-1]] > 1
+        if id_ not in planned and writes_shared:
+            blocks += 1  # its copy
+    return tokens, blocks

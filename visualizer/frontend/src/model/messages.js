@@ -1,0 +1,92 @@
+/**
+ * The words for decisions. The catalogue is `engine/events/messages.json`; Python's `messages.py` beside it
+ * fills the same messages and explains the placeholders.
+ */
+
+import messages from "../../../../engine/events/messages.json" with { type: "json" };
+import { count, plain, say } from "./words.js";
+
+export { messages };
+
+/**
+ * Short words for a waiting reason, for lanes and tables: "batch full".
+ *
+ * @type {Record<string, string>}
+ */
+export const reasonWords = Object.fromEntries(
+  Object.entries(messages.reasons).map(([reason, { short }]) => [reason, short]),
+);
+
+/**
+ * Fills a message's placeholders.
+ *
+ * @param {string} message
+ * @param {Record<string, number | string | import("./words.js").Span>} values
+ */
+export function fill(message, values) {
+  const [begin, ...rest] = message.split(/\{(\w+)(?::([^}]*))?\}/);
+  let spans = say`${begin}`;
+  for (let i = 0; i < rest.length; i += 3) {
+    const [name, form, after] = rest.slice(i, i + 3);
+    spans = say`${spans}${formatted(values[name], form)}${after}`;
+  }
+  return spans;
+}
+
+/** @param {any} value @param {string | undefined} form */
+function formatted(value, form) {
+  if (typeof value !== "number" || !form) return value;
+  if (form === "none") return value || form;
+  const [one, many] = form.split("|");
+  if (many === undefined) return count(value, one);
+  return value === 1 ? one : many;
+}
+
+/** The same as a string. @param {string} message @param {Record<string, number | string>} values */
+export function text(message, values) {
+  return plain(fill(message, values));
+}
+
+/** "2 are free and 1 can be evicted". @param {number} free @param {number} evictable */
+export function supply(free, evictable) {
+  return text(messages.supply, { free, evictable });
+}
+
+/**
+ * Why the head of the queue was not admitted.
+ *
+ * @param {{reason: string, need: number, have: number, free: number, evictable: number}} blocked
+ * @param {{token_budget: number, max_batch_size: number}} settings
+ * @returns {string}  "too few KV blocks are free: it needs 5, 2 are free and 1 can be evicted"
+ */
+export function whyBlocked({ reason, need, have, free, evictable }, settings) {
+  /** @type {{clause: string, numbers?: string}} */
+  const { clause, numbers } = messages.reasons[reason] ?? { clause: reason.replaceAll("_", " ") };
+  if (!numbers) return text(clause, { who: "it" });
+  // `have` leaves out the head's own cached prefix: evicting what it is about to use gains nothing.
+  const others = have - free;
+  const own = evictable - others;
+  return text(`${clause}: ${numbers}`, {
+    who: "it",
+    need,
+    have: Math.max(0, have),
+    limit: reason === "batch_full" ? settings.max_batch_size : settings.token_budget,
+    supply: supply(free, others),
+    prefix: own ? text(messages.own_prefix, { own }) : "",
+  });
+}
+
+/**
+ * What a request computes in a step.
+ *
+ * @param {import("./story.js").Row} row
+ */
+export function rowWords({ kind, start, end, prompt, length, drafts }) {
+  return text(messages[kind], {
+    count: end - start,
+    range: end - start === 1 ? end : `${start + 1} to ${end}`,
+    length: end <= prompt ? prompt : length,
+    left: end < length ? text(messages.left, { left: length - end }) : "",
+    drafts: drafts.length ? text(messages.drafts, { drafts: drafts.length }) : "",
+  });
+}
