@@ -1,6 +1,6 @@
 """LMTP over a WebSocket, at `/` as LMQL's client expects it and at `/lmtp`.
 
-Who may connect is decided before this (`server/http/hosts.py`, `server/http/middleware.py`): not a
+Who may connect is decided before this (`server/http/access.py`): not a
 page of another site, and with `--api-key` nobody without it.
 """
 
@@ -22,7 +22,8 @@ def install(app: Starlette, models: Models) -> None:
         await websocket.accept()
         # LMQL's client can send no header; an address it is given may have a query.
         label = websocket.headers.get("x-client") or websocket.query_params.get("client", "")
-        session = Session(models, websocket.send_text, label_in(label))
+        context = websocket.state.context
+        session = Session(models, websocket.send_text, label_in(label), context)
         try:
             await session.serve(_frames(websocket))
         except _NotTextError:

@@ -29,6 +29,7 @@ from server.api.lmtp.streams import Stream, error_item
 from server.api.lmtp.wire import FrameError, item, split
 from server.core.bridge import Bridge
 from server.core.models import Models
+from server.core.request_stream import RequestContext
 from server.http.bodies import read_apart
 from server.http.errors import ApiError, bad_request, internal_error
 
@@ -41,14 +42,20 @@ class Session:
     """The server's end of one connection.
 
     send    takes a frame, and returns once the connection has taken it
-    label   who asks, where a call does not say it
+    label   the client's name in the log, unless a call has one
+    context  where the request log learns of each stream
     """
 
     def __init__(
-        self, models: Models, send: Callable[[str], Awaitable[None]], label: str = ""
+        self,
+        models: Models,
+        send: Callable[[str], Awaitable[None]],
+        label: str = "",
+        context: RequestContext | None = None,
     ) -> None:
         self._models = models
         self._label = label
+        self._context = context
         self._outlet = Outlet(send, models.settings.stall_seconds)
         self._buffers = Buffers()
         self._streams: dict[StreamId, asyncio.Task[None]] = {}
@@ -125,7 +132,7 @@ class Session:
                     await self._answer(call, model_info=_model_info(bridge))
                 else:
                     stream = Stream(call, bridge, self._outlet, self._buffers, before)
-                    await stream.run(self._label)
+                    await stream.run(self._label, self._context)
         except ApiError as error:
             await self._fail(call, error)
         except Exception as error:  # a mistake of ours: the client must not wait for ever

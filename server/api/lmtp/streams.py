@@ -20,7 +20,13 @@ from server.api.lmtp.prompts import continuation_ids, prompt_ids
 from server.api.lmtp.wire import LEAST_LOGPROB, item
 from server.core.bridge import Bridge
 from server.core.prompt_length import check_length, room
-from server.core.request_stream import GenerationRequest, OutputDelta, Prompt, RequestStream
+from server.core.request_stream import (
+    GenerationRequest,
+    OutputDelta,
+    Prompt,
+    RequestContext,
+    RequestStream,
+)
 from server.http.errors import ApiError, bad_request
 
 
@@ -45,7 +51,7 @@ class Stream:
         self._scored: list[int] = []  # known once the prompt has been tokenized
         self._keeper: Callable[[Engine, Request], None] | None = None
 
-    async def run(self, label: str) -> None:
+    async def run(self, label: str, context: RequestContext | None) -> None:
         """Have it computed, and put every token into the outlet.
 
         Raises ApiError for what cannot be served, or failed.
@@ -60,7 +66,7 @@ class Stream:
         keep = call.keep if isinstance(call, GenerateCall) else None
         place = nullcontext() if keep is None else self._buffers.place(keep, self._bridge)
         with place as self._keeper:
-            async with self._bridge.generate(order) as generation:
+            async with self._bridge.generate(order, context) as generation:
                 await self._say_queued(generation)
                 if isinstance(call, ScoreCall):
                     await self._send_scores(call, generation)
