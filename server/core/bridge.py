@@ -1,6 +1,6 @@
 """The asyncio side of the engine thread: admission, live requests, controls, drain.
 
-    handler --prepare--> tokenizer thread --post--> engine thread --one report per step--> here
+    handler --encode--> tokenizer thread --post--> engine thread --one report per step--> here
 
 Prompts are tokenized on a thread of their own, one for all requests: the event loop stays free for
 the streams that run (a long prompt takes milliseconds), the engine thread stays free for steps, and
@@ -217,7 +217,7 @@ class Bridge:
             self._asked -= {reply}
 
     def _prepare(self, order: GenerationRequest) -> list[Prompt]:
-        prompts = order.prepare()
+        prompts = order.encode(self)
         for prompt in prompts:
             self._engine.validate(prompt.tokens, prompt.params, order.priority)
         return prompts

@@ -8,11 +8,15 @@ chunk. A client that does not read at all fills its own buffer, is cut off, and 
 import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from engine.engine import Engine
 from engine.scheduling.request import Request, TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from server.http.errors import ApiError
+
+if TYPE_CHECKING:
+    from server.core.bridge import Bridge
 
 # What a token costs in a buffer beside its text: about the size of its event on the wire.
 TOKEN_BYTES = 80
@@ -38,13 +42,13 @@ class Prompt:
 class GenerationRequest:
     """A request for tokens, as a route hands it over.
 
-    prepare   makes token ids of it; runs on the tokenizer thread
-    label     who asks, for the log
+    encode    returns its prompts as token ids; the bridge passes itself, on the tokenizer thread
+    label     the client's name in the log
     priority  how urgent it is, 0 first
     fields    the engine's name of a field -> the client's, where they differ, for error messages
     """
 
-    prepare: Callable[[], list[Prompt]]
+    encode: Callable[["Bridge"], list[Prompt]]
     label: str = ""
     priority: int = 0
     fields: Mapping[str, str] = field(default_factory=dict)

@@ -29,7 +29,7 @@ async def running(**settings: object) -> AsyncIterator[Bridge]:
 def order(*texts: str, max_tokens: int = 8, **fields: object) -> GenerationRequest:
     params = SamplingParams(max_tokens=max_tokens)
     prompts = [Prompt(TOKENIZER.encode(text), params) for text in texts]
-    return GenerationRequest(lambda: prompts, **fields)
+    return GenerationRequest(lambda _bridge: prompts, **fields)
 
 
 async def read(generation: RequestStream) -> dict[int, str]:

@@ -13,8 +13,11 @@ from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
-from server.api.openai.completions import CompletionSerializer, Shown
-from server.api.openai.wire import best_choices
+from server.api.openai.completions import (
+    CompletionOptions,
+    CompletionSerializer,
+    best_choices,
+)
 from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
 from server.process import serve_in_background
 from tests.server.harness import post, sse_data
@@ -197,14 +200,17 @@ def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prom
             return super().encode(unicodedata.normalize("NFC", text))
 
     tokenizer, prompt = Composing(), "e\u0301"
-    generation = RequestStream(0, 1000, lambda _: None)
+    stream = RequestStream(0, 1000, lambda _: None)
     params = SamplingParams(logprobs=0, prompt_logprobs=0)
-    generation.queued([Prompt(tokenizer.encode(prompt), params)], [1])
-    shown = Shown(echo=True, logprobs=True)
-    form = CompletionSerializer("m", [prompt], tokenizer, shown, include_usage=False)
+    stream.queued([Prompt(tokenizer.encode(prompt), params)], [1])
+    options = CompletionOptions(echo=True, logprobs=True)
+    serializer = CompletionSerializer("m", [prompt], options, include_usage=False)
+    serializer.begin(stream, tokenizer)
     scores = [TokenScore(-1.0, [])] * 2
-    gain = OutputDelta(0, 0, [120], ["x"], Logprobs(["x"], [-1.0], [[]], [False]), scores, "length")
-    (choice,) = form.render(generation, [gain])["choices"]
+    delta = OutputDelta(
+        0, 0, [120], ["x"], Logprobs(["x"], [-1.0], [[]], [False]), scores, "length"
+    )
+    (choice,) = serializer.render([delta])["choices"]
     assert choice["text"] == prompt + "x"
     assert choice["logprobs"]["text_offset"][-1] == 2
 
