@@ -28,7 +28,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.core.log_files import open_log
+from server.core.event_log import open_log
 from server.core.request_stream import RequestContext, RequestStream
 from server.http.errors import internal_error
 

@@ -141,7 +141,7 @@ class StreamedAnswer(Answer):
         try:
             while not stream.finished:
                 await connection.body(data)
-                deltas = await stream.gains(self._patience)
+                deltas = await stream.deltas(self._patience)
                 data = b"".join(map(serializer.chunk, deltas)) if deltas else KEEP_ALIVE
             last = data + serializer.closing()  # one write: many streams may end in the same step
         except ApiError as error:
@@ -167,7 +167,7 @@ class WholeAnswer(Answer):
     ) -> None:
         choices: dict[int, OutputDelta] = {}
         while not stream.finished:
-            for delta in await stream.gains(self._patience):
+            for delta in await stream.deltas(self._patience):
                 first = choices.setdefault(delta.choice, delta)
                 if first is not delta:
                     first.extend(delta)

@@ -19,9 +19,9 @@ from engine.events.vocabulary import Event
 from server.api.lmtp.client import Client, over
 from server.api.lmtp.session import Session
 from server.core.bridge import Bridge
+from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
-from server.core.window import Outbox
 
 # Frames on their way in each direction; who writes more waits for the other end.
 FRAMES_ON_THE_WAY = 64

@@ -106,7 +106,7 @@ class Stream:
     async def _send_tokens(self, call: GenerateCall, generation: RequestStream) -> None:
         with_text = isinstance(call.prompt, str)
         while not generation.finished:
-            for gain in await generation.gains(self._bridge.settings.keep_alive):
+            for gain in await generation.deltas(self._bridge.settings.keep_alive):
                 if gain.finish_reason is not None and call.keep is not None:
                     await self._message(status="kept", **self._buffers.summary(call.keep))
                 items = _token_items(call.stream_id, gain, with_text=with_text)
@@ -115,7 +115,7 @@ class Stream:
     async def _send_scores(self, call: ScoreCall, generation: RequestStream) -> None:
         scores: list[float] = []
         while not generation.finished:
-            for gain in await generation.gains(self._bridge.settings.keep_alive):
+            for gain in await generation.deltas(self._bridge.settings.keep_alive):
                 scores += [score.logprob for score in gain.prompt_scores]
         scored = self._scored
         items: list[dict[str, Any]] = [
