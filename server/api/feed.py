@@ -88,9 +88,9 @@ class Feed(Response):
         self._last_seen = last_seen
         self._controls = controls
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the viewer leaves or the server stops."""
-        connection = Connection(scope, receive, send, self._bridge.settings.stall_seconds)
+        connection = Connection(receive, send, self._bridge.settings.stall_seconds)
         sending = asyncio.create_task(self._send(connection))
         leaving = asyncio.create_task(connection.lost())
         stopping = asyncio.create_task(self._bridge.stopped.wait())

@@ -108,6 +108,8 @@ def run_server(
     )
     with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
         ended = runner.run(_serve(models, _Server(config, ready), listener, until_stdin_closes))
+    if request_log is not None:
+        request_log.close()
     if not ended:  # a forward pass hangs: torn down around it, the interpreter could crash or wait
         sys.stdout.flush()
         os._exit(0)

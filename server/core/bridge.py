@@ -26,12 +26,16 @@ from server.core.engine_thread import EngineThread
 from server.core.garbage import IdleGarbageCollector
 from server.core.pacing import Pace
 from server.core.report import Report
-from server.core.request_stream import GenerationRequest, Prompt, RequestStream
+from server.core.request_stream import (
+    GenerationRequest,
+    Prompt,
+    RequestContext,
+    RequestStream,
+)
 from server.core.settings import ServerSettings
 from server.core.watchdog import Watchdog
 from server.core.window import Outbox, Window
 from server.http.errors import ApiError, bad_request, unavailable
-from server.http.request_log import account
 
 logger = logging.getLogger(__name__)
 
@@ -147,7 +151,9 @@ class Bridge:
     # Requests
 
     @asynccontextmanager
-    async def generate(self, order: GenerationRequest) -> AsyncIterator[RequestStream]:
+    async def generate(
+        self, order: GenerationRequest, context: RequestContext | None = None
+    ) -> AsyncIterator[RequestStream]:
         """Queue a request; what leaves the block, in whatever way, is aborted and gives all back.
 
         Entering the block means that the engine has the request in its queue. Raises ApiError for
@@ -158,7 +164,7 @@ class Bridge:
             raise unavailable("the server is shutting down", "shutdown")
         self._admission.check_requests(self.pending_submit)
         generation = RequestStream(
-            self._engine.clock.now(), self.settings.buffer_bytes, self._release
+            self._engine.clock.now(), self.settings.buffer_bytes, self._release, order.label
         )
         self._live.add(generation)
         self._peace.ends()
@@ -168,7 +174,8 @@ class Bridge:
             yield generation
         finally:
             generation.close()
-            account(generation, order.label)
+            if context is not None:
+                context.on_end(generation)
             self._live.discard(generation)
             if not self._live:
                 self._peace.begins()

@@ -54,6 +54,16 @@ class GenerationRequest:
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class RequestContext:
+    """What the outermost middleware gives to a route, in `request.state.context`.
+
+    on_end   called with each stream of the connection as it ends, for the request log
+    """
+
+    on_end: Callable[["RequestStream"], None]
+
+
 @dataclass(slots=True)
 class Logprobs:
     """How probable the model found the tokens of a Gain: one entry of each list per token.
@@ -127,9 +137,14 @@ class RequestStream:
     """
 
     def __init__(
-        self, submitted_at: int, buffer_bytes: int, release: Callable[["RequestStream"], None]
+        self,
+        submitted_at: int,
+        buffer_bytes: int,
+        release: Callable[["RequestStream"], None],
+        label: str = "",
     ) -> None:
         self.submitted_at = submitted_at
+        self.label = label
         self._release = release
         self.prompts: list[Prompt] = []
         self.request_ids: list[int] = []

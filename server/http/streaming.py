@@ -19,9 +19,13 @@ from starlette.types import Receive, Scope, Send
 from engine.text.tokenizer import Tokenizer
 from server.core.bridge import Bridge
 from server.core.models import Models
-from server.core.request_stream import GenerationRequest, OutputDelta, RequestStream
+from server.core.request_stream import (
+    GenerationRequest,
+    OutputDelta,
+    RequestContext,
+    RequestStream,
+)
 from server.http.errors import ApiError
-from server.http.request_log import SEND_BODY
 
 KEEP_ALIVE = b": keep-alive\n\n"
 EVENT_STREAM_HEADERS = [
@@ -86,9 +90,9 @@ class Answer(Response, ABC):
 
         Both are awaited from the beginning: a client may leave while its prompt is tokenized.
         """
-        connection = Connection(scope, receive, send, self._models.settings.stall_seconds)
+        connection = Connection(receive, send, self._models.settings.stall_seconds)
         leaving = asyncio.create_task(connection.lost())
-        answering = asyncio.create_task(self._serve(connection))
+        answering = asyncio.create_task(self._serve(connection, scope["state"]["context"]))
         try:
             await asyncio.wait({leaving, answering}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -98,11 +102,11 @@ class Answer(Response, ABC):
         if not answering.cancelled():
             answering.result()  # an error is answered by the app
 
-    async def _serve(self, connection: "Connection") -> None:
+    async def _serve(self, connection: "Connection", context: RequestContext) -> None:
         # The lease ends with the last write: a client may request another model as soon as it has that.
         async with (
             self._models.lease(self._model) as bridge,
-            bridge.generate(self._request) as stream,
+            bridge.generate(self._request, context) as stream,
         ):
             await self._answer(bridge, stream, connection)
 
@@ -190,23 +194,22 @@ class Connection:
     that was closed would make it wait for ever.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, stall_seconds: float) -> None:
+    def __init__(self, receive: Receive, send: Send, stall_seconds: float) -> None:
         self._receive = receive
-        self._send_head = send
-        self._send_body: Send = scope.get(SEND_BODY, send)
+        self._send = send
         self._stall_seconds = stall_seconds
         self._sending_since: float | None = None
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Status and headers; they leave at once."""
         head = {"type": "http.response.start", "status": status, "headers": headers}
-        await self._message(self._send_head, head)
+        await self._message(head)
 
     async def body(self, data: bytes, *, more: bool = True) -> None:
         """A piece of the body."""
         if data or not more:
             piece = {"type": "http.response.body", "body": data, "more_body": more}
-            await self._message(self._send_body, piece)
+            await self._message(piece)
 
     async def lost(self) -> None:
         """End when the client has left; be cancelled when it has accepted nothing for `stall_seconds`.
@@ -234,7 +237,7 @@ class Connection:
         finally:
             clock.cancel()
 
-    async def _message(self, send: Send, message: dict[str, Any]) -> None:
+    async def _message(self, message: dict[str, Any]) -> None:
         self._sending_since = time.monotonic()
-        await send(message)
+        await self._send(message)
         self._sending_since = None

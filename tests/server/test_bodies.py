@@ -21,9 +21,8 @@ from server.api.openai.completions import CompletionRequest
 from server.api.tokens import DetokenizeRequest, TokenizeRequest
 from server.core.models import ModelDirectory, Models
 from server.http import bodies
-from server.http.bodies import BodyLimits, body_limits, depth_and_values
+from server.http.bodies import BodyLimit, BodyLimits, body_limits, depth_and_values
 from server.http.errors import ApiError
-from server.http.middleware import BodyLimit
 from tests.server.harness import http, post
 from tests.server.test_bridge import running
 

@@ -89,7 +89,7 @@ def test_a_named_sites_preflight_needs_no_key(guarded: str) -> None:
     answer = preflight(
         guarded, "/v1/chat/completions", SITE, **{"Access-Control-Request-Headers": wanted}
     )
-    assert answer.status_code == 204
+    assert answer.status_code == 200
     assert answer.headers["access-control-allow-origin"] == SITE
     assert "POST" in answer.headers["access-control-allow-methods"]
     assert answer.headers["access-control-allow-headers"] == wanted
@@ -112,7 +112,7 @@ def test_other_sites_get_no_leave(guarded: str, origin: str) -> None:
     assert refused.status_code >= 400
     answer = post(guarded, "/v1/completions", {"prompt": "x"}, Origin=origin, **KEY)
     for one in (refused, answer):
-        assert not any(name.startswith("access-control-") for name in one.headers)
+        assert "access-control-allow-origin" not in one.headers
 
 
 def test_without_named_sites_there_is_no_cors(url: str) -> None:
@@ -126,7 +126,7 @@ def test_a_star_lets_every_site_in(serve: Serve) -> None:
     answer = preflight(
         url, "/v1/completions", SITE, **{"Access-Control-Request-Private-Network": "true"}
     )
-    assert answer.headers["access-control-allow-origin"] == SITE
+    assert answer.headers["access-control-allow-origin"] == "*"
     assert answer.headers["access-control-allow-private-network"] == "true"
     assert post(url, "/engine/pause", Origin=SITE).status_code == 200
 

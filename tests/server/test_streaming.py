@@ -11,10 +11,12 @@ from server.api.openai.chat import ChatSerializer
 from server.api.teaching import TeachingSerializer
 from server.core.bridge import Bridge
 from server.core.models import Models
-from server.core.request_stream import GenerationRequest, Prompt, RequestStream
+from server.core.request_stream import GenerationRequest, Prompt, RequestContext, RequestStream
 from server.http.streaming import Answer, Connection, StreamedAnswer, StreamSerializer
 from tests.server.bridges import TOKENIZER, order, running
 from tests.server.harness import sse_data
+
+SCOPE = {"type": "http", "state": {"context": RequestContext(lambda _stream: None)}}
 
 
 def writes(serializer: StreamSerializer, **sampling: Any) -> list[list[Any]]:
@@ -37,7 +39,7 @@ def writes(serializer: StreamSerializer, **sampling: Any) -> list[list[Any]]:
                 GenerationRequest(lambda _bridge: [prompt]),
                 serializer,
             )
-            await answer({"type": "http"}, receive, send)
+            await answer(SCOPE, receive, send)
         return sent
 
     _head, *pieces = asyncio.run(test())
@@ -119,7 +121,7 @@ def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up() -> None:
 
         async with running() as bridge:
             answering = asyncio.create_task(
-                SlowToEnd(Models(bridge), None, order("x"))({}, receive, send)
+                SlowToEnd(Models(bridge), None, order("x"))(SCOPE, receive, send)
             )
             await cleaning.wait()
             answering.cancel()

@@ -1,7 +1,7 @@
 """LMTP over a WebSocket, at `/` as LMQL's client expects it and at `/lmtp`.
 
-Middleware has checked the client before (`server/http/hosts.py`, `server/http/middleware.py`): pages of
-other sites are rejected, and with `--api-key` so are clients without the key.
+Middleware has checked the client before (`server/http/access.py`): pages of other sites are rejected,
+and with `--api-key` so are clients without the key.
 """
 
 from collections.abc import AsyncIterator
@@ -22,7 +22,8 @@ def install(app: Starlette, models: Models) -> None:
         await websocket.accept()
         # LMQL's client cannot send a header, but its address may have a query.
         label = websocket.headers.get("x-client") or websocket.query_params.get("client", "")
-        session = Session(models, websocket.send_text, label_in(label))
+        context = websocket.state.context
+        session = Session(models, websocket.send_text, label_in(label), context)
         try:
             await session.serve(_frames(websocket))
         except _NotTextError:

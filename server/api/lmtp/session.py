@@ -27,6 +27,7 @@ from server.api.lmtp.frames import FrameError, SendQueue, item, split
 from server.api.lmtp.streams import Stream, error_item
 from server.core.bridge import Bridge
 from server.core.models import Models
+from server.core.request_stream import RequestContext
 from server.http.bodies import read_apart
 from server.http.errors import ApiError, bad_request, internal_error
 
@@ -38,16 +39,22 @@ logger = logging.getLogger(__name__)
 class Session:
     """The server's side of one connection.
 
-    send    takes a frame, and returns when the connection has accepted it
-    label   the requests' label in the log, unless a call has its own
+    send     takes a frame, and returns when the connection has accepted it
+    label    the requests' label in the log, unless a call has its own
+    context  tells the request log about each stream
     """
 
     def __init__(
-        self, models: Models, send: Callable[[str], Awaitable[None]], label: str = ""
+        self,
+        models: Models,
+        send: Callable[[str], Awaitable[None]],
+        label: str = "",
+        context: RequestContext | None = None,
     ) -> None:
         self._models = models
         self._label = label
         self._queue = SendQueue(send, models.settings.stall_seconds)
+        self._context = context
         self._buffers = Buffers()
         self._streams: dict[StreamId, asyncio.Task[None]] = {}
 
@@ -122,7 +129,7 @@ class Session:
                     await self._answer(call, model_info=_model_info(bridge))
                 else:
                     stream = Stream(call, bridge, self._queue, self._buffers, before)
-                    await stream.run(self._label)
+                    await stream.run(self._label, self._context)
         except ApiError as error:
             await self._fail(call, error)
         except Exception as error:  # a bug of ours: the client must not wait forever

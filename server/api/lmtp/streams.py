@@ -20,7 +20,13 @@ from server.api.lmtp.frames import MIN_LOGPROB, SendQueue, item
 from server.core.bridge import Bridge
 from server.core.continuation import encode_continuation
 from server.core.prompt_length import check_length, room
-from server.core.request_stream import GenerationRequest, OutputDelta, Prompt, RequestStream
+from server.core.request_stream import (
+    GenerationRequest,
+    OutputDelta,
+    Prompt,
+    RequestContext,
+    RequestStream,
+)
 from server.http.errors import ApiError, bad_request
 
 
@@ -45,7 +51,7 @@ class Stream:
         self._scored: list[int] = []  # known once the prompt has been tokenized
         self._keep: Callable[[Engine, Request], None] | None = None
 
-    async def run(self, label: str) -> None:
+    async def run(self, label: str, context: RequestContext | None) -> None:
         """Submit the request and put every token into the queue.
 
         Raises ApiError for a request that cannot be served, or failed.
@@ -55,7 +61,7 @@ class Stream:
         name = call.keep if isinstance(call, GenerateCall) else None
         reserved = nullcontext() if name is None else self._buffers.reserve(name, self._bridge)
         with reserved as self._keep:
-            async with self._bridge.generate(request) as stream:
+            async with self._bridge.generate(request, context) as stream:
                 await self._send_queued(stream)
                 if isinstance(call, ScoreCall):
                     await self._send_scores(call, stream)
