@@ -10,7 +10,7 @@ MAX_STOPS = 64
 MAX_STOP_LENGTH = 256
 MAX_STOP_TOKENS = 1024
 # vLLM's limit in its newer model runner (MAX_NUM_LOGIT_BIAS_TOKENS in
-# vllm/v1/worker/gpu/sample/logit_bias.py); its older one has none, and OpenAI documents none.
+# vllm/v1/worker/gpu/sample/logit_bias.py).
 MAX_BIASES = 1024
 
 # The log is JSON, whose readers know 64 bits.
