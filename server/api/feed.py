@@ -22,8 +22,8 @@ from starlette.types import Receive, Scope, Send
 from engine.events.vocabulary import Event
 from server.api.operation import may_control
 from server.core.bridge import Bridge
+from server.core.event_log import Window, encode_event
 from server.core.models import Models, ViewedModel
-from server.core.window import Window, encode_event
 from server.http.openapi import EVENT
 from server.http.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
 
@@ -88,9 +88,9 @@ class Feed(Response):
         self._last_seen = last_seen
         self._controls = controls
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
         """Send events until the viewer leaves or the server stops."""
-        connection = Connection(scope, receive, send, self._bridge.settings.stall_seconds)
+        connection = Connection(receive, send, self._bridge.settings.stall_seconds)
         sending = asyncio.create_task(self._send(connection))
         leaving = asyncio.create_task(connection.lost())
         stopping = asyncio.create_task(self._bridge.stopped.wait())

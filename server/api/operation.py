@@ -9,8 +9,8 @@ from engine.events.fold import State
 from server.core.bridge import Bridge
 from server.core.models import Models, ViewedModel
 from server.core.settings import ServerSettings
+from server.http.access import cross_site, is_loopback
 from server.http.errors import ApiError, unavailable
-from server.http.hosts import cross_site, is_loopback
 
 
 class StepRequest(BaseModel):

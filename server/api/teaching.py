@@ -1,4 +1,4 @@
-"""The teaching stream: one event per token, nothing else to understand.
+"""The teaching stream: one event per token, and nothing else to understand.
 
     POST /v1/completions {"prompt": "Once upon a time", "max_tokens": 50}
 
@@ -7,11 +7,11 @@
     ...
     data: {"done": true, "full_text": " there was ..."}
 
-`token` may be empty: a token can end inside a character, and the next one carries it. Joined they
-are `full_text`. `ttft_ms` runs from the moment the server read the request to the end of the step
-that brought its first token, exactly as the event log has it.
+`token` may be empty: a token can end inside a character, which then comes with the next token. All
+tokens joined are `full_text`. `ttft_ms` is the time from the moment the server read the request to the
+end of the step that sampled its first token, exactly as in the event log.
 
-With `logprobs` an event tells how probable its token was, and which tokens were likeliest:
+With `logprobs`, an event has the token's log-probability and the most likely tokens at its position:
 
     {..., "logprob": -0.3, "top_logprobs": [{"token": " there", "logprob": -0.3, "bytes": [...]}]}
 """
@@ -24,38 +24,37 @@ from server.core.request_stream import OutputDelta, RequestStream
 from server.http.streaming import sse
 
 
-class TeachingStream:
-    """The teaching stream's Form."""
+class TeachingSerializer:
+    """Writes the teaching stream."""
 
     done = b""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self) -> None:
         self._pieces: list[str] = []
-        self._submitted_at = 0
 
-    def begin(self, generation: RequestStream) -> None:
+    def begin(self, stream: RequestStream, tokenizer: Tokenizer) -> None:
         """See `ResponseSerializer`."""
-        self._submitted_at = generation.submitted_at
+        self._submitted_at = stream.submitted_at
+        self._tokenizer = tokenizer
 
-    def chunk(self, gain: OutputDelta) -> bytes:
-        """One event per token."""
+    def chunk(self, delta: OutputDelta) -> bytes:
+        """Write one event per token."""
         events = []
-        told = None
-        if gain.logprobs is not None:
-            told = chat_logprobs(gain.ids, gain.logprobs, self._tokenizer)["content"]
-        for index, (token_id, text) in enumerate(zip(gain.ids, gain.texts, strict=True)):
+        logprobs = None
+        if delta.logprobs is not None:
+            logprobs = chat_logprobs(delta.ids, delta.logprobs, self._tokenizer)["content"]
+        for index, (token_id, text) in enumerate(zip(delta.ids, delta.texts, strict=True)):
             event: dict[str, Any] = {"token": text, "token_id": token_id}
             event["is_first"] = not self._pieces
             if not self._pieces:
-                event["ttft_ms"] = (gain.at - self._submitted_at) / 1000
-            if told is not None:
-                event["logprob"] = told[index]["logprob"]
-                event["top_logprobs"] = told[index]["top_logprobs"]
+                event["ttft_ms"] = (delta.at - self._submitted_at) / 1000
+            if logprobs is not None:
+                event["logprob"] = logprobs[index]["logprob"]
+                event["top_logprobs"] = logprobs[index]["top_logprobs"]
             self._pieces.append(text)
             events.append(sse(event))
         return b"".join(events)
 
     def closing(self) -> bytes:
-        """The whole text."""
+        """Write the whole text."""
         return sse({"done": True, "full_text": "".join(self._pieces)})

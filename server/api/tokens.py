@@ -1,46 +1,51 @@
-"""`/tokenize` and `/detokenize`: what a prompt is to the model, in vLLM's form.
+"""`/tokenize` and `/detokenize`: a prompt as the model sees it, in vLLM's format.
 
     POST /tokenize   {"prompt": "Once upon"}  ->  {"tokens": [...], "token_strs": [...], ...}
     POST /detokenize {"tokens": [...]}        ->  {"prompt": "Once upon"}
 
-The ids are exactly those that a request with this prompt, or these messages, would compute.
+The ids are exactly those that a completion of this prompt, or these messages, would compute.
 """
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
+from engine.scheduling.admission import RequestError
 from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
-from server.api.openai.bodies import BodyRoute
-from server.api.openai.chat import encode_conversation
-from server.api.openai.requests import MAX_MESSAGES, ChatMessage, conversation
-from server.api.openai.sampling_fields import FIRST_ERROR
+from server.api.json_route import JsonRoute
+from server.api.openai.chat import (
+    MAX_MESSAGES,
+    ChatMessage,
+    encode_conversation,
+    template_messages,
+)
+from server.api.openai.requests import FIRST_ERROR
 from server.core.bridge import Bridge
 from server.core.models import Models
-from server.core.prompt_length import characters_in
+from server.core.prompt_length import characters_in, check_length
 from server.http.errors import bad_request
 
-MAX_CHARACTERS = 1 << 18  # more than a second's work
+_MODEL = Field(None, description="Whose tokenizer to use; by default the first model's.")
 
 
 class TokenizeRequest(BaseModel):
-    """A body for /tokenize: a text, or a conversation."""
+    """A body for /tokenize: a text or a conversation."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    model: str | None = Field(None, description="Whose tokenizer; the first model's by default.")
+    model: str | None = _MODEL
     prompt: str | None = Field(None, description="Text.", examples=["Once upon a time"])
     messages: Annotated[list[ChatMessage], FIRST_ERROR] | None = Field(
-        None, max_length=MAX_MESSAGES, description="Or a conversation."
+        None, max_length=MAX_MESSAGES, description="A conversation, instead of prompt."
     )
 
 
 class TokenizeResponse(BaseModel):
-    """Token ids; joined, `token_strs` are the text. `max_model_len` is null where there is no limit."""
+    """Token ids. `token_strs` joined are the text; `max_model_len` is null if there is no limit."""
 
     tokens: list[int]
     token_strs: list[str]
@@ -53,68 +58,65 @@ class DetokenizeRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    model: str | None = Field(None, description="Whose tokenizer; the first model's by default.")
+    model: str | None = _MODEL
     tokens: Annotated[list[Annotated[int, Field(ge=0)]], FIRST_ERROR] = Field(
         description="Token ids.", examples=[[72, 105]]
     )
 
 
 class DetokenizeResponse(BaseModel):
-    """The text. Bytes that are no UTF-8 are U+FFFD."""
+    """The text. Bytes that are not valid UTF-8 become U+FFFD."""
 
     prompt: str
 
 
 def routes(models: Models) -> APIRouter:
-    """Both routes; a model that is named is loaded."""
-    router = APIRouter(tags=["Tokens"], route_class=BodyRoute)
+    """/tokenize and /detokenize. The model that a body names is loaded."""
+    router = APIRouter(tags=["Tokens"], route_class=JsonRoute)
 
     @router.post("/tokenize", response_model=TokenizeResponse)
     async def tokenize(body: TokenizeRequest) -> Response:
-        """The token ids of a text or a conversation."""
-        prompt, messages = body.prompt, body.messages
-        if (prompt is None) == (messages is None):
-            raise bad_request("prompt", "prompt or messages: send one of the two")
-        chat = None if messages is None else conversation(messages)
-        field = "prompt" if messages is None else "messages"
-        if len(prompt or "") + characters_in(chat or []) > MAX_CHARACTERS:
-            raise bad_request(field, f"{field}: {MAX_CHARACTERS} characters are the limit")
-
-        def work(bridge: Bridge) -> Response:
-            tokenizer = bridge.tokenizer
-            ids = (
-                encode_conversation(chat or [], tokenizer)
-                if prompt is None
-                else tokenizer.encode(prompt)
-            )
-            return _json(
-                TokenizeResponse(
-                    tokens=ids,
-                    token_strs=tokenizer.pieces(ids),
-                    count=len(ids),
-                    max_model_len=bridge.max_context,
-                )
-            )
-
+        """Return the token ids of a text or a conversation."""
+        if (body.prompt is None) == (body.messages is None):
+            raise bad_request("prompt", "prompt or messages: send exactly one of them")
+        text = template_messages(body.messages) if body.messages is not None else body.prompt or ""
+        field = "prompt" if body.messages is None else "messages"
         try:
             async with models.lease(body.model) as bridge:
-                return await asyncio.to_thread(work, bridge)
+                return await asyncio.to_thread(_tokenize, text, field, bridge)
+        except RequestError as error:
+            raise bad_request(error.field, str(error)) from error
         except (TokenizerError, ChatTemplateError) as error:
             raise bad_request(field, str(error)) from error
 
     @router.post("/detokenize", response_model=DetokenizeResponse)
     async def detokenize(body: DetokenizeRequest) -> Response:
-        """The text of token ids."""
+        """Return the text of token ids."""
         async with models.lease(body.model) as bridge:
             tokenizer = bridge.tokenizer
             last = tokenizer.vocab_size - 1
             if (largest := max(body.tokens, default=0)) > last:
-                raise bad_request("tokens", f"tokens: ids go from 0 to {last}, got {largest}")
+                raise bad_request("tokens", f"tokens must be ids from 0 to {last}, got {largest}")
             return await asyncio.to_thread(
                 lambda: _json(DetokenizeResponse(prompt=tokenizer.decode(body.tokens)))
             )
 
     return router
+
+
+def _tokenize(text: str | list[dict[str, Any]], field: str, bridge: Bridge) -> Response:
+    """Tokenize a text or a conversation. Raises RequestError if it is too long."""
+    check_length([len(text) if isinstance(text, str) else characters_in(text)], bridge, field)
+    tokenizer = bridge.tokenizer
+    ids = tokenizer.encode(text) if isinstance(text, str) else encode_conversation(text, tokenizer)
+    return _json(
+        TokenizeResponse(
+            tokens=ids,
+            token_strs=tokenizer.pieces(ids),
+            count=len(ids),
+            max_model_len=bridge.max_context,
+        )
+    )
 
 
 def _json(answer: BaseModel) -> Response:

@@ -66,9 +66,9 @@ def lmtp(
     """
     import asyncio
 
-    from server.api.lmtp.interactive import talk
+    from server.api.lmtp.interactive import run_terminal
 
-    raise typer.Exit(asyncio.run(talk(url, api_key=api_key, label=label)))
+    raise typer.Exit(asyncio.run(run_terminal(url, api_key=api_key, label=label)))
 
 
 @app.command(short_help="Train the bundled model from nothing.")

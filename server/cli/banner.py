@@ -5,7 +5,7 @@ import socket
 from pathlib import Path
 
 from server.core.settings import ServerSettings
-from server.http.hosts import is_loopback
+from server.http.access import is_loopback
 
 _BANNER = """\
 Underglass serves {model} at {url}

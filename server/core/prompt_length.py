@@ -1,9 +1,13 @@
-"""Texts that cannot fit are refused before they are tokenized.
+"""Texts that cannot fit are rejected before they are tokenized.
 
-All requests share one tokenizer thread, and it needs some 5 microseconds a character (measured: 43 s
-for a body of 8 MB): everybody would be held up by a prompt that is then found to be too long, or by a
-batch of prompts each of which just fits. No token is longer than the longest of the vocabulary, which
-says how many a text has at least.
+All requests share one tokenizer thread, which needs 1 to 2 microseconds per character (measured with
+the bundled tokenizer; a chat needs three times as much). Without a limit, one body could delay every
+other request by seconds: with a prompt that is then found to be too long, or with a batch of prompts of
+which each just fits. There are two limits, and both follow from the context length:
+
+    all texts of a request    `CHARACTERS_PER_TOKEN` for each token of context, at least
+                              `LEAST_CHARACTERS`, at most `MAX_CHARACTERS`
+    each text                 the length of the vocabulary's longest token for each token of context
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,7 +17,9 @@ from engine.scheduling.admission import RequestError
 from engine.text.tokenizer import Tokenizer
 from server.core.bridge import Bridge
 
-MAX_CHARACTERS = 1 << 20  # of one request; some five seconds of the tokenizer thread
+CHARACTERS_PER_TOKEN = 8  # English text has 4 to 5
+LEAST_CHARACTERS = 1 << 16  # about 0.1 s of the tokenizer thread; allows a batch of short prompts
+MAX_CHARACTERS = 1 << 20
 
 
 def room(bridge: Bridge) -> int:
@@ -22,24 +28,33 @@ def room(bridge: Bridge) -> int:
     return min(slots, bridge.max_context or slots)
 
 
-def check_length(characters: Iterable[int], bridge: Bridge) -> None:
-    """Raise RequestError if texts of so many characters cannot be a request's prompts, one for each."""
-    given = list(characters)
-    if sum(given) > MAX_CHARACTERS:
+def max_characters(bridge: Bridge) -> int:
+    """Characters that all texts of one request may have together."""
+    return min(MAX_CHARACTERS, max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * room(bridge)))
+
+
+def check_length(characters: Iterable[int], bridge: Bridge, field: str = "prompt") -> None:
+    """Raise RequestError if texts of these lengths are too long to be tokenized.
+
+    characters   the length of each text
+    field        the field that carries them, for the message
+    """
+    lengths = list(characters)
+    total, limit = sum(lengths), max_characters(bridge)
+    if total > limit:
         raise RequestError(
-            "prompt",
-            f"{sum(given)} characters are more than the limit of {MAX_CHARACTERS}: send fewer prompts, "
-            "or shorter ones",
+            field,
+            f"has {total} characters, the limit is {limit}: send fewer texts, or shorter ones",
         )
-    longest_text, limit = max(given, default=0), room(bridge)
-    if longest_text <= limit:  # so is nearly every text: no need to look through the vocabulary
+    longest_text, tokens = max(lengths, default=0), room(bridge)
+    if longest_text <= tokens:  # so is nearly every text: no need to search the vocabulary
         return
     longest = _longest_token(bridge.tokenizer)  # type: ignore[arg-type] # as an object, by identity
-    if longest_text > limit * longest:
+    if longest_text > tokens * longest:
         raise RequestError(
-            "prompt",
-            f"{longest_text} characters are more than the limit of {limit} tokens, {longest} bytes "
-            "long at most, can hold: shorten the prompt",
+            field,
+            f"has {longest_text} characters, and {tokens} tokens of at most {longest} bytes cannot "
+            "hold them: shorten it",
         )
 
 

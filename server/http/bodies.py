@@ -1,38 +1,40 @@
-"""Bodies: how large one may be, and where it is read.
+"""Request bodies: how large one may be, and where it is read.
 
 A body is checked three times, each time before the next step could cost more:
 
-    bytes      while it arrives (`middleware.BodyLimit`)
+    bytes      while it arrives (`BodyLimit`)
     values     before it is parsed: a value of one byte becomes an object of 100 bytes
     fields     by pydantic or msgspec, which stop at the first error
 
 Parsing and validation hold the GIL. A body of more than `INLINE_BYTES` is read on a thread of its own,
-so that the event loop goes on with the streams in between. One thread serves all requests: then only
-one body at a time exists as objects.
+so that the event loop can serve running streams in between. All requests share that thread, so only
+one large body at a time exists as objects.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.core.models import Models
 from server.core.prompt_length import MAX_CHARACTERS, room
+from server.http.errors import ApiError, bad_request
 
 MAX_JSON_DEPTH = 64
 INLINE_BYTES = 16 << 10  # about a millisecond
 
 # Token ids take up to 8 bytes each in JSON ("151936, "), English text 4 to 5, escaped Chinese 6 to 12.
 TOKEN_BYTES = 16
-# Above this, a body could not be handled within 0.3 s and 100 MB. It is reached at 196,608 tokens.
-MOST_BYTES = 4 << 20
-# What a request has beside its prompt: biases, stop strings, messages; and batches of short prompts.
+# A larger body could not be handled within 0.3 s and 100 MB. 196,608 tokens reach this limit.
+MAX_BYTES = 4 << 20
+# Values beside the prompt: biases, stop strings, messages, and batches of short prompts.
 OTHER_VALUES = 1 << 16
 
-# /engine/step is the only route under it that takes a body: {"steps": 100000}.
+# /engine/step is the only control with a body: {"steps": 100000}.
 CONTROL_PATHS = "/engine/"
 CONTROL_BYTES = 1 << 10
 
@@ -55,30 +57,131 @@ class BodyLimits:
 def body_limits(models: Models) -> BodyLimits:
     """Derive the largest legitimate body from the context length.
 
-    A request's longest prompt fills the context. A request of many prompts has `MAX_CHARACTERS` of text
-    at most, however short the context is, so that much is always allowed. With `--model auto` the
-    context of a model that is not loaded is unknown, and the largest limit holds.
+    The longest prompt fills the context. A request of many prompts has `MAX_CHARACTERS` of text at
+    most, however short the context is, so that much is always allowed. With `--model auto` the context
+    of a model that is not loaded is unknown, and the largest limit holds.
     """
-    most_tokens = (MOST_BYTES - MAX_CHARACTERS) // TOKEN_BYTES
-    tokens = most_tokens if models.directory is not None else min(room(models.first), most_tokens)
+    max_tokens = (MAX_BYTES - MAX_CHARACTERS) // TOKEN_BYTES
+    tokens = max_tokens if models.directory is not None else min(room(models.first), max_tokens)
     return BodyLimits(MAX_CHARACTERS + TOKEN_BYTES * tokens, OTHER_VALUES + tokens)
 
 
 async def read_apart(size: int, read: Callable[[], _T]) -> _T:
-    """Return what `read` makes of `size` bytes; on the reader thread if they are many."""
+    """Return the result of `read`; on the reader thread if `size` bytes would hold up the loop."""
     if size <= INLINE_BYTES:
         return read()
     return await asyncio.get_running_loop().run_in_executor(_reader, read)
 
 
+class BodyLimit:
+    """Middleware: rejects a body that is too large, too slow, compressed or nested too deep.
+
+    limits    the largest body
+    seconds   how long a body may take to arrive
+
+    A body that is too large is not read to its end, and one with too many values is not parsed. Deep
+    nesting would exhaust the stack of the code that walks through it.
+    """
+
+    def __init__(self, app: ASGIApp, limits: BodyLimits, seconds: float) -> None:
+        self._app = app
+        self._limits = limits
+        self._seconds = seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on with its whole body, or reject it."""
+        if scope["type"] != "http" or scope["method"] not in ("POST", "PUT", "PATCH"):
+            await self._app(scope, receive, send)
+            return
+        limit = CONTROL_BYTES if scope["path"].startswith(CONTROL_PATHS) else self._limits.bytes
+        try:
+            _check_headers(dict(scope["headers"]), limit)
+            body = await self._read(receive, limit)
+            if body is None:  # the client has left
+                return
+            depth, values = await read_apart(len(body), lambda: depth_and_values(body))
+            self._check_content(depth, values)
+        except ApiError as error:
+            await error.response()(scope, receive, send)
+            return
+        unread = True
+
+        async def receive_again() -> Message:
+            nonlocal unread
+            if unread:
+                unread = False
+                return {"type": "http.request", "body": body, "more_body": False}
+            return await receive()
+
+        await self._app(scope, receive_again, send)
+
+    async def _read(self, receive: Receive, limit: int) -> bytes | None:
+        """Return the body; None if the client left. Raises ApiError if it is too large or too slow."""
+        body, more = bytearray(), True
+        try:
+            async with asyncio.timeout(self._seconds):
+                while more and len(body) <= limit:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        return None
+                    body += message.get("body", b"")
+                    more = message.get("more_body", False)
+        except TimeoutError:
+            raise ApiError(
+                408,
+                f"the body did not arrive within {self._seconds:g} s",
+                code="request_timeout",
+                headers={"Connection": "close"},
+            ) from None
+        if len(body) > limit:
+            raise _too_large(limit)
+        return bytes(body)
+
+    def _check_content(self, depth: int, values: int) -> None:
+        """Raise ApiError for a body that must not be parsed."""
+        if depth > MAX_JSON_DEPTH:
+            message = f"the body is nested {depth} deep, the limit is {MAX_JSON_DEPTH}: flatten it"
+            raise bad_request(None, message, code="too_deep")
+        if values > self._limits.values:
+            raise ApiError(
+                413,
+                f"the body has {values} values, the limit is {self._limits.values}: send less in one "
+                "request",
+                code="too_many_values",
+            )
+
+
+def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
+    """Raise ApiError for a body that need not be read."""
+    encoding = headers.get(b"content-encoding", b"").decode("latin-1")
+    if encoding.lower() not in ("", "identity"):  # its true size shows only after unpacking
+        raise ApiError(
+            415,
+            f"Content-Encoding {encoding[:40]!r} is not supported: send the body uncompressed",
+            code="unsupported_encoding",
+            headers={"Accept-Encoding": "identity"},
+        )
+    announced = headers.get(b"content-length", b"0")
+    if announced.isdigit() and (len(announced) > 15 or int(announced) > limit):
+        raise _too_large(limit)
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError(
+        413,
+        f"the body is larger than {limit} bytes, the limit of this route: send less in one request",
+        code="body_too_large",
+    )
+
+
 def depth_and_values(body: bytes) -> tuple[int, int]:
-    """How deep JSON is nested and how many values it has at most, without parsing it.
+    """Return how deep JSON is nested and how many values it has at most, without parsing it.
 
     Exact for valid JSON, up to the one value that an empty list or object does not have. For anything
-    else the parser stops no later than here.
+    else the parser stops no later than this count.
     """
     opened = body.count(b"[") + body.count(b"{")
-    if opened <= MAX_JSON_DEPTH and len(body) <= INLINE_BYTES:  # so is nearly every body
+    if opened <= MAX_JSON_DEPTH and len(body) <= INLINE_BYTES:  # nearly every body
         return opened, opened + body.count(b",")
     # Without escapes, every quotation mark begins or ends a string.
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")

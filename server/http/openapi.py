@@ -1,35 +1,43 @@
-"""The OpenAPI document, `/openapi.json`: what every route takes, what it answers, and how it refuses.
+"""The OpenAPI document (`/openapi.json`) and the page that shows it (`/docs`).
 
-FastAPI writes it from the routes; here is what it cannot see: the errors that can come from anywhere,
-and the key, which is asked for before any route is reached.
+FastAPI writes the document from the routes. This module adds what FastAPI cannot see: the errors that
+any route can return, and the API key, which a middleware checks. The page is FastAPI's Swagger UI, with
+its files served from the package `fastapi-swagger`, so that it works without a network.
 """
 
+import base64
+import hashlib
 from collections.abc import Callable
+from importlib.resources import files
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
+from fastapi.staticfiles import StaticFiles
 
 from server.http.errors import ErrorObject, ErrorResponse
 
 DESCRIPTION = """\
 LLM inference, under glass: OpenAI's API, and everything the engine does.
 
-Every error is an object with `message`, `type`, `param` and `code`; `param` names the field that is \
-wrong. Every answer has an `x-request-id`: the one that was sent, or a new one. A WebSocket at `/` and \
-`/lmtp` speaks LMTP."""
+Every error is an object with `message`, `type`, `param` and `code`; `param` names the wrong field. \
+Every response has an `x-request-id`: the client's own, or a new one. A WebSocket at `/` and `/lmtp` \
+speaks LMTP."""
 
-_REFUSED = """\
+_REJECTED = """\
 The request cannot be served as it is. 400: a field is wrong, `param` names it. 401: the key is \
-missing. 403: this is for others to do, or under another name. 404: there is no such route or model. \
-405: not with this method, `Allow` has those. 408: it did not arrive in time. 409: not in this state. \
-413: the body is too large. 415: it is compressed. 429: too many wait, `Retry-After` says how long."""
+missing. 403: the client or the `Host` is not allowed. 404: there is no such route or model. 405: \
+the method is not allowed, `Allow` lists those that are. 408: the request did not arrive in time. \
+409: the server is in another state. 413: the body is too large. 415: the body is compressed. 429: \
+the queue is full, `Retry-After` says how long to wait."""
 _FAILED = """\
-The server cannot serve it. 500: the forward pass failed, or the server has a bug. 503: it is \
-starting, stopping or stuck; `Retry-After` says how long to wait."""
+The server cannot serve the request. 500: the forward pass failed, or the server has a bug. 503: the \
+server is starting, stopping or stuck; `Retry-After` says how long to wait."""
 
 
-# An event of a stream; OpenAPI describes one of them, the stream has any number.
+# An event of a stream. OpenAPI describes one event; the stream has any number of them.
 EVENT: dict[str, Any] = {
     "type": "object",
     "properties": {
@@ -41,7 +49,7 @@ EVENT: dict[str, Any] = {
 }
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": ErrorResponse, "description": _REFUSED},
+    "4XX": {"model": ErrorResponse, "description": _REJECTED},
     "5XX": {"model": ErrorResponse, "description": _FAILED},
 }
 _EXAMPLES = {
@@ -58,10 +66,10 @@ _EXAMPLES = {
 
 
 def install(app: FastAPI, is_open: Callable[[str], bool], *, with_key: bool) -> None:
-    """Let the app write its document like this.
+    """Add the document and the page. The app must have been made with `docs_url=None`.
 
     is_open    whether a path needs no key
-    with_key   whether the server asks for one at all
+    with_key   whether the server has a key
     """
 
     def document() -> dict[str, Any]:
@@ -69,17 +77,42 @@ def install(app: FastAPI, is_open: Callable[[str], bool], *, with_key: bool) -> 
             written = get_openapi(
                 title=app.title, version=app.version, description=DESCRIPTION, routes=app.routes
             )
-            _show_errors(written)
+            _add_error_examples(written)
             if with_key:
-                _ask_for_key(written, is_open)
+                _require_key(written, is_open)
             app.openapi_schema = written
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign] # FastAPI's own way to extend it
+    page = get_swagger_ui_html(
+        openapi_url="/openapi.json",
+        title="Underglass: every route",
+        swagger_js_url="/docs/swagger-ui-bundle.js",
+        swagger_css_url="/docs/swagger-ui.css",
+        swagger_favicon_url="data:,",
+    )
+    page.headers["Content-Security-Policy"] = _policy(bytes(page.body))
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return page
+
+    app.mount("/docs", StaticFiles(directory=str(files("fastapi_swagger") / "resources")))
 
 
-def _show_errors(document: dict[str, Any]) -> None:
-    """Examples with all four keys: FastAPI would leave out those that are null."""
+def _policy(page: bytes) -> str:
+    """Allow the page's one inline script, and nothing from other servers."""
+    script = page.partition(b"<script>")[2].partition(b"</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'self' 'sha256-{digest}'; connect-src 'self'; "
+        "style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def _add_error_examples(document: dict[str, Any]) -> None:
+    """Add examples with all four keys: FastAPI would leave out those that are null."""
     for operations in document["paths"].values():
         for operation in operations.values():
             for status, error in _EXAMPLES.items():
@@ -87,7 +120,7 @@ def _show_errors(document: dict[str, Any]) -> None:
                 media["example"] = {"error": error.model_dump()}
 
 
-def _ask_for_key(document: dict[str, Any], is_open: Callable[[str], bool]) -> None:
+def _require_key(document: dict[str, Any], is_open: Callable[[str], bool]) -> None:
     scheme = {"type": "http", "scheme": "bearer", "description": "The server's --api-key."}
     document.setdefault("components", {})["securitySchemes"] = {"key": scheme}
     for path, operations in document["paths"].items():

@@ -1,13 +1,17 @@
-"""One line per finished request, for whoever runs the server; and the id by which both sides name it.
+"""The request log: one line per finished request, and the id that names the request to both sides.
 
     {"time": "2026-01-31T09:30:00.123Z", "id": "7d0f...", "from": "192.168.1.7", "method": "POST",
      "route": "/v1/completions", "status": 200, "duration_ms": 412.5, "label": "Ada", "requests": [17],
      "prompt_tokens": 5, "cached_tokens": 0, "output_tokens": 50, "ttft_ms": 9.1, "finish": ["stop"]}
 
-A line is JSON in ASCII, so nothing that a client sends can end it, colour a terminal or pass for
-another line. It never holds what was asked or answered. `requests` are the ids in the event log.
+A line is JSON in ASCII, so nothing that a client sends can end the line, colour a terminal or pass for
+another line. Prompts and outputs are never logged. `requests` are the ids in the event log.
+
+`RequestLog` gives every request a `RequestContext` in `request.state.context`. Routes pass it on to
+`Bridge.generate`, which reports each finished stream to it.
 """
 
+import io
 import json
 import logging
 import queue
@@ -16,88 +20,79 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable
-from contextvars import ContextVar
+from contextlib import suppress
 from datetime import UTC, datetime
+from logging.handlers import QueueListener
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from server.core.log_files import open_log
-from server.core.request_stream import RequestStream
+from server.core.event_log import open_log
+from server.core.request_stream import RequestContext, RequestStream
 from server.http.errors import internal_error
 
 logger = logging.getLogger("underglass")
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
-# What watchers and pages fetch by themselves, over and over; it is logged where it fails.
+# Monitors and pages fetch these over and over; they are logged only if they fail.
 _ROUTINE = frozenset({"/health", "/ready", "/metrics", "/"})
-_ROUTINE_FOLDERS = ("/page/", "/board/")
-_CLIENT_LEFT = 499  # nginx's status for a client that left before it was answered
-_MOST_UNWRITTEN = 10_000
-
-# In a scope: the way for pieces of a body past all that is around the app and looks at heads only. Each
-# of those wrappers would cost every token of every stream a call.
-SEND_BODY = "underglass.send_body"
-
-# Set around a request: who writes down what it generated. The bridge knows nothing of protocols.
-_account: ContextVar[Callable[[RequestStream, str], None]] = ContextVar("account")
-
-
-def account(generation: RequestStream, label: str) -> None:
-    """A generation is over: let whatever it was made for note it."""
-    note = _account.get(None)
-    if note is not None:
-        note(generation, label)
+_ROUTINE_FOLDERS = ("/page/", "/board/", "/docs/")
+_CLIENT_LEFT = 499  # nginx's status for a client that left before its response
+_MAX_UNWRITTEN = 10_000
 
 
 class LogWriter:
-    """Writes lines to a file or to standard error, on a thread of its own: a pipe that nobody empties
-    holds up that thread and not the server. Lines that find no room are counted, and left out.
+    """Writes lines to a file or to standard error, on a thread of its own.
+
+    A pipe that nothing reads blocks that thread and not the server. When too many lines wait, new
+    ones are dropped and counted.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         """Append to a file, or write to standard error. Raises OSError."""
-        self._file: BinaryIO = sys.stderr.buffer if path is None else open_log(path, append=True)
-        self._lines: queue.Queue[bytes | None] = queue.Queue(_MOST_UNWRITTEN)
-        self._left_out = 0
-        self._thread = threading.Thread(target=self._write, name="request log", daemon=True)
-        self._thread.start()
+        file = None if path is None else open_log(path, append=True)
+        stream = sys.stderr if file is None else io.TextIOWrapper(file, "ascii", write_through=True)
+        self._lines: queue.Queue[logging.LogRecord] = queue.Queue(_MAX_UNWRITTEN)
+        self._listener = QueueListener(self._lines, _LineHandler(stream))
+        self._listener.start()
+        self._dropped = 0
 
     def put(self, line: dict[str, Any]) -> None:
         """Log a line; never waits."""
-        if self._left_out:
-            line["lines_left_out"] = self._left_out
+        if self._dropped:
+            line["lines_left_out"] = self._dropped
         try:
-            self._lines.put_nowait(json.dumps(line).encode() + b"\n")
-            self._left_out = 0
+            self._lines.put_nowait(logging.makeLogRecord({"msg": json.dumps(line)}))
+            self._dropped = 0
         except queue.Full:
-            self._left_out += 1
+            self._dropped += 1
 
-    def close(self, patience: float = 1.0) -> None:
-        """Write what is there, as far as that takes no longer than `patience` seconds."""
-        try:
-            self._lines.put_nowait(None)
-        except queue.Full:
-            return
-        self._thread.join(patience)
+    def close(self, timeout: float = 1.0) -> None:
+        """Write the waiting lines, for at most `timeout` seconds."""
+        closing = threading.Thread(target=self._stop, daemon=True)  # `stop` has no timeout
+        closing.start()
+        closing.join(timeout)
 
-    def _write(self) -> None:
-        try:
-            while (line := self._lines.get()) is not None:
-                self._file.write(line)
-                if self._lines.empty():
-                    self._file.flush()
-        except (OSError, ValueError) as error:
-            logger.error("The request log ends here; serving goes on: %s", error)
+    def _stop(self) -> None:
+        with suppress(queue.Full):
+            self._listener.stop()
+
+
+class _LineHandler(logging.StreamHandler[Any]):
+    """Stops at the first error, such as a full disk, with one message."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002
+        error = sys.exc_info()[1]
+        logger.error("The request log ends here, the server goes on: %s", error)
+        self.addFilter(lambda _record: False)
 
 
 class RequestLog:
-    """Around everything else: an id in each response, a line once it is over, and 500 for what fails.
+    """The outermost middleware: a request id, a log line at the end, and 500 for an unexpected error.
 
-    The id is the client's own `X-Request-Id` where it is a plain word, else a new one. A WebSocket
-    gets a line for each of its generations.
+    The id is the client's own `X-Request-Id` if that is a plain word, otherwise a new one. A WebSocket
+    gets a line for each of its streams.
     """
 
     def __init__(self, app: ASGIApp, writer: LogWriter | None) -> None:
@@ -109,21 +104,26 @@ class RequestLog:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
             return
-        if scope["type"] == "websocket" and self._writer is not None:
-            writer, request_id = self._writer, _request_id(scope)
-
-            def note(generation: RequestStream, label: str) -> None:
-                writer.put(_head(scope, request_id) | _generated(generation, label))
-
-            _account.set(note)
+        if scope["type"] == "websocket":
+            self._add_context_of_websocket(scope)
         await self._app(scope, receive, send)
+
+    def _add_context_of_websocket(self, scope: Scope) -> None:
+        request_id, writer = _request_id(scope), self._writer
+
+        def log_stream(stream: RequestStream) -> None:
+            if writer is not None:
+                writer.put(_request_fields(scope, request_id) | _stream_fields(stream))
+
+        scope.setdefault("state", {})["context"] = RequestContext(log_stream)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.monotonic()
         request_id = _request_id(scope)
-        generated: dict[str, Any] = {}
+        streamed: dict[str, Any] = {}
         status = 0
-        _account.set(lambda generation, label: generated.update(_generated(generation, label)))
+        context = RequestContext(lambda stream: streamed.update(_stream_fields(stream)))
+        scope.setdefault("state", {})["context"] = context
 
         async def send_with_id(message: Message) -> None:
             nonlocal status
@@ -132,26 +132,25 @@ class RequestLog:
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", request_id)]
             await send(message)
 
-        scope[SEND_BODY] = send
         try:
             await self._app(scope, receive, send_with_id)
         except Exception as error:
             logger.exception("request %s failed", request_id.decode())
             if status:
-                raise  # uvicorn closes the connection: the client sees that something is missing
+                raise  # uvicorn closes the connection, so the client sees that something is missing
             await internal_error(error).response()(scope, receive, send_with_id)
         finally:
             if self._writer is not None and not _is_routine(scope, status):
-                line = _head(scope, request_id) | {
+                line = _request_fields(scope, request_id) | {
                     "status": status or _CLIENT_LEFT,
                     "duration_ms": round((time.monotonic() - began) * 1000, 3),
                 }
-                self._writer.put(line | generated)
+                self._writer.put(line | streamed)
 
 
 def _request_id(scope: Scope) -> bytes:
-    given = dict(scope["headers"]).get(b"x-request-id", b"")
-    return given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex.encode()
+    sent = dict(scope["headers"]).get(b"x-request-id", b"")
+    return sent if _SANE_ID.fullmatch(sent) else uuid.uuid4().hex.encode()
 
 
 def _is_routine(scope: Scope, status: int) -> bool:
@@ -159,7 +158,7 @@ def _is_routine(scope: Scope, status: int) -> bool:
     return 0 < status < 400 and (path in _ROUTINE or path.startswith(_ROUTINE_FOLDERS))
 
 
-def _head(scope: Scope, request_id: bytes) -> dict[str, Any]:
+def _request_fields(scope: Scope, request_id: bytes) -> dict[str, Any]:
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     return {
         "time": now.removesuffix("+00:00") + "Z",
@@ -170,17 +169,17 @@ def _head(scope: Scope, request_id: bytes) -> dict[str, Any]:
     }
 
 
-def _generated(generation: RequestStream, label: str) -> dict[str, Any]:
-    """What the engine did for it."""
-    choices = sum(prompt.params.samples for prompt in generation.prompts)
-    reasons = generation.finish_reasons
-    first = generation.first_at
+def _stream_fields(stream: RequestStream) -> dict[str, Any]:
+    """Return what the engine did for the request."""
+    choices = sum(prompt.params.samples for prompt in stream.prompts)
+    reasons = stream.finish_reasons
+    first = stream.first_at
     return {
-        "label": label[:100],
-        "requests": generation.request_ids,
-        "prompt_tokens": generation.prompt_tokens,
-        "cached_tokens": sum(generation.cached_tokens),
-        "output_tokens": generation.output_tokens,
-        "ttft_ms": None if first is None else (first - generation.submitted_at) / 1000,
+        "label": stream.label[:100],
+        "requests": stream.request_ids,
+        "prompt_tokens": stream.prompt_tokens,
+        "cached_tokens": sum(stream.cached_tokens),
+        "output_tokens": stream.output_tokens,
+        "ttft_ms": None if first is None else (first - stream.submitted_at) / 1000,
         "finish": reasons + ["abort"] * (choices - len(reasons)),
     }

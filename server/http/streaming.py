@@ -2,26 +2,30 @@
 StreamingResponse and because a client that leaves must be noticed at once, also while nothing is
 being sent to it.
 
-What the bytes look like is a Form's business: OpenAI completions, chat and the teaching stream are
-three of them. A Form sees gains merged per choice, so a client that reads slowly gets fewer, longer
+A serializer turns tokens into bytes: there is one for OpenAI completions, one for chat and one for the
+teaching stream. It gets deltas merged per choice, so a client that reads slowly gets fewer, longer
 chunks instead of a growing queue.
 """
 
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import msgspec
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from engine.text.tokenizer import Tokenizer
 from server.core.bridge import Bridge
 from server.core.models import Models
-from server.core.request_stream import GenerationRequest, OutputDelta, RequestStream
+from server.core.request_stream import (
+    GenerationRequest,
+    OutputDelta,
+    RequestContext,
+    RequestStream,
+)
 from server.http.errors import ApiError
-from server.http.request_log import SEND_BODY
 
 KEEP_ALIVE = b": keep-alive\n\n"
 EVENT_STREAM_HEADERS = [
@@ -39,54 +43,56 @@ def sse(data: object) -> bytes:
 
 
 class ResponseSerializer(Protocol):
-    """How a stream is written. One per request; it may keep what it has written."""
+    """Writes one response: as a stream, or whole. One per request; it may keep state."""
 
-    done: bytes  # ends every stream, after an error too
-
-    def begin(self, generation: RequestStream) -> None:
+    def begin(self, stream: RequestStream, tokenizer: Tokenizer) -> None:
         """Note the request, which is now in the engine's queue. Called once, first."""
         ...
 
-    def chunk(self, gain: OutputDelta) -> bytes:
-        """What one choice gained."""
+
+class StreamSerializer(ResponseSerializer, Protocol):
+    """Writes a response chunk by chunk."""
+
+    done: bytes  # ends every stream, after an error too
+
+    def chunk(self, delta: OutputDelta) -> bytes:
+        """Write what one choice gained."""
         ...
 
     def closing(self) -> bytes:
-        """After the last token."""
+        """Write what follows the last token."""
         ...
 
 
-class WholeForm(Protocol):
-    """How a whole response is written."""
+class WholeSerializer(ResponseSerializer, Protocol):
+    """Writes a response as one JSON object."""
 
-    def render(self, generation: RequestStream, choices: list[OutputDelta]) -> object:
-        """The response as plain values; one Gain per choice, in order."""
+    def render(self, choices: list[OutputDelta]) -> object:
+        """Return the response as plain values; one OutputDelta per choice, in order."""
         ...
 
 
 class Answer(Response, ABC):
-    """The response to a request for tokens: queue it, answer, give everything back in any case.
+    """The response to a request for tokens: queue it, send its output, release everything.
 
-    The model is leased until the answer has ended, in whatever way; `order` is made once it is loaded.
+    The model is leased until the response has ended, however it ends.
     """
 
-    def __init__(
-        self, models: Models, model: str | None, order: Callable[[Bridge], GenerationRequest]
-    ) -> None:
+    def __init__(self, models: Models, model: str | None, request: GenerationRequest) -> None:
         super().__init__()
         self._models = models
         self._model = model
-        self._order = order
+        self._request = request
         self._patience = models.settings.keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer; returns when the client has everything or has left.
+        """Send the response; returns when the client has all of it or has disconnected.
 
         Both are awaited from the beginning: a client may leave while its prompt is tokenized.
         """
-        connection = Connection(scope, receive, send, self._models.settings.stall_seconds)
+        connection = Connection(receive, send, self._models.settings.stall_seconds)
         leaving = asyncio.create_task(connection.lost())
-        answering = asyncio.create_task(self._serve(connection))
+        answering = asyncio.create_task(self._serve(connection, scope["state"]["context"]))
         try:
             await asyncio.wait({leaving, answering}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -96,89 +102,89 @@ class Answer(Response, ABC):
         if not answering.cancelled():
             answering.result()  # an error is answered by the app
 
-    async def _serve(self, connection: "Connection") -> None:
+    async def _serve(self, connection: "Connection", context: RequestContext) -> None:
         # The lease ends with the last write: a client may request another model as soon as it has that.
         async with (
             self._models.lease(self._model) as bridge,
-            bridge.generate(self._order(bridge)) as generation,
+            bridge.generate(self._request, context) as stream,
         ):
-            await self._answer(bridge, generation, connection)
+            await self._answer(bridge, stream, connection)
 
     @abstractmethod
     async def _answer(
-        self, bridge: Bridge, generation: RequestStream, connection: "Connection"
+        self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
         """Send the whole response. May raise ApiError as long as nothing was sent."""
 
 
 class StreamedAnswer(Answer):
-    """Tokens as they come, written by a Form."""
+    """Tokens as server-sent events, as the engine samples them."""
 
     def __init__(
         self,
         models: Models,
         model: str | None,
-        order: Callable[[Bridge], GenerationRequest],
-        form: Callable[[Bridge], ResponseSerializer],
+        request: GenerationRequest,
+        serializer: StreamSerializer,
     ) -> None:
-        super().__init__(models, model, order)
-        self._form = form
+        super().__init__(models, model, request)
+        self._serializer = serializer
 
     async def _answer(
-        self, bridge: Bridge, generation: RequestStream, connection: "Connection"
+        self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
-        form = self._form(bridge)
-        # The headers go out now: a client that sees them knows that it is in the queue.
-        await connection.start(200, [*EVENT_STREAM_HEADERS, request_header(generation)])
-        form.begin(generation)
+        serializer = self._serializer
+        # The headers are sent now: they tell the client that the request is in the queue.
+        await connection.start(200, [*EVENT_STREAM_HEADERS, request_header(stream)])
+        serializer.begin(stream, bridge.tokenizer)
         data = b""
         try:
-            while not generation.finished:
+            while not stream.finished:
                 await connection.body(data)
-                gains = await generation.gains(self._patience)
-                data = b"".join(form.chunk(gain) for gain in gains) if gains else KEEP_ALIVE
-            last = data + form.closing()  # in one write: many streams may end in the same step
+                deltas = await stream.deltas(self._patience)
+                data = b"".join(map(serializer.chunk, deltas)) if deltas else KEEP_ALIVE
+            last = data + serializer.closing()  # one write: many streams may end in the same step
         except ApiError as error:
             last = sse({"error": error.error})
-        await connection.body(last + form.done, more=False)
+        await connection.body(last + serializer.done, more=False)
 
 
 class WholeAnswer(Answer):
-    """One JSON object when everything is there."""
+    """One JSON object, sent when all choices have ended."""
 
     def __init__(
         self,
         models: Models,
         model: str | None,
-        order: Callable[[Bridge], GenerationRequest],
-        form: Callable[[Bridge], WholeForm],
+        request: GenerationRequest,
+        serializer: WholeSerializer,
     ) -> None:
-        super().__init__(models, model, order)
-        self._form = form
+        super().__init__(models, model, request)
+        self._serializer = serializer
 
     async def _answer(
-        self, bridge: Bridge, generation: RequestStream, connection: "Connection"
+        self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
         choices: dict[int, OutputDelta] = {}
-        while not generation.finished:
-            for gain in await generation.gains(self._patience):
-                first = choices.setdefault(gain.choice, gain)
-                if first is not gain:
-                    first.extend(gain)
-        gains = [gain for _, gain in sorted(choices.items())]
-        body = _encode(self._form(bridge).render(generation, gains))
+        while not stream.finished:
+            for delta in await stream.deltas(self._patience):
+                first = choices.setdefault(delta.choice, delta)
+                if first is not delta:
+                    first.extend(delta)
+        self._serializer.begin(stream, bridge.tokenizer)
+        body = _encode(self._serializer.render([delta for _, delta in sorted(choices.items())]))
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
-            request_header(generation),
+            request_header(stream),
         ]
         await connection.start(200, headers)
         await connection.body(body, more=False)
 
 
-def request_header(generation: RequestStream) -> tuple[bytes, bytes]:
-    """Which request of the event log this response is."""
-    return b"x-underglass-request", str(generation.request_ids[0]).encode()
+def request_header(stream: RequestStream) -> tuple[bytes, bytes]:
+    """Return the header that names the request of the event log."""
+    return b"x-underglass-request", str(stream.request_ids[0]).encode()
 
 
 class Connection:
@@ -188,23 +194,22 @@ class Connection:
     that was closed would make it wait for ever.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, stall_seconds: float) -> None:
+    def __init__(self, receive: Receive, send: Send, stall_seconds: float) -> None:
         self._receive = receive
-        self._send_head = send
-        self._send_body: Send = scope.get(SEND_BODY, send)
+        self._send = send
         self._stall_seconds = stall_seconds
         self._sending_since: float | None = None
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
         """Status and headers; they leave at once."""
         head = {"type": "http.response.start", "status": status, "headers": headers}
-        await self._message(self._send_head, head)
+        await self._message(head)
 
     async def body(self, data: bytes, *, more: bool = True) -> None:
         """A piece of the body."""
         if data or not more:
             piece = {"type": "http.response.body", "body": data, "more_body": more}
-            await self._message(self._send_body, piece)
+            await self._message(piece)
 
     async def lost(self) -> None:
         """End when the client has left; be cancelled when it has accepted nothing for `stall_seconds`.
@@ -232,7 +237,7 @@ class Connection:
         finally:
             clock.cancel()
 
-    async def _message(self, send: Send, message: dict[str, Any]) -> None:
+    async def _message(self, message: dict[str, Any]) -> None:
         self._sending_since = time.monotonic()
-        await send(message)
+        await self._send(message)
         self._sending_since = None

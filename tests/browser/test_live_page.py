@@ -406,8 +406,14 @@ def test_axe_finds_no_violation(new_page: NewPage, width: int, scheme: str) -> N
         board.press("Home")
         expect(board.root).to_have_attribute("data-following", "false")
         expect_no_violation(page)
-        page.goto(f"{server.url}/docs")
-        expect_no_violation(page)
+
+
+def test_the_docs_need_no_other_server(new_page: NewPage, server: BackgroundServer) -> None:
+    page, asked = new_page(), list[str]()
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{server.url}/docs")
+    expect(page.locator("#operations-OpenAI-completions_v1_completions_post")).to_be_visible()
+    assert all(url.startswith((server.url, "data:")) for url in asked)
 
 
 def test_on_a_phone_nothing_is_cut_off_and_the_box_comes_first(

@@ -13,16 +13,16 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import Message
 
+from server.api.json_route import JsonRoute, read_body
 from server.api.lmtp.calls import parse_call
 from server.api.lmtp.session import Session
-from server.api.openai.bodies import BodyRoute, read_body
-from server.api.openai.requests import ChatRequest, CompletionRequest
+from server.api.openai.chat import ChatRequest
+from server.api.openai.completions import CompletionRequest
 from server.api.tokens import DetokenizeRequest, TokenizeRequest
 from server.core.models import ModelDirectory, Models
 from server.http import bodies
-from server.http.bodies import BodyLimits, body_limits, depth_and_values
+from server.http.bodies import BodyLimit, BodyLimits, body_limits, depth_and_values
 from server.http.errors import ApiError
-from server.http.middleware import BodyLimit
 from tests.server.harness import http, post
 from tests.server.test_bridge import running
 
@@ -210,7 +210,7 @@ def test_the_loop_handles_a_small_body_while_a_large_one_is_validated(
         async def handler(body: CompletionRequest) -> Any:
             passed.append(len(str(body.prompt)))
 
-        route = BodyRoute("/", handler, methods=["POST"]).get_route_handler()
+        route = JsonRoute("/", handler, methods=["POST"]).get_route_handler()
         large = asyncio.create_task(route(Request(scope(), message_of(LARGE))))
         await route(Request(scope(), message_of(SMALL)))
         assert passed == [5]
@@ -219,6 +219,14 @@ def test_the_loop_handles_a_small_body_while_a_large_one_is_validated(
         return passed
 
     assert asyncio.run(test()) == [5, 5 * bodies.INLINE_BYTES]
+
+
+def test_a_json_route_ignores_no_parameter() -> None:
+    async def handler(body: CompletionRequest, limit: int = 1) -> Any:
+        return body, limit
+
+    with pytest.raises(TypeError, match="limit"):
+        JsonRoute("/", handler, methods=["POST"])
 
 
 def test_the_loop_serves_one_session_while_a_large_frame_of_another_is_parsed(

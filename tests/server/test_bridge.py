@@ -79,13 +79,13 @@ def test_a_client_that_leaves_while_its_prompt_is_tokenized_never_arrives() -> N
     async def test() -> None:
         tokenizing, go_on = threading.Event(), threading.Event()
 
-        def prepare() -> list[Prompt]:
+        def encode(bridge: Bridge) -> list[Prompt]:
             tokenizing.set()
             go_on.wait(30)
-            return order("slow").prepare()
+            return order("slow").encode(bridge)
 
         async def handler() -> None:
-            async with bridge.generate(GenerationRequest(prepare)):
+            async with bridge.generate(GenerationRequest(encode)):
                 pass
 
         async with running() as bridge:

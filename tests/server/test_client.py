@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import httpx
 import pytest
@@ -124,11 +124,12 @@ def test_a_stream_that_fails_is_raised_and_others_are_closed(url: str) -> None:
 
 
 def test_an_answer_that_cannot_be_read_is_raised() -> None:
+    async def body() -> AsyncIterator[bytes]:  # a text would count as already read
+        yield b"data: no json\n\n"
+
     async def read() -> None:
         def answer(_request: httpx.Request) -> httpx.Response:
-            return httpx.Response(
-                200, headers={"x-underglass-request": "1"}, text="data: no json\n\n"
-            )
+            return httpx.Response(200, headers={"x-underglass-request": "1"}, content=body())
 
         connection = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://x")
         response = await connection.send(connection.build_request("POST", "/"), stream=True)

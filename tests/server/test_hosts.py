@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.http.hosts import HostCheck
+from server.http.access import HostCheck
 from server.process import BackgroundServer
 from tests.facts import assert_names
 from tests.server.harness import Caller, http

@@ -9,7 +9,8 @@ import openai
 import pytest
 
 from engine.events.vocabulary import RequestArrived
-from server.api.openai.requests import ChatRequest, CompletionRequest
+from server.api.openai.chat import ChatRequest
+from server.api.openai.completions import CompletionRequest
 from server.process import serve_in_background
 from tests.server.harness import trace
 from tests.server.sdk import lenient, sdk

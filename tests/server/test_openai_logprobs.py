@@ -13,8 +13,11 @@ from engine.scheduling.request import TokenScore
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
-from server.api.openai.completions import CompletionSerializer, Shown
-from server.api.openai.wire import best_choices
+from server.api.openai.completions import (
+    CompletionOptions,
+    CompletionSerializer,
+    best_choices,
+)
 from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
 from server.process import serve_in_background
 from tests.server.harness import post, sse_data
@@ -197,14 +200,17 @@ def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prom
             return super().encode(unicodedata.normalize("NFC", text))
 
     tokenizer, prompt = Composing(), "e\u0301"
-    generation = RequestStream(0, 1000, lambda _: None)
+    stream = RequestStream(0, 1000, lambda: None)
     params = SamplingParams(logprobs=0, prompt_logprobs=0)
-    generation.queued([Prompt(tokenizer.encode(prompt), params)], [1])
-    shown = Shown(echo=True, logprobs=True)
-    form = CompletionSerializer("m", [prompt], tokenizer, shown, include_usage=False)
+    stream.queued([Prompt(tokenizer.encode(prompt), params)], [1])
+    options = CompletionOptions(echo=True, logprobs=True)
+    serializer = CompletionSerializer("m", [prompt], options, include_usage=False)
+    serializer.begin(stream, tokenizer)
     scores = [TokenScore(-1.0, [])] * 2
-    gain = OutputDelta(0, 0, [120], ["x"], Logprobs(["x"], [-1.0], [[]], [False]), scores, "length")
-    (choice,) = form.render(generation, [gain])["choices"]
+    delta = OutputDelta(
+        0, 0, [120], ["x"], Logprobs(["x"], [-1.0], [[]], [False]), scores, "length"
+    )
+    (choice,) = serializer.render([delta])["choices"]
     assert choice["text"] == prompt + "x"
     assert choice["logprobs"]["text_offset"][-1] == 2
 
@@ -265,7 +271,7 @@ def test_best_of_does_not_count_the_tokens_that_a_tool_forced() -> None:
         scores = Logprobs(["x"] * count, logprobs + [0.0] * forced, [[]] * count, told)
         return OutputDelta(choice, 0, [120] * count, ["x"] * count, scores)
 
-    generation = RequestStream(0, 100, lambda _: None)
+    generation = RequestStream(0, 100, lambda: None)
     generation.prompts = [Prompt([1], SamplingParams(n=1, best_of=2))]
     called_a_tool, likelier = sample(0, [-3.0] * 8, forced=4), sample(1, [-2.5] * 4, forced=0)
     [best] = best_choices(generation, [called_a_tool, likelier])

@@ -9,9 +9,16 @@ from typing import Any
 
 import pytest
 
+from engine.config import EngineConfig
+from engine.engine import Engine
 from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
-from server.core.log_files import open_log
+from engine.text.byte_tokenizer import ByteTokenizer
+from server.cli import serving
+from server.core.event_log import Outbox, open_log
+from server.core.settings import ServerSettings
+from server.http.request_log import LogWriter
 from server.process import BackgroundServer
+from tests.server.app_under_test import AlphabetRunner
 from tests.server.harness import Caller, Feed, get, http, post, trace
 
 Serve = Callable[..., BackgroundServer]
@@ -92,13 +99,33 @@ def test_nothing_a_client_sends_ends_a_line_or_reaches_a_terminal(
     with http(server.url) as client:
         client.get("/%0a%1b[31m%22injected")
         client.get("/v1/models", headers={"X-Request-Id": b"a\x9b\xe2\x80\xa8b"})
-    labelled, odd_path, odd_id = lines_of(server, path)
-    assert labelled["label"] == NASTY
-    assert odd_path["route"] == '/\n\x1b[31m"injected'
-    assert odd_id["id"].isalnum()
+    lines = {line["route"]: line for line in lines_of(server, path)}
+    assert set(lines) == {"/v1/completions", '/\n\x1b[31m"injected', "/v1/models"}
+    assert lines["/v1/completions"]["label"] == NASTY
+    assert lines["/v1/models"]["id"].isalnum()
     printable = set(range(32, 127)) | {ord("\n")}
     assert set(path.read_bytes()) <= printable
     assert all(json.loads(line) for line in recorded.read_bytes().split(b"\n") if line)
+
+
+def test_a_server_that_ends_writes_all_lines_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path, count = tmp_path / "requests.jsonl", 5000
+
+    async def log_and_end(*_arguments: object) -> bool:
+        for number in range(count):
+            writer.put({"time": number})
+        return True
+
+    monkeypatch.setattr(serving, "_serve", log_and_end)
+    monkeypatch.setattr(serving, "freeze_heap", lambda: None)
+    outbox = Outbox()
+    engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=ByteTokenizer(), log=outbox)
+    writer = LogWriter(path)
+    with serving.listen("127.0.0.1", 0) as listener:
+        serving.run_server(engine, outbox, ServerSettings(), listener, request_log=writer)
+    assert len(path.read_bytes().splitlines()) == count
 
 
 @pytest.mark.parametrize("sane", ["mine", "a/b:c+d=e@f.g-h_i", "x" * 128])

@@ -8,16 +8,18 @@ from starlette.types import Message
 
 from engine.scheduling.sampling_params import SamplingParams
 from server.api.openai.chat import ChatSerializer
-from server.api.teaching import TeachingStream
+from server.api.teaching import TeachingSerializer
 from server.core.bridge import Bridge
 from server.core.models import Models
-from server.core.request_stream import GenerationRequest, Prompt, RequestStream
-from server.http.streaming import Answer, Connection, ResponseSerializer, StreamedAnswer
+from server.core.request_stream import GenerationRequest, Prompt, RequestContext, RequestStream
+from server.http.streaming import Answer, Connection, StreamedAnswer, StreamSerializer
 from tests.server.bridges import TOKENIZER, order, running
 from tests.server.harness import sse_data
 
+SCOPE = {"type": "http", "state": {"context": RequestContext(lambda _stream: None)}}
 
-def writes(form: ResponseSerializer, **sampling: Any) -> list[list[Any]]:
+
+def writes(serializer: StreamSerializer, **sampling: Any) -> list[list[Any]]:
     """The events of each write of a streamed answer, after its headers."""
 
     async def test() -> list[bytes]:
@@ -34,10 +36,10 @@ def writes(form: ResponseSerializer, **sampling: Any) -> list[list[Any]]:
             answer = StreamedAnswer(
                 Models(bridge),
                 None,
-                lambda _bridge: GenerationRequest(lambda: [prompt]),
-                lambda _bridge: form,
+                GenerationRequest(lambda _bridge: [prompt]),
+                serializer,
             )
-            await answer({"type": "http"}, receive, send)
+            await answer(SCOPE, receive, send)
         return sent
 
     _head, *pieces = asyncio.run(test())
@@ -45,11 +47,11 @@ def writes(form: ResponseSerializer, **sampling: Any) -> list[list[Any]]:
 
 
 def chat_writes(*, include_usage: bool = False, **sampling: Any) -> list[list[Any]]:
-    return writes(ChatSerializer("m", TOKENIZER, include_usage=include_usage), **sampling)
+    return writes(ChatSerializer("m", include_usage=include_usage), **sampling)
 
 
 def test_the_last_token_and_the_end_leave_in_one_write() -> None:
-    pieces = writes(TeachingStream(TOKENIZER), max_tokens=3)
+    pieces = writes(TeachingSerializer(), max_tokens=3)
     *rest, last = [[event.get("token") for event in piece] for piece in pieces]
     assert [token for piece in (*rest, last) for token in piece] == ["a", "b", "c", None]
     assert last[-2:] == ["c", None]
@@ -119,7 +121,7 @@ def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up() -> None:
 
         async with running() as bridge:
             answering = asyncio.create_task(
-                SlowToEnd(Models(bridge), None, lambda _bridge: order("x"))({}, receive, send)
+                SlowToEnd(Models(bridge), None, order("x"))(SCOPE, receive, send)
             )
             await cleaning.wait()
             answering.cancel()

@@ -1,10 +1,20 @@
 """/tokenize and /detokenize: the ids are those that a request computes."""
 
+import sys
+from types import FrameType, SimpleNamespace
+from typing import Any
+
 import pytest
 
 from engine.events.vocabulary import RequestArrived
-from server.api import tokens
-from server.core import prompt_length
+from engine.text.byte_tokenizer import ByteTokenizer
+from server.api.openai.chat import encode_conversation
+from server.core.prompt_length import (
+    CHARACTERS_PER_TOKEN,
+    LEAST_CHARACTERS,
+    MAX_CHARACTERS,
+    max_characters,
+)
 from tests.facts import assert_names
 from tests.server.harness import post, trace
 
@@ -63,15 +73,54 @@ def test_bad_input_is_named(url: str, path: str, body: dict, param: str) -> None
     ],
     ids=["flat", "nested", "key"],
 )
-@pytest.mark.parametrize(
-    ("path", "limit"),
-    [
-        ("/tokenize", tokens.MAX_CHARACTERS),
-        ("/v1/chat/completions", prompt_length.MAX_CHARACTERS),
-    ],
-)
-def test_text_anywhere_in_a_message_counts(url: str, path: str, limit: int, more: dict) -> None:
-    """A chat template may render all of it, and tokenizing it would hold up everybody."""
+@pytest.mark.parametrize("path", ["/tokenize", "/v1/chat/completions"])
+def test_text_anywhere_in_a_message_counts(url: str, path: str, more: dict) -> None:
+    """A chat template may render all of it, and tokenizing it would delay all other requests."""
     answer = post(url, path, {"messages": [{"role": "assistant", "content": "x"} | more]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "messages")
-    assert_names(answer.json()["error"]["message"], limit)
+    assert_names(answer.json()["error"]["message"], LEAST_CHARACTERS)
+
+
+@pytest.mark.parametrize(
+    ("context", "limit"),
+    [
+        (1024, LEAST_CHARACTERS),
+        (1 << 15, CHARACTERS_PER_TOKEN << 15),
+        (1 << 30, MAX_CHARACTERS),
+    ],
+)
+def test_the_limit_in_characters_follows_the_context(context: int, limit: int) -> None:
+    config = SimpleNamespace(num_blocks=1 << 30, block_size=1)
+    bridge: Any = SimpleNamespace(config=config, max_context=context)
+    assert max_characters(bridge) == limit
+
+
+def test_tokenize_names_the_length_it_was_given(url: str) -> None:
+    answer = post(url, "/tokenize", {"prompt": "x" * 70_000})
+    assert_names(answer.json()["error"]["message"], "prompt", 70_000, LEAST_CHARACTERS)
+
+
+def lines_run(nested: int) -> int:
+    """Lines of `encode_conversation` that run for a client that guesses placeholders."""
+    guesses = ["[" * n + "content 0" + "]" * n for n in range(nested)]
+    lines = 0
+
+    def trace_lines(frame: FrameType, event: str, _argument: object) -> Any:
+        nonlocal lines
+        if frame.f_code is not encode_conversation.__code__:
+            return None
+        lines += event == "line"
+        return trace_lines
+
+    before = sys.gettrace()
+    sys.settrace(trace_lines)
+    try:
+        messages = [{"role": "user", "content": text} for text in ("<|bos|>", "".join(guesses))]
+        encode_conversation(messages, ByteTokenizer())
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def test_no_content_makes_a_conversation_slow_to_encode() -> None:
+    assert lines_run(nested=300) == lines_run(nested=3)

@@ -1,13 +1,12 @@
 """LMTP, the protocol of LMQL's language model transport: many token streams over one connection.
 
-wire.py      frames: a word, a space, JSON
-calls.py     what a client's frames carry, checked;  prompts.py  their prompts as token ids
-session.py   one client: its streams and what becomes of each frame
-streams.py   a stream: a request of the engine on its way back as tokens
-buffers.py   tokens kept under a name, their prefix locked in the engine's tree
-outlet.py    what waits to leave through one connection, bounded
+frames.py    frames, and the bounded queue in which they wait to be sent
+calls.py     the fields of a client's frames, and their validation
+session.py   one client: its streams, and what each of its frames does
+streams.py   one GENERATE or SCORE, from its prompt to its tokens
+buffers.py   named token lists of a session, with their prefix locked in the engine's radix tree
 routes.py    sessions over a WebSocket;  inprocess.py  over an engine in the same process
-client.py    the other end of either;  interactive.py  `underglass lmtp`
+client.py    the client for both;  interactive.py  `underglass lmtp`
 
-The messages are in `docs/lmtp.md`.
+`docs/lmtp.md` describes the messages.
 """

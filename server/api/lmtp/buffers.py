@@ -1,13 +1,13 @@
-"""Buffers: tokens that a session keeps on the server under a name of its own.
+"""Buffers: tokens that a session keeps on the server under a name it chose.
 
-A stream with `keep` leaves its prompt and its output there when it ends; one with `from` goes on after
-them, and nothing of that has to be sent again. Since somebody means to come back, the engine holds
-their prefix: it stays in the radix tree, locked, until it is released or the session ends. How much
-may be held is the engine's to limit (`engine/cache/holds.py`); what is not held is kept all the same,
-and computed again when it is needed.
+A stream with `keep` stores its prompt and output in a buffer when it ends; a stream with `from`
+continues after a buffer's tokens, without sending them again. The engine holds a buffer's prefix: it
+stays in the radix tree, locked, until the buffer is released or the session ends. The engine limits how
+much may be held (`engine/cache/holds.py`). Tokens beyond that limit stay in the buffer and are computed
+again when needed.
 
-The event loop reads, the engine thread writes: a request's tokens are held between the step in which it
-ends and the next one, before anything can be evicted.
+The event loop reads buffers, the engine thread writes them. It holds a request's tokens between the
+step in which the request ends and the next one, before anything can be evicted.
 """
 
 import threading
@@ -21,12 +21,12 @@ from engine.scheduling.request import Request
 from server.core.bridge import Bridge
 from server.http.errors import bad_request
 
-MOST_BUFFERS = 64
+MAX_BUFFERS = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Tokens of one model. `hold` is the engine's id of what it holds, `held` how many that are."""
+    """Tokens of one model. `hold` is the engine's id of their hold, `held` how many it holds."""
 
     tokens: list[int]
     hold: int
@@ -35,11 +35,11 @@ class Buffer:
 
     @property
     def model(self) -> str:
-        """Whose tokens they are; it may have been unloaded since, and loaded again."""
+        """The model's name; the model may have been unloaded and loaded again since."""
         return self.bridge.settings.model_name
 
-    def let_go(self) -> None:
-        """Have the engine thread give the hold back; twice is harmless."""
+    def release_hold(self) -> None:
+        """Have the engine thread release the hold; harmless if it was released before."""
         self.bridge.between_steps(lambda engine: engine.holds.release(self.hold))
 
 
@@ -48,28 +48,28 @@ class Buffers:
 
     def __init__(self) -> None:
         self._kept: dict[str, Buffer] = {}
-        self._reserved = Counter[str]()  # name -> running requests that will keep a buffer under it
+        self._reserved = Counter[str]()  # name -> running requests that will store a buffer there
         self._closed = False
         self._lock = threading.Lock()
 
     def find(self, name: str) -> Buffer:
-        """What is kept under a name. Raises ApiError where nothing is."""
+        """Return a buffer. Raises ApiError if there is none with this name."""
         buffer = self._kept.get(name)
         if buffer is None:
             raise bad_request("from", f"from: there is no buffer {name!r}", "no_such_buffer")
         return buffer
 
     @contextmanager
-    def place(self, name: str, bridge: Bridge) -> Iterator[Callable[[Engine, Request], None]]:
-        """Reserve a buffer; yields what the engine thread calls when the request to keep ends.
+    def reserve(self, name: str, bridge: Bridge) -> Iterator[Callable[[Engine, Request], None]]:
+        """Reserve a buffer; yields a function for the engine thread to call when the request ends.
 
         Reserved buffers count towards the limit, because many requests may run at once. Raises
-        ApiError when there are too many.
+        ApiError if there are too many.
         """
         with self._lock:
-            taken = self._kept.keys() | self._reserved.keys()
-            if name not in taken and len(taken) >= MOST_BUFFERS:
-                message = f"a session has {MOST_BUFFERS} buffers at most: release one"
+            names = self._kept.keys() | self._reserved.keys()
+            if name not in names and len(names) >= MAX_BUFFERS:
+                message = f"keep: the session has {MAX_BUFFERS} buffers, the maximum: release one"
                 raise bad_request("keep", message, "buffers_full")
             self._reserved[name] += 1
 
@@ -83,7 +83,7 @@ class Buffers:
                 if before is not None and before.bridge is bridge:
                     engine.holds.release(before.hold)  # first: it counts towards the limit
                 elif before is not None:
-                    before.let_go()
+                    before.release_hold()
                 hold = engine.holds.hold(request.tokens, label=request.label)
                 held = len(hold.block_table) * engine.config.block_size
                 self._kept[name] = Buffer(list(request.tokens), hold.id, held, bridge)
@@ -96,24 +96,24 @@ class Buffers:
                 self._reserved += Counter()  # drops the names at 0
 
     def summary(self, name: str) -> dict[str, object]:
-        """What a client is told of a buffer: its length, and how much of it is held in the cache."""
+        """Return what a client learns about a buffer: its length, and how much the cache holds."""
         buffer = self._kept.get(name)
-        if buffer is None:  # released already
+        if buffer is None:  # already released
             return {"buffer": name, "tokens": 0, "held": 0}
         return {"buffer": name, "tokens": len(buffer.tokens), "held": buffer.held}
 
     def release(self, name: str) -> None:
-        """Forget a buffer. Raises ApiError where there is none."""
+        """Delete a buffer. Raises ApiError if there is none with this name."""
         with self._lock:
             buffer = self._kept.pop(name, None)
         if buffer is None:
-            raise bad_request("buffer", f"buffer: there is none named {name!r}", "no_such_buffer")
-        buffer.let_go()
+            raise bad_request("buffer", f"buffer: there is no buffer {name!r}", "no_such_buffer")
+        buffer.release_hold()
 
     def close(self) -> None:
-        """The session is over: forget all of them, and keep nothing more."""
+        """Delete all buffers at the end of the session, and store no more."""
         with self._lock:
             self._closed = True
             for buffer in self._kept.values():
-                buffer.let_go()
+                buffer.release_hold()
             self._kept.clear()

@@ -1,8 +1,7 @@
-"""What a client's frames carry. Fields and types are checked here, values by the engine.
+"""The fields of a client's frames. Fields and types are checked here, values by the engine.
 
-`null` means absent. A field that is not known is refused by name, never ignored: whoever asked for
-something must not get an answer without it. Names are those of LMQL's client, and the engine's own for
-the rest.
+`null` means absent. An unknown field is rejected by name, never ignored: a client must not get an
+answer without something it asked for. Names are those of LMQL's client, and the engine's for the rest.
 """
 
 import re
@@ -28,28 +27,27 @@ StreamId = Whole | Name  # every item of a stream repeats it
 Tokens = str | list[int | None]
 Stop = Annotated[str, Meta(max_length=MAX_STOP_LENGTH)]
 
-# LMQL's server has the same default.
-MAX_TOKENS = 32
-MOST_TOP_LOGPROBS = 128
+DEFAULT_MAX_TOKENS = 32  # as in LMQL's server
+MAX_TOP_LOGPROBS = 128
 
 
 class Call(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """What every command has: the client's number of the stream, and the model it means."""
+    """The fields of every command: the client's id of the stream, and the model's name."""
 
     stream_id: StreamId
     model: Name | None = None
 
     def check(self) -> None:
-        """Raise ApiError, which names the field, for what a type does not say."""
+        """Raise ApiError, which names the field, for a value that the types allow but is wrong."""
 
 
 class PromptCall(Call, kw_only=True):
-    """A command that makes the engine compute.
+    """A command for which the engine computes.
 
     prompt    token ids, or text ("text mode": tokens come back with their text)
-    from_     on the wire `from`: a buffer whose tokens go before the prompt
-    user      who asks, for the log
-    priority  how urgent it is, 0 first
+    from_     `from` on the wire: a buffer whose tokens precede the prompt
+    user      the request's label in the log
+    priority  with --policy priority: lower values first
     """
 
     prompt: Tokens
@@ -59,7 +57,7 @@ class PromptCall(Call, kw_only=True):
 
 
 class GenerateCall(PromptCall, kw_only=True):
-    """GENERATE. `keep` names the buffer that prompt and output become; the rest is SamplingParams'."""
+    """GENERATE. `keep` names the buffer to store; the other fields are those of SamplingParams."""
 
     keep: Annotated[str, Meta(min_length=1, max_length=MAX_NAME_LENGTH)] | None = None
     max_tokens: int | None = None
@@ -80,17 +78,20 @@ class GenerateCall(PromptCall, kw_only=True):
 
     def check(self) -> None:
         """See `Call`."""
-        if not 0 <= (self.top_logprobs or 0) <= MOST_TOP_LOGPROBS:
-            raise bad_request("top_logprobs", f"top_logprobs must be 0 to {MOST_TOP_LOGPROBS}")
+        if not 0 <= (self.top_logprobs or 0) <= MAX_TOP_LOGPROBS:
+            raise bad_request(
+                "top_logprobs",
+                f"top_logprobs must be 0 to {MAX_TOP_LOGPROBS}, got {self.top_logprobs}",
+            )
 
     def sampling(self, *, vocab_size: int, room: int) -> SamplingParams:
-        """The engine's parameters. Raises SamplingError for a value out of range.
+        """Return the engine's parameters. Raises SamplingError for a value out of range.
 
-        As in LMQL's server, a bias of ids beyond the vocabulary does nothing. LMQL asks for tokens in
-        chunks and does not know how much room is left, so `max_tokens` is cut to it.
+        As in LMQL's server, a bias of ids beyond the vocabulary does nothing. LMQL requests tokens in
+        chunks and does not know how many still fit, so `max_tokens` is reduced to `room`.
         """
-        wanted = MAX_TOKENS if self.max_tokens is None else self.max_tokens
-        given: dict[str, Any] = {name: getattr(self, name) for name in _PASSED_ON}
+        max_tokens = DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
+        given: dict[str, Any] = {name: getattr(self, name) for name in _SAMPLING_FIELDS}
         if self.logit_bias:
             given["logit_bias"] = {
                 id_: bias for id_, bias in self.logit_bias.items() if 0 <= id_ < vocab_size
@@ -99,30 +100,30 @@ class GenerateCall(PromptCall, kw_only=True):
             given["stop"] = self.stop if isinstance(self.stop, list) else [self.stop]
         top = 1 if self.top_logprobs is None else self.top_logprobs
         return SamplingParams(
-            max_tokens=min(wanted, max(1, room)),
+            max_tokens=min(max_tokens, max(1, room)),
             logprobs=min(top, vocab_size),
             **{name: value for name, value in given.items() if value is not None},
         )
 
 
 class ScoreCall(PromptCall, kw_only=True):
-    """SCORE: how probable the model finds `scored` after the prompt."""
+    """SCORE: return the log-probabilities of `scored` after the prompt."""
 
     scored: Tokens
 
 
 class ModelInfoCall(Call, kw_only=True):
-    """MODEL_INFO. LMQL's client says the model's name once more in `data`, which is not parsed."""
+    """MODEL_INFO. LMQL's client repeats the model's name in `data`, which is not parsed."""
 
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
 class CancelCall(Call, kw_only=True):
-    """CANCEL: nobody reads this stream any more. Not in LMQL's protocol."""
+    """CANCEL: end a stream. Not in LMQL's protocol."""
 
 
 class ReleaseCall(Call, kw_only=True):
-    """RELEASE: forget a buffer. Not in LMQL's protocol."""
+    """RELEASE: delete a buffer. Not in LMQL's protocol."""
 
     buffer: Name
 
@@ -135,28 +136,19 @@ CALLS: dict[str, type[Call]] = {
     "RELEASE": ReleaseCall,
 }
 
-# Those that open a stream, and are answered on it, with TOKEN.
+# Commands that open a stream and are answered on it, with TOKEN.
 STREAM_WORDS = ("GENERATE", "SCORE")
 
-# Of two escapes that are one character together. msgspec says that something was truncated.
+# Half of a surrogate pair, two escapes for one character. msgspec's error for it says "truncated".
 _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
-_PASSED_ON = (
-    "min_tokens",
-    "temperature",
-    "top_p",
-    "top_k",
-    "min_p",
-    "repetition_penalty",
-    "presence_penalty",
-    "frequency_penalty",
-    "stop_token_ids",
-    "ignore_eos",
-    "seed",
+# Fields that have the same name and meaning in SamplingParams.
+_SAMPLING_FIELDS = (
+    *("min_tokens", "temperature", "top_p", "top_k", "min_p", "repetition_penalty"),
+    *("presence_penalty", "frequency_penalty", "stop_token_ids", "ignore_eos", "seed"),
 )
 
-
-# Not inside a text: there, the quotes have a backslash before them.
+# Does not match inside a JSON string: there, quotation marks have a backslash before them.
 _STREAM_ID = re.compile(
     r'(?<!\\)"stream_id"\s*:\s*(-?[1-9][0-9]{0,17}|0|"[ -!#-\[\]-~]{1,256}")\s*[,}]'
 )
@@ -167,26 +159,26 @@ class _Stream(msgspec.Struct):
 
 
 def parse_call(word: str, content: str) -> Call:
-    """The call that a frame makes. Raises ApiError for one that cannot be read."""
+    """Parse a frame. Raises ApiError if it cannot be read."""
     if word not in CALLS:
-        raise bad_request(
-            None, f"{word[:40]} is not a command: {', '.join(CALLS)} are", "unknown_command"
-        )
+        commands = ", ".join(CALLS)
+        message = f"{word[:40]} is not a command: the commands are {commands}"
+        raise bad_request(None, message, "unknown_command")
     try:
         call = msgspec.json.decode(content, type=CALLS[word])
     except msgspec.ValidationError as error:
-        raise _in_words(str(error)) from error
+        raise _api_error(str(error)) from error
     except (msgspec.DecodeError, RecursionError) as error:
-        reason = "a text in it is no Unicode" if _HALF_A_PAIR.search(content) else error
-        raise bad_request(None, f"{word} is not followed by JSON: {reason}", "not_json") from error
+        reason = "a string is not valid Unicode" if _HALF_A_PAIR.search(content) else error
+        raise bad_request(None, f"{word} must be followed by JSON: {reason}", "not_json") from error
     call.check()
     return call
 
 
 def stream_of(content: str) -> StreamId | None:
-    """The stream that a frame is about, if it says that much; for answering one that is wrong.
+    """Return a frame's stream id, if it has one, so that an error can be sent on that stream.
 
-    Also of a frame that is no JSON, or none that can be read: somebody may wait on that stream.
+    Also works for a frame that is not valid JSON: the client may be waiting on the stream.
     """
     try:
         return msgspec.json.decode(content, type=_Stream).stream_id
@@ -197,12 +189,12 @@ def stream_of(content: str) -> StreamId | None:
         return None if found is None else msgspec.json.decode(found[1])
 
 
-def _in_words(complaint: str) -> ApiError:
-    """msgspec's "Expected ..., got ... - at `$.field`" with the field in front."""
-    what, _, path = complaint.partition(" - at ")
+def _api_error(message: str) -> ApiError:
+    """Convert msgspec's "Expected ..., got ... - at `$.field`" to an error that names the field."""
+    what, _, path = message.partition(" - at ")
     if "required field" in what or "unknown field" in what:
         field = what.rpartition(" field ")[2].strip("`")[:MAX_NAME_LENGTH]
         missing = "required" in what
-        return bad_request(field, f"{field} is missing" if missing else f"{field} is not known")
-    place = path.rpartition("$.")[2].strip("`")  # "`key` in `$.field`" for a key
-    return bad_request(place or None, f"{place or 'the JSON'}: {what}")
+        return bad_request(field, f"{field} is missing" if missing else f"{field} is unknown")
+    field = path.rpartition("$.")[2].strip("`")  # "`key` in `$.field`" for a key
+    return bad_request(field or None, f"{field or 'the JSON'}: {what}")

@@ -1,11 +1,11 @@
-"""The client's end of LMTP: many streams at once over one link.
+"""A client of LMTP: many streams at once over one connection.
 
     async with connect("ws://localhost:8000") as client:
         async for token in client.generate("Once upon a time", max_tokens=20):
             print(token["text"], end="")
 
-Whoever stops reading a stream early ends it: the server is told, and nothing more is computed for it.
-`in_process` (`inprocess.py`) gives the same client over an engine in this process.
+Leaving the loop early cancels the stream on the server. `in_process` (`inprocess.py`) yields the same
+client for an engine in this process.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as connect_websocket
 from websockets.exceptions import ConnectionClosed
 
-from server.api.lmtp.wire import frame, items_of, split
+from server.api.lmtp.frames import frame, items_of, split
 
 Prompt = str | Sequence[int]
 
@@ -26,11 +26,11 @@ _SCHEMES = {"": "ws", "http": "ws", "https": "wss"}
 
 
 class StreamError(RuntimeError):
-    """A stream ended with an error, or the connection did. The message is the server's.
+    """A stream or the connection failed. The message is the server's.
 
-    code         for programs
-    retry        whether the same request may work when it is sent again
-    retry_after  seconds to wait before that, where the server says it
+    code         a name for the error, for programs
+    retry        whether the same request may succeed later
+    retry_after  seconds to wait before a retry, if the server sent them
     """
 
     def __init__(self, item: dict[str, Any]) -> None:
@@ -41,22 +41,22 @@ class StreamError(RuntimeError):
 
 
 class Link(Protocol):
-    """What carries frames."""
+    """A transport for frames."""
 
     async def send(self, text: str) -> None:
-        """Hand a frame on."""
+        """Send a frame."""
         ...
 
     async def receive(self) -> str | None:
-        """The next frame; None when there are no more."""
+        """Return the next frame; None when there are no more."""
         ...
 
 
 class Client:
-    """Streams over a link. Made by `connect` or `in_process`.
+    """Streams over a link. Created by `connect` or `in_process`.
 
-    `on_message` is called with each system message: that a model is loading, that a stream is queued,
-    that a buffer was kept.
+    `on_message` is called with each MSG item that is not an error: a model is loading, a stream is
+    queued, a buffer was kept.
     """
 
     def __init__(self, link: Link) -> None:
@@ -67,34 +67,34 @@ class Client:
         self._lost = ""
 
     async def generate(self, prompt: Prompt, **fields: object) -> AsyncIterator[dict[str, Any]]:
-        """Tokens that follow a prompt, each as a TOKEN item: `token`, `logprob`, `top_logprobs`, ...
+        """Yield the tokens that follow a prompt as TOKEN items: `token`, `logprob`, `top_logprobs`, ...
 
-        `prompt` is text, and then items have their `text`, or token ids. `fields` are GENERATE's.
+        `prompt` is text or token ids; if it is text, items have a `text`. `fields` are GENERATE's.
         Raises StreamError.
         """
-        async for one in self._stream("GENERATE", prompt=_plain(prompt), **fields):
+        async for one in self._stream("GENERATE", prompt=_as_json(prompt), **fields):
             yield one
 
     async def score(self, prompt: Prompt, scored: Prompt, **fields: object) -> list[dict[str, Any]]:
-        """How probable `scored` is after `prompt`: an item with its `logprob` for each token.
+        """Return the log-probability of each token of `scored` after `prompt`, as TOKEN items.
 
         Raises StreamError.
         """
-        stream = self._stream("SCORE", prompt=_plain(prompt), scored=_plain(scored), **fields)
+        stream = self._stream("SCORE", prompt=_as_json(prompt), scored=_as_json(scored), **fields)
         return [one async for one in stream]
 
     async def model_info(self, model: str | None = None) -> dict[str, Any]:
-        """What the server says of a model; loads it, where it loads models on demand."""
+        """Return the server's description of a model; with `--model auto` this loads the model."""
         answer = await self._ask("MODEL_INFO", "model_info", model=model)
         info: dict[str, Any] = answer["model_info"]
         return info
 
     async def release(self, buffer: str) -> None:
-        """Forget a buffer. Raises StreamError where there is none."""
+        """Delete a buffer. Raises StreamError if there is none with this name."""
         await self._ask("RELEASE", "buffer", buffer=buffer)
 
     async def read(self) -> None:
-        """Hand what is received to those who wait for it, until the link ends. Run it as a task."""
+        """Pass received items to their streams until the link ends. Run it as a task."""
         try:
             while (text := await self._link.receive()) is not None:
                 word, content = split(text)
@@ -125,7 +125,7 @@ class Client:
                 await self._link.send(frame("CANCEL", {"stream_id": stream_id}))
 
     async def _ask(self, word: str, answered: str, **fields: object) -> dict[str, Any]:
-        """The answer that has the field `answered`."""
+        """Send a command and return the item that has the field `answered`."""
         stream_id, items = await self._begin(word, fields)
         try:
             while True:
@@ -153,18 +153,20 @@ class Client:
 async def connect(
     url: str, *, api_key: str | None = None, label: str = ""
 ) -> AsyncIterator[Client]:
-    """A client of a server: ws://, http:// or neither, with or without a path, without a query.
+    """Yield a client of a server. `url` may start with ws:// or http:// and have a path, but no query.
 
-    Raises OSError when nothing answers there, `websockets.exceptions.InvalidStatus` when it refuses.
+    Raises OSError if no server answers, `websockets.exceptions.InvalidStatus` if it rejects the client.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    query = f"?{urlencode({'client': label})}" if label else ""  # a header has no umlauts
+    query = (
+        f"?{urlencode({'client': label})}" if label else ""
+    )  # a header cannot carry every alphabet
     connection = connect_websocket(
         _websocket_url(url) + query,
         additional_headers=headers,
         max_size=None,
         compression=None,
-        proxy=None,  # the server is next door
+        proxy=None,  # the server is on this machine or in this network
     )
     async with connection as websocket, over(_WebSocketLink(websocket)) as client:
         yield client
@@ -177,7 +179,7 @@ def _websocket_url(url: str) -> str:
 
 @asynccontextmanager
 async def over(link: Link) -> AsyncIterator[Client]:
-    """A client that reads from a link while the block runs."""
+    """Yield a client that reads from a link while the block runs."""
     client = Client(link)
     reading = asyncio.create_task(client.read())
     try:
@@ -186,7 +188,7 @@ async def over(link: Link) -> AsyncIterator[Client]:
         reading.cancel()
         await asyncio.wait({reading})
         if not reading.cancelled():
-            reading.result()  # a frame that cannot be read, or `on_message` failed
+            reading.result()  # raises if a frame could not be read, or `on_message` failed
 
 
 class _WebSocketLink:
@@ -194,7 +196,7 @@ class _WebSocketLink:
         self._websocket = websocket
 
     async def send(self, text: str) -> None:
-        with suppress(ConnectionClosed):  # whoever reads is told
+        with suppress(ConnectionClosed):  # `receive` reports it
             await self._websocket.send(text)
 
     async def receive(self) -> str | None:
@@ -204,5 +206,5 @@ class _WebSocketLink:
             return None
 
 
-def _plain(prompt: Prompt) -> str | list[int]:
+def _as_json(prompt: Prompt) -> str | list[int]:
     return prompt if isinstance(prompt, str) else list(prompt)

@@ -4,8 +4,8 @@
         async for token in client.generate("Once upon a time", max_tokens=20):
             print(token["text"], end="")
 
-While the block runs, the engine belongs to a thread of its own, as in a server; its log goes on. LMQL's
-in-process transport (`lmtp_async.py`) runs the model on the event loop instead, which stands still
+While the block runs, the engine runs on its own thread, as in a server, and continues its log. LMQL's
+in-process transport (`lmtp_async.py`) runs the model on the event loop instead, which blocks the loop
 during each forward pass.
 """
 
@@ -19,18 +19,17 @@ from engine.events.vocabulary import Event
 from server.api.lmtp.client import Client, over
 from server.api.lmtp.session import Session
 from server.core.bridge import Bridge
+from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
-from server.core.window import Outbox
 
-# Frames on their way in each direction; who writes more waits for the other end.
-FRAMES_ON_THE_WAY = 64
+QUEUED_FRAMES = 64  # in each direction; then the writer waits for the reader
 
 
 @asynccontextmanager
 async def in_process(engine: Engine, *, label: str = "") -> AsyncIterator[Client]:
-    """A client of this engine. Nobody else may use the engine until the block ends."""
-    log, outbox = engine.log, _Following(engine.log)
+    """Yield a client of this engine. Other code must not use the engine until the block ends."""
+    log, outbox = engine.log, _LoggingOutbox(engine.log)
     bridge = Bridge(engine, outbox, ServerSettings(model_name="in-process"))
     engine.log = outbox
     bridge.start()
@@ -38,23 +37,23 @@ async def in_process(engine: Engine, *, label: str = "") -> AsyncIterator[Client
         async with client_of(Models(bridge), label=label) as client:
             yield client
     finally:
-        await _caught_up(bridge)
+        await _commands_done(bridge)
         await bridge.stop()
         engine.log = log
 
 
 @asynccontextmanager
 async def client_of(models: Models, *, label: str = "") -> AsyncIterator[Client]:
-    """A client of the models that this process serves."""
-    to_server = asyncio.Queue[str | None](FRAMES_ON_THE_WAY)
-    to_client = asyncio.Queue[str | None](FRAMES_ON_THE_WAY)
+    """Yield a client of the models that this process serves."""
+    to_server = asyncio.Queue[str | None](QUEUED_FRAMES)
+    to_client = asyncio.Queue[str | None](QUEUED_FRAMES)
     session = Session(models, to_client.put, label)
 
     async def serve() -> None:
         try:
             await session.serve(_frames(to_server))
         except Exception:
-            await to_client.put(None)  # the client must not wait for ever
+            await to_client.put(None)  # the client must not wait forever
             raise
 
     serving = asyncio.create_task(serve())
@@ -68,8 +67,8 @@ async def client_of(models: Models, *, label: str = "") -> AsyncIterator[Client]
             serving.result()
 
 
-class _Following(Outbox):
-    """Hands new events over, and keeps them in the engine's own log as well."""
+class _LoggingOutbox(Outbox):
+    """Delivers new events to the bridge, and appends them to the engine's own log as well."""
 
     def __init__(self, log: EventLog) -> None:
         super().__init__()
@@ -78,7 +77,7 @@ class _Following(Outbox):
             super().append(event)
 
     def append(self, event: Event) -> None:
-        """Add an event to both."""
+        """Append an event to both."""
         self._log.append(event)
         super().append(event)
 
@@ -107,14 +106,14 @@ async def _frames(queue: asyncio.Queue[str | None]) -> AsyncIterator[str]:
         yield text
 
 
-async def _caught_up(bridge: Bridge) -> None:
-    """Return when the engine thread has done what it was told: what ended gave everything back."""
+async def _commands_done(bridge: Bridge) -> None:
+    """Wait until the engine thread has processed all commands: ended requests are released."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
-    def say_so(_engine: Engine) -> None:
+    def notify(_engine: Engine) -> None:
         loop.call_soon_threadsafe(done.set_result, None)
 
     if not bridge.failure:
-        bridge.between_steps(say_so)
+        bridge.between_steps(notify)
         await done

@@ -1,14 +1,13 @@
-"""`underglass lmtp`: talk to a server by hand.
+"""`underglass lmtp`: send prompts to a server from a terminal.
 
-    > Once upon a time                             the prompt; its answer streams
-    > max_tokens=20 temperature=0.8 Once upon      words name=value set parameters, for this prompt
-    > max_tokens=20                                and, without a prompt, from now on
-    > keep=tale Once upon a time                   parameters are GENERATE's: here, keep it in a buffer
-    > from=tale The end of it:                     and go on after it
-    > release=tale                                 forget the buffer
+    > Once upon a time                             a prompt; its output streams
+    > max_tokens=20 temperature=0.8 Once upon      name=value sets a parameter, for this prompt
+    > max_tokens=20                                or, without a prompt, for all following prompts
+    > keep=tale Once upon a time                   parameters are GENERATE's: store prompt and output
+    > from=tale The end of it:                     continue after them
+    > release=tale                                 delete them
 
-Ctrl-C ends an answer, Ctrl-D the client. Lines may also come from a pipe; then the answers are all that
-is written to stdout.
+Ctrl-C ends an output, Ctrl-D the client. Lines may also come from a pipe; then stdout has only outputs.
 """
 
 import asyncio
@@ -25,18 +24,18 @@ from websockets.exceptions import InvalidHandshake, InvalidURI
 from server.api.lmtp.calls import GenerateCall
 from server.api.lmtp.client import Client, StreamError, connect
 
-MAX_TOKENS = 64
+DEFAULT_MAX_TOKENS = 64
 PARAMETERS = {field.encode_name for field in msgspec.structs.fields(GenerateCall)}
 PARAMETERS -= {"stream_id", "prompt"}
 # Ends an error line when the same request may succeed later.
-RETRY_HINT = " (may work if sent again)"
+RETRY_HINT = " (the same prompt may succeed later)"
 
 _PARAMETER = re.compile(r'(?:^|(?<=\s))([A-Za-z_]\w*)=("(?:[^"\\]|\\.)*"|\S*)(?:\s+|$)')
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What somebody typed, read."""
+    """A parsed line of input."""
 
     prompt: str
     parameters: dict[str, Any]
@@ -47,10 +46,10 @@ class LineError(ValueError):
 
 
 def parse_line(text: str) -> Line:
-    """Words name=value are parameters, the rest is the prompt.
+    """Parse a line: words name=value are parameters, the rest is the prompt.
 
-    A prompt in double quotes is taken as it is, for text like "x=5". Raises LineError for a word whose
-    name is not a parameter.
+    A prompt in double quotes is not parsed, for text like "x=5". Raises LineError for an unknown
+    parameter.
     """
     quoted, prompt = re.search(r'(?:^|\s)(".*")\s*$', text), None
     if quoted is not None and not re.search(r"[A-Za-z_]\w*=$", text[: quoted.start(1)]):
@@ -61,7 +60,7 @@ def parse_line(text: str) -> Line:
         if name not in PARAMETERS | {"release"}:
             raise LineError(
                 f"{name} is not a parameter ({', '.join(sorted(PARAMETERS))}); "
-                f'a prompt with "=" in it goes into double quotes'
+                f'put a prompt that contains "=" into double quotes'
             )
         parameters[name] = _value(value)
     rest = _PARAMETER.sub("", text).strip()
@@ -69,29 +68,29 @@ def parse_line(text: str) -> Line:
 
 
 def _value(text: str) -> Any:
-    """JSON where it is JSON, else the text itself."""
+    """Parse a value as JSON; other text is itself."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return text.strip('"') if len(text) > 1 and text[0] == text[-1] == '"' else text
 
 
-class Conversation:
-    """Reads lines and streams answers until there are no more lines.
+class Terminal:
+    """Reads prompts and streams their outputs until there are no more lines.
 
-    `failed` says whether any prompt got an error instead of its answer.
+    `failed` is whether any prompt got an error.
     """
 
     def __init__(self, client: Client) -> None:
         self.failed = False
         self._client = client
-        self._client.on_message = self._tell
-        self._defaults: dict[str, Any] = {"max_tokens": MAX_TOKENS}
-        self._answering: asyncio.Task[None] | None = None
+        self._client.on_message = self._print_status
+        self._defaults: dict[str, Any] = {"max_tokens": DEFAULT_MAX_TOKENS}
+        self._output: asyncio.Task[None] | None = None
         self._is_terminal = sys.stdin.isatty()
 
     async def run(self) -> None:
-        """Until the end of stdin."""
+        """Process lines until the end of stdin."""
         prompt = "> " if self._is_terminal else ""
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._interrupt)
         while (text := await _next_line(prompt)) is not None:
@@ -100,7 +99,7 @@ class Conversation:
                 if "release" in line.parameters:
                     await self._client.release(str(line.parameters["release"]))
                 elif line.prompt:
-                    await self._answer(line)
+                    await self._generate(line)
                 elif line.parameters:
                     self._defaults |= line.parameters
             except (LineError, StreamError) as error:
@@ -110,14 +109,14 @@ class Conversation:
                 if getattr(error, "code", "") == "connection_lost":
                     return
 
-    async def _answer(self, line: Line) -> None:
-        self._answering = asyncio.create_task(self._stream(line))
+    async def _generate(self, line: Line) -> None:
+        self._output = asyncio.create_task(self._stream(line))
         try:
-            await self._answering
+            await self._output
         except asyncio.CancelledError:
             print(" [ended]", file=sys.stderr)
         finally:
-            self._answering = None
+            self._output = None
 
     async def _stream(self, line: Line) -> None:
         try:
@@ -131,33 +130,33 @@ class Conversation:
             sys.stdout.flush()
 
     def _interrupt(self) -> None:
-        """Ctrl-C: end the answer that is being written, if there is one."""
-        if self._answering is not None:
-            self._answering.cancel()
+        """On Ctrl-C, end the output that is being written, if there is one."""
+        if self._output is not None:
+            self._output.cancel()
         elif self._is_terminal:
-            print("\nCtrl-D leaves", file=sys.stderr)
+            print("\npress Ctrl-D to leave", file=sys.stderr)
 
-    def _tell(self, message: dict[str, Any]) -> None:
+    def _print_status(self, message: dict[str, Any]) -> None:
         if message.get("status") == "loading":
             print(f"loading {message['model']} ...", file=sys.stderr)
         elif message.get("status") == "queued" and message["ahead"]:
-            print(f"{message['ahead']} in line before it", file=sys.stderr)
+            print(f"{message['ahead']} requests wait before this one", file=sys.stderr)
 
 
-async def talk(url: str, *, api_key: str | None, label: str) -> int:
-    """Connect and talk; returns the exit code. 1: a prompt failed. 2: no connection, said on stderr."""
+async def run_terminal(url: str, *, api_key: str | None, label: str) -> int:
+    """Connect and process stdin. Returns the exit code: 1 if a prompt failed, 2 if not connected."""
     try:
         async with connect(url, api_key=api_key, label=label) as client:
-            conversation = Conversation(client)
-            await conversation.run()
-            return int(conversation.failed)
+            terminal = Terminal(client)
+            await terminal.run()
+            return int(terminal.failed)
     except (OSError, InvalidHandshake, InvalidURI, TimeoutError) as error:
-        print(f"underglass: no LMTP at {url}: {error}", file=sys.stderr)
+        print(f"underglass: cannot connect to {url}: {error}", file=sys.stderr)
         return 2
 
 
 async def _next_line(prompt: str) -> str | None:
-    """A line of stdin, None at its end. Read on a daemon thread, which nobody has to wait for."""
+    """Return a line of stdin, None at its end. Reads on a daemon thread, so that Ctrl-C works."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str | None] = loop.create_future()
 
@@ -166,7 +165,7 @@ async def _next_line(prompt: str) -> str | None:
             text: str | None = input(prompt)
         except EOFError:
             text = None
-        except Exception as error:  # it is no text, say
+        except Exception as error:  # the line is not valid text, for example
             loop.call_soon_threadsafe(line.set_exception, error)
             return
         loop.call_soon_threadsafe(line.set_result, text)
@@ -176,5 +175,5 @@ async def _next_line(prompt: str) -> str | None:
 
 
 def _printable(text: str) -> str:
-    """Without what a terminal would obey: a model's text is text."""
+    """Remove control characters: a model's output must not control the terminal."""
     return "".join(c for c in text if c.isprintable() or c in "\n\t")

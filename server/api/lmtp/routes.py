@@ -1,7 +1,7 @@
 """LMTP over a WebSocket, at `/` as LMQL's client expects it and at `/lmtp`.
 
-Who may connect is decided before this (`server/http/hosts.py`, `server/http/middleware.py`): not a
-page of another site, and with `--api-key` nobody without it.
+Middleware has checked the client before (`server/http/access.py`): pages of other sites are rejected,
+and with `--api-key` so are clients without the key.
 """
 
 from collections.abc import AsyncIterator
@@ -16,13 +16,14 @@ from server.http.errors import no_route
 
 
 def install(app: Starlette, models: Models) -> None:
-    """Add both routes to the app; a WebSocket to anywhere else gets a 404."""
+    """Add both routes to the app; a WebSocket to any other path gets a 404."""
 
     async def lmtp(websocket: WebSocket) -> None:
         await websocket.accept()
-        # LMQL's client can send no header; an address it is given may have a query.
+        # LMQL's client cannot send a header, but its address may have a query.
         label = websocket.headers.get("x-client") or websocket.query_params.get("client", "")
-        session = Session(models, websocket.send_text, label_in(label))
+        context = websocket.state.context
+        session = Session(models, websocket.send_text, label_in(label), context)
         try:
             await session.serve(_frames(websocket))
         except _NotTextError:
@@ -30,20 +31,20 @@ def install(app: Starlette, models: Models) -> None:
         except WebSocketDisconnect:  # while a frame was being sent
             pass
 
-    async def nowhere(websocket: WebSocket) -> None:
+    async def not_found(websocket: WebSocket) -> None:
         await websocket.send_denial_response(no_route(websocket.url.path).response())
 
     for path in ("/", "/lmtp"):
         app.router.add_websocket_route(path, lmtp)
-    app.router.add_websocket_route("/{path:path}", nowhere)
+    app.router.add_websocket_route("/{path:path}", not_found)
 
 
 class _NotTextError(Exception):
-    """A binary frame, which has no meaning in LMTP."""
+    """A binary frame, which LMTP does not use."""
 
 
 async def _frames(websocket: WebSocket) -> AsyncIterator[str]:
-    """Text frames until the client leaves. Raises _NotTextError."""
+    """Yield text frames until the client disconnects. Raises _NotTextError."""
     while True:
         message = await websocket.receive()
         if message["type"] == "websocket.disconnect":

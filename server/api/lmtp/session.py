@@ -1,9 +1,8 @@
-"""One client of LMTP: a connection's worth of streams, and what becomes of each frame it sends.
+"""One client of LMTP: its streams, and what each of its frames does.
 
-Any transport does that brings frames and takes frames: a WebSocket (`routes.py`), or a pair of queues
-within the process (`inprocess.py`). When the client leaves, everything of it ends: its streams are
-aborted, its buffers released. What goes wrong with one stream is told on that stream and touches no
-other.
+The transport is a WebSocket (`routes.py`) or a pair of queues within the process (`inprocess.py`). When
+the client disconnects, its streams are aborted and its buffers released. An error in one stream is sent
+on that stream and does not affect the others.
 """
 
 import asyncio
@@ -24,42 +23,48 @@ from server.api.lmtp.calls import (
     parse_call,
     stream_of,
 )
-from server.api.lmtp.outlet import Outlet
+from server.api.lmtp.frames import FrameError, SendQueue, item, split
 from server.api.lmtp.streams import Stream, error_item
-from server.api.lmtp.wire import FrameError, item, split
 from server.core.bridge import Bridge
 from server.core.models import Models
+from server.core.request_stream import RequestContext
 from server.http.bodies import read_apart
 from server.http.errors import ApiError, bad_request, internal_error
 
-MOST_STREAMS = 1024
+MAX_STREAMS = 1024
 
 logger = logging.getLogger(__name__)
 
 
 class Session:
-    """The server's end of one connection.
+    """The server's side of one connection.
 
-    send    takes a frame, and returns once the connection has taken it
-    label   who asks, where a call does not say it
+    send     takes a frame, and returns when the connection has accepted it
+    label    the requests' label in the log, unless a call has its own
+    context  tells the request log about each stream
     """
 
     def __init__(
-        self, models: Models, send: Callable[[str], Awaitable[None]], label: str = ""
+        self,
+        models: Models,
+        send: Callable[[str], Awaitable[None]],
+        label: str = "",
+        context: RequestContext | None = None,
     ) -> None:
         self._models = models
         self._label = label
-        self._outlet = Outlet(send, models.settings.stall_seconds)
+        self._queue = SendQueue(send, models.settings.stall_seconds)
+        self._context = context
         self._buffers = Buffers()
         self._streams: dict[StreamId, asyncio.Task[None]] = {}
 
     async def serve(self, frames: AsyncIterator[str]) -> None:
-        """Answer frames until there are no more, or the client does not read its answers.
+        """Answer frames until there are no more, or until the client stops reading the answers.
 
-        Raises what `frames` and `send` raise.
+        Raises the exceptions of `frames` and `send`.
         """
         reading = asyncio.create_task(self._read(frames))
-        writing = asyncio.create_task(self._outlet.run())
+        writing = asyncio.create_task(self._queue.run())
         try:
             await asyncio.wait({reading, writing}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -83,11 +88,10 @@ class Session:
                 call = await read_apart(len(content), partial(parse_call, word, content))
                 await self._handle(call)
             except ApiError as error:
-                # On a TOKEN error a client gives the stream up: not one that runs, and has that number.
-                gives_up = word in STREAM_WORDS and stream_id is not None
-                told_there = gives_up and stream_id not in self._streams
-                answer = "TOKEN" if told_there else "MSG"
-                await self._outlet.put(answer, [error_item(stream_id, error)])
+                # A TOKEN error ends the stream for the client, so a running one must not get it.
+                opens_stream = word in STREAM_WORDS and stream_id is not None
+                reply = "TOKEN" if opens_stream and stream_id not in self._streams else "MSG"
+                await self._queue.put(reply, [error_item(stream_id, error)])
 
     async def _handle(self, call: Call) -> None:
         if isinstance(call, PromptCall | ModelInfoCall):
@@ -99,20 +103,20 @@ class Session:
             await self._answer(call, status="released", buffer=call.buffer)
 
     def _open(self, call: PromptCall | ModelInfoCall) -> None:
-        """Begin what may take a while; the next frame is read meanwhile."""
+        """Start a task for a call that takes time, so that the next frame can be read meanwhile."""
         if call.stream_id in self._streams:
             raise bad_request(
-                "stream_id", f"stream {call.stream_id!r} is still open: take another number"
+                "stream_id", f"stream_id {call.stream_id!r} is still open: use another id"
             )
-        if len(self._streams) >= MOST_STREAMS:
+        if len(self._streams) >= MAX_STREAMS:
             raise ApiError(
                 429,
-                f"this connection has {MOST_STREAMS} open streams: let some end, then try again",
+                f"this connection has {MAX_STREAMS} open streams, the maximum: try again later",
                 code="too_many_streams",
             )
         before = None
         if isinstance(call, PromptCall) and call.from_ is not None:
-            before = self._buffers.find(call.from_)  # now: the next frame may release it
+            before = self._buffers.find(call.from_)  # before the next frame can release it
         task = asyncio.create_task(self._run(call, before))
         self._streams[call.stream_id] = task
 
@@ -124,11 +128,11 @@ class Session:
                 if isinstance(call, ModelInfoCall):
                     await self._answer(call, model_info=_model_info(bridge))
                 else:
-                    stream = Stream(call, bridge, self._outlet, self._buffers, before)
-                    await stream.run(self._label)
+                    stream = Stream(call, bridge, self._queue, self._buffers, before)
+                    await stream.run(self._label, self._context)
         except ApiError as error:
             await self._fail(call, error)
-        except Exception as error:  # a mistake of ours: the client must not wait for ever
+        except Exception as error:  # a bug of ours: the client must not wait forever
             logger.exception("stream %r failed", call.stream_id)
             await self._fail(call, internal_error(error))
         finally:
@@ -136,10 +140,10 @@ class Session:
 
     async def _fail(self, call: PromptCall | ModelInfoCall, error: ApiError) -> None:
         word = "TOKEN" if isinstance(call, PromptCall) else "MSG"
-        await self._outlet.put(word, [error_item(call.stream_id, error)])
+        await self._queue.put(word, [error_item(call.stream_id, error)])
 
     async def _cancel(self, call: CancelCall) -> None:
-        """End a stream; nothing more is sent on it than this answer. Harmless for one that ended."""
+        """End a stream; this answer is the last message on it. Harmless if it has ended."""
         task = self._streams.pop(call.stream_id, None)
         if task is not None:
             task.cancel()
@@ -147,7 +151,7 @@ class Session:
         await self._answer(call, status="cancelled")
 
     async def _answer(self, call: Call, **content: object) -> None:
-        await self._outlet.put("MSG", [item({"stream_id": call.stream_id} | content)])
+        await self._queue.put("MSG", [item({"stream_id": call.stream_id} | content)])
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -1,11 +1,11 @@
-"""A stream: one GENERATE or SCORE on its way through the engine and back as tokens.
+"""A stream: one GENERATE or SCORE, from its prompt to its tokens.
 
-Both are ordinary requests of the engine: they queue up behind the same bridge as HTTP's, share its
-batches, and are in the event log. SCORE is a request that asks for its prompt's log-probabilities; the
-one token that every request samples costs nothing and is dropped.
+Both are ordinary requests of the engine: they queue behind the same bridge as HTTP's, share its
+batches, and are in the event log. SCORE is a request for its prompt's log-probabilities; the one token
+that every request samples costs nothing and is dropped.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,110 +13,104 @@ from engine.engine import Engine
 from engine.scheduling.admission import RequestError
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
+from engine.text.tokenizer import Tokenizer
 from server.api.lmtp.buffers import Buffer, Buffers
-from server.api.lmtp.calls import GenerateCall, PromptCall, ScoreCall, StreamId
-from server.api.lmtp.outlet import Outlet
-from server.api.lmtp.prompts import continuation_ids, prompt_ids
-from server.api.lmtp.wire import LEAST_LOGPROB, item
+from server.api.lmtp.calls import GenerateCall, PromptCall, ScoreCall, StreamId, Tokens
+from server.api.lmtp.frames import MIN_LOGPROB, SendQueue, item
 from server.core.bridge import Bridge
+from server.core.continuation import encode_continuation
 from server.core.prompt_length import check_length, room
-from server.core.request_stream import GenerationRequest, OutputDelta, Prompt, RequestStream
+from server.core.request_stream import (
+    GenerationRequest,
+    OutputDelta,
+    Prompt,
+    RequestContext,
+    RequestStream,
+)
 from server.http.errors import ApiError, bad_request
 
 
 class Stream:
-    """One stream of a session; `before` is what its prompt goes on after."""
+    """One stream of a session; its prompt continues after the tokens of `before`."""
 
     def __init__(
         self,
         call: PromptCall,
         bridge: Bridge,
-        outlet: Outlet,
+        queue: SendQueue,
         buffers: Buffers,
         before: Buffer | None,
     ) -> None:
         if before is not None and before.model != bridge.settings.model_name:
-            raise bad_request("from", f"buffer {call.from_!r} has the tokens of another model")
+            raise bad_request("from", f"from: buffer {call.from_!r} has tokens of another model")
         self._call = call
         self._bridge = bridge
         self._before = before.tokens if before is not None else []
         self._buffers = buffers
-        self._outlet = outlet
+        self._queue = queue
         self._scored: list[int] = []  # known once the prompt has been tokenized
-        self._keeper: Callable[[Engine, Request], None] | None = None
+        self._keep: Callable[[Engine, Request], None] | None = None
 
-    async def run(self, label: str) -> None:
-        """Have it computed, and put every token into the outlet.
+    async def run(self, label: str, context: RequestContext | None) -> None:
+        """Submit the request and put every token into the queue.
 
-        Raises ApiError for what cannot be served, or failed.
+        Raises ApiError for a request that cannot be served, or failed.
         """
         call = self._call
-        order = GenerationRequest(
-            lambda: [self._prompt()],
-            label=call.user or label,
-            priority=call.priority or 0,
-            fields=_FIELDS,
-        )
-        keep = call.keep if isinstance(call, GenerateCall) else None
-        place = nullcontext() if keep is None else self._buffers.place(keep, self._bridge)
-        with place as self._keeper:
-            async with self._bridge.generate(order) as generation:
-                await self._say_queued(generation)
+        request = GenerationRequest(self._encode, call.user or label, call.priority or 0, _FIELDS)
+        name = call.keep if isinstance(call, GenerateCall) else None
+        reserved = nullcontext() if name is None else self._buffers.reserve(name, self._bridge)
+        with reserved as self._keep:
+            async with self._bridge.generate(request, context) as stream:
+                await self._send_queued(stream)
                 if isinstance(call, ScoreCall):
-                    await self._send_scores(call, generation)
+                    await self._send_scores(call, stream)
                 elif isinstance(call, GenerateCall):
-                    await self._send_tokens(call, generation)
+                    await self._send_tokens(call, stream)
 
-    def _prompt(self) -> Prompt:
-        """The engine's view of the call; on the tokenizer thread."""
-        call, tokenizer = self._call, self._bridge.tokenizer
-        given = [call.prompt, call.scored] if isinstance(call, ScoreCall) else [call.prompt]
-        check_length([sum(len(text) for text in given if isinstance(text, str))], self._bridge)
-        ids = prompt_ids(call.prompt, self._before, tokenizer)
+    def _encode(self, bridge: Bridge) -> list[Prompt]:
+        """Return the engine's prompt; runs on the tokenizer thread."""
+        call, tokenizer = self._call, bridge.tokenizer
+        texts = [call.prompt, call.scored] if isinstance(call, ScoreCall) else [call.prompt]
+        check_length([sum(len(text) for text in texts if isinstance(text, str))], bridge)
+        ids = _encode_prompt(call.prompt, self._before, tokenizer)
         if isinstance(call, ScoreCall):
-            self._scored = continuation_ids(call.scored, tokenizer)
-            if not self._scored:
-                raise RequestError("scored", "is empty; give it at least one token")
-            last = tokenizer.vocab_size - 1
-            for id_ in self._scored:
-                if not 0 <= id_ <= last:
-                    message = f"token id {id_} is not in the vocabulary (0 to {last})"
-                    raise RequestError("scored", message)
-            return Prompt(ids + self._scored, SamplingParams(max_tokens=1, prompt_logprobs=0))
+            self._scored = _encode_scored(call.scored, tokenizer)
+            params = SamplingParams(max_tokens=1, prompt_logprobs=0)
+            return [Prompt(ids + self._scored, params)]
         assert isinstance(call, GenerateCall)
-        left = room(self._bridge) - len(ids)
         try:
-            params = call.sampling(vocab_size=tokenizer.vocab_size, room=left)
+            params = call.sampling(vocab_size=tokenizer.vocab_size, room=room(bridge) - len(ids))
         except SamplingError as error:
             raise RequestError(error.field, str(error).removeprefix(f"{error.field} ")) from error
-        return Prompt(ids, params, self._keeper)
+        return [Prompt(ids, params, self._keep)]
 
-    async def _say_queued(self, generation: RequestStream) -> None:
-        """Tell the client which request of the log it is, and how many are in line before it."""
-        request, waiting = generation.request_ids[0], self._bridge.window.state.waiting
+    async def _send_queued(self, stream: RequestStream) -> None:
+        """Tell the client its request's id in the log, and how many requests wait before it."""
+        request, waiting = stream.request_ids[0], self._bridge.window.state.waiting
         ahead = list(waiting).index(request) if request in waiting else 0
-        await self._message(status="queued", request=request, ahead=ahead)
+        await self._send_message(status="queued", request=request, ahead=ahead)
 
-    async def _send_tokens(self, call: GenerateCall, generation: RequestStream) -> None:
+    async def _send_tokens(self, call: GenerateCall, stream: RequestStream) -> None:
         with_text = isinstance(call.prompt, str)
-        while not generation.finished:
-            for gain in await generation.gains(self._bridge.settings.keep_alive):
-                if gain.finish_reason is not None and call.keep is not None:
-                    await self._message(status="kept", **self._buffers.summary(call.keep))
-                items = _token_items(call.stream_id, gain, with_text=with_text)
-                await self._outlet.put("TOKEN", [item(one) for one in items])
+        while not stream.finished:
+            for delta in await stream.deltas(self._bridge.settings.keep_alive):
+                if delta.finish_reason is not None and call.keep is not None:
+                    await self._send_message(status="kept", **self._buffers.summary(call.keep))
+                items = _token_items(call.stream_id, delta, with_text=with_text)
+                await self._queue.put("TOKEN", [item(one) for one in items])
 
-    async def _send_scores(self, call: ScoreCall, generation: RequestStream) -> None:
+    async def _send_scores(self, call: ScoreCall, stream: RequestStream) -> None:
         scores: list[float] = []
-        while not generation.finished:
-            for gain in await generation.gains(self._bridge.settings.keep_alive):
-                scores += [score.logprob for score in gain.prompt_scores]
+        while not stream.finished:
+            for delta in await stream.deltas(self._bridge.settings.keep_alive):
+                scores += [score.logprob for score in delta.prompt_scores]
         scored = self._scored
         items: list[dict[str, Any]] = [
             {
                 "stream_id": call.stream_id,
                 "token": id_,
-                "logprob": max(logprob, LEAST_LOGPROB),
+                "logprob": max(logprob, MIN_LOGPROB),
                 "finish_reason": None,
             }
             for id_, logprob in zip(scored, scores[-len(scored) :], strict=True)
@@ -125,16 +119,55 @@ class Stream:
         if isinstance(call.scored, str):
             for one, text in zip(items, self._bridge.tokenizer.pieces(scored), strict=True):
                 one["text"] = text
-        await self._outlet.put("TOKEN", [item(one) for one in items])
+        await self._queue.put("TOKEN", [item(one) for one in items])
 
-    async def _message(self, **content: object) -> None:
-        await self._outlet.put("MSG", [item({"stream_id": self._call.stream_id} | content)])
+    async def _send_message(self, **content: object) -> None:
+        await self._queue.put("MSG", [item({"stream_id": self._call.stream_id} | content)])
+
+
+def _encode_prompt(prompt: Tokens, before: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """Return the ids of a prompt after the ids `before`.
+
+    An empty prompt becomes the beginning-of-sequence token. Raises RequestError if the tokenizer has
+    none.
+    """
+    if isinstance(prompt, str) and not before:
+        ids = tokenizer.encode(prompt)
+    else:
+        ids = [*before, *_encode_after(prompt, tokenizer)]
+    if not ids:
+        if tokenizer.bos_id is None:
+            raise RequestError("prompt", "must have at least one token, got an empty prompt")
+        ids = [tokenizer.bos_id]
+    return ids
+
+
+def _encode_scored(scored: Tokens, tokenizer: Tokenizer) -> list[int]:
+    """Return the ids to score. Raises RequestError if there are none, or one is unknown."""
+    ids, last = _encode_after(scored, tokenizer), tokenizer.vocab_size - 1
+    if not ids:
+        raise RequestError("scored", "must have at least one token, got an empty text or list")
+    for id_ in ids:
+        if not 0 <= id_ <= last:
+            raise RequestError("scored", f"token id {id_} is not in the vocabulary (0 to {last})")
+    return ids
+
+
+def _encode_after(text: Tokens, tokenizer: Tokenizer) -> list[int]:
+    """Return the ids of a text that follows other tokens, without a beginning-of-sequence token.
+
+    LMQL's client sends ids, with the beginning-of-sequence token first. If its tokenizer has no such
+    token, it sends an empty prompt as `[null]`.
+    """
+    if isinstance(text, str):
+        return encode_continuation(text, tokenizer)
+    return [id_ for id_ in text if id_ is not None]
 
 
 def error_item(stream_id: StreamId | None, error: ApiError) -> bytes:
-    """An error as an item. `error` is what LMQL's client shows; `retry` says that trying again helps.
+    """Return an error as an item. LMQL's client shows `error`.
 
-    That is so where the request is fine and the server was not, or was full.
+    `retry` is true if the same request may succeed later: the server failed, or was full.
     """
     content: dict[str, object] = {
         "stream_id": stream_id,
@@ -149,25 +182,25 @@ def error_item(stream_id: StreamId | None, error: ApiError) -> bytes:
 
 
 def _token_items(
-    stream_id: StreamId, gain: OutputDelta, *, with_text: bool
+    stream_id: StreamId, delta: OutputDelta, *, with_text: bool
 ) -> Iterator[dict[str, Any]]:
-    """One item per token; the last one's `finish_reason` says that nothing comes after it."""
-    assert gain.logprobs is not None, "GENERATE always asks for log-probabilities"
-    last = len(gain.ids) - 1
-    for index, id_ in enumerate(gain.ids):
-        logprob = gain.logprobs.chosen[index]
-        top = [*gain.logprobs.top[index], (id_, logprob)]  # LMQL wants the chosen one in it
+    """Yield one item per token; a `finish_reason` marks the last item of the stream."""
+    assert delta.logprobs is not None, "GENERATE always asks for log-probabilities"
+    last = len(delta.ids) - 1
+    for index, id_ in enumerate(delta.ids):
+        logprob = delta.logprobs.chosen[index]
+        top = [*delta.logprobs.top[index], (id_, logprob)]  # LMQL expects the chosen token in it
         one = {
             "stream_id": stream_id,
             "token": id_,
-            "logprob": max(logprob, LEAST_LOGPROB),
-            "finish_reason": gain.finish_reason if index == last else None,
-            "top_logprobs": {other: max(value, LEAST_LOGPROB) for other, value in top},
+            "logprob": max(logprob, MIN_LOGPROB),
+            "finish_reason": delta.finish_reason if index == last else None,
+            "top_logprobs": {other: max(value, MIN_LOGPROB) for other, value in top},
         }
-        if gain.logprobs.forced[index]:
+        if delta.logprobs.forced[index]:
             one["forced"] = True
         if with_text:
-            one["text"] = gain.texts[index]
+            one["text"] = delta.texts[index]
         yield one
 
 

@@ -1,140 +1,216 @@
-"""/v1/chat/completions: a conversation becomes a prompt, the answer comes back as a message.
+"""/v1/chat/completions: its body, its prompt, and its response.
 
-A stream's chunks, per choice: the role with empty content, content as it comes, an empty delta with
-the finish_reason; with `include_usage` a chunk without choices; then `[DONE]`. As in vLLM
+A stream's chunks, per choice: the role with empty content, content as it is generated, an empty delta
+with the finish_reason; with `include_usage` a chunk without choices; then `[DONE]`. As in vLLM
 (`serving_chat.py`), the role chunks of all choices are sent when the first token of any choice arrives,
 so that a client can measure the time to first token by its first chunk. A stream that fails before
 that starts with the error.
 """
 
+import re
+import secrets
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from pydantic import BaseModel, ConfigDict, Field
 
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import Tokenizer
 from server.api.openai.logprobs import chat_logprobs
-from server.api.openai.wire import DONE, Envelope, count, usage
+from server.api.openai.requests import FIRST_ERROR, MAX_LOGPROBS, SamplingRequest
+from server.api.openai.responses import OpenAISerializer, count_tokens
+from server.core.bridge import Bridge
 from server.core.continuation import encode_continuation
-from server.core.request_stream import OutputDelta, Prompt, RequestStream
+from server.core.limits import MAX_NAME_LENGTH
+from server.core.prompt_length import characters_in, check_length, room
+from server.core.request_stream import OutputDelta, Prompt
+from server.http.errors import bad_request
 from server.http.streaming import sse
 
-
-def encode_conversation(messages: Sequence[dict[str, Any]], tokenizer: Tokenizer) -> list[int]:
-    """The conversation's prompt as token ids, safe from special tokens in what people wrote.
-
-    A message that says "<|user_end|>" means these characters; as a control token it would end the
-    user's turn and let the rest speak for somebody else. Such content is kept out of the template
-    and put in afterwards as ordinary text. What the assistant wrote keeps its special tokens: the
-    model wrote them itself, and a second turn finds them in the prefix cache.
-    """
-    apart: dict[str, str] = {}  # placeholder -> content
-    safe = []
-    everything = repr(messages)
-    for message in messages:
-        content = message["content"]
-        if message["role"] != "assistant" and _has_special(content, tokenizer):
-            placeholder = f"[content {len(apart)}]"
-            while placeholder in everything:
-                placeholder = f"[{placeholder}]"
-            apart[placeholder] = content
-            message = message | {"content": placeholder}  # noqa: PLW2901
-        safe.append(message)
-    text = tokenizer.chat_template.render(safe)
-    tokens: list[int] = []
-    for placeholder, content in apart.items():
-        before, _, text = text.partition(placeholder)
-        tokens += encode_continuation(before, tokenizer) if tokens else tokenizer.encode(before)
-        tokens += tokenizer.encode_ordinary(content)
-    return tokens + (encode_continuation(text, tokenizer) if tokens else tokenizer.encode(text))
+MAX_MESSAGES = 4096
 
 
-def _has_special(text: str, tokenizer: Tokenizer) -> bool:
-    """Whether `encode` would make a special token of something in this text."""
-    return encode_continuation(text, tokenizer) != tokenizer.encode_ordinary(text)
+class TextPart(BaseModel):
+    """A part of a message's content."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    type: str
+    text: str | None = None
 
 
-def chat_prompts(
-    messages: Sequence[dict[str, Any]],
-    params: SamplingParams,
-    tokenizer: Tokenizer,
-    *,
-    room: int | None,
+class ChatMessage(BaseModel):
+    """A message. Other fields, such as `reasoning_content`, are passed to the chat template."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    role: str = Field(max_length=MAX_NAME_LENGTH, examples=["user"])
+    content: str | Annotated[list[TextPart], FIRST_ERROR] | None = Field(
+        None, examples=["What is 17 + 25?"]
+    )
+
+
+class ChatRequest(SamplingRequest):
+    """A body for /v1/chat/completions."""
+
+    messages: Annotated[list[ChatMessage], FIRST_ERROR] = Field(max_length=MAX_MESSAGES)
+    max_tokens: int | None = Field(None, ge=1, description="Maximum number of output tokens.")
+    max_completion_tokens: int | None = Field(
+        None, ge=1, description="Newer name of max_tokens; takes precedence."
+    )
+    logprobs: bool | None = Field(None, description="Return the log-probability of each token.")
+    top_logprobs: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_LOGPROBS,
+        description="With logprobs: also those of this many most likely tokens.",
+    )
+
+    def check_fields(self) -> None:
+        """See `SamplingRequest`."""
+        super().check_fields()
+        if self.top_logprobs and not self.logprobs:
+            raise bad_request("top_logprobs", "top_logprobs needs logprobs: true")
+
+    @property
+    def output_limit(self) -> int | None:
+        """See `SamplingRequest`."""
+        newer = self.max_completion_tokens
+        return self.max_tokens if newer is None else newer
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `SamplingRequest`."""
+        fields = {"prompt": "messages", "logprobs": "top_logprobs"}
+        if self.max_completion_tokens is not None:
+            fields["max_tokens"] = "max_completion_tokens"
+        return fields
+
+    def engine_fields(self) -> dict[str, Any]:
+        """See `SamplingRequest`."""
+        return super().engine_fields() | {
+            "logprobs": (self.top_logprobs or 0) if self.logprobs else None,
+        }
+
+
+def template_messages(messages: list[ChatMessage]) -> list[dict[str, Any]]:
+    """Return messages as the chat template takes them: text parts joined, the rest unchanged."""
+    if not messages:
+        raise bad_request("messages", "messages must have at least one entry, got an empty list")
+    plain = []
+    for index, message in enumerate(messages):
+        content = message.content
+        if isinstance(content, list):
+            content = "".join(_text(part, index, at) for at, part in enumerate(content))
+        # Templates know only the older name of this role; some drop other messages silently.
+        role = "system" if message.role == "developer" else message.role
+        extra = {k: v for k, v in (message.model_extra or {}).items() if v is not None}
+        plain.append(extra | {"role": role, "content": content or ""})
+    return plain
+
+
+def _text(part: TextPart, message: int, index: int) -> str:
+    if part.type != "text" or part.text is None:
+        field = f"messages[{message}].content[{index}]"
+        raise bad_request(field, f"{field} must be {{type: text, text: ...}}, got {part.type!r}")
+    return part.text
+
+
+def encode_chat(
+    messages: Sequence[dict[str, Any]], params: SamplingParams, bridge: Bridge, *, fit: bool
 ) -> list[Prompt]:
-    """The one prompt of a chat. With `room`, prompt and answer are made to fit into it."""
-    tokens = encode_conversation(messages, tokenizer)
-    if room is not None:
-        fitting = max(1, min(params.max_tokens, room - len(tokens)))
-        params = msgspec.structs.replace(params, max_tokens=fitting)
+    """Tokenize a conversation. With `fit`, max_tokens is reduced to what the context can hold.
+
+    Raises RequestError if the conversation is too long.
+    """
+    check_length([characters_in(messages)], bridge)
+    tokens = encode_conversation(messages, bridge.tokenizer)
+    if fit:
+        max_tokens = max(1, min(params.max_tokens, room(bridge) - len(tokens)))
+        params = msgspec.structs.replace(params, max_tokens=max_tokens)
     return [Prompt(tokens, params)]
 
 
-class ChatSerializer:
-    """The Form of a chat stream; `render` is the same answer whole.
+def encode_conversation(messages: Sequence[dict[str, Any]], tokenizer: Tokenizer) -> list[int]:
+    """Return a conversation's token ids. A client cannot inject special tokens.
 
-    Where log-probabilities are asked for, every token is told of, also those that give no text.
+    A message that says "<|user_end|>" means these characters; as a special token it would end the
+    user's turn, and the rest of the message could pass for the assistant's. The template gets a
+    placeholder instead of such content, which is then inserted as ordinary text. The assistant's
+    messages keep their special tokens: the model generated them, and the next turn finds them in the
+    prefix cache.
+    """
+    marker = secrets.randbits(128)  # random, so no message can contain it
+    replaced: list[list[int]] = []  # the ordinary ids of each replaced content
+    safe = []
+    for message in messages:
+        if message["role"] != "assistant":
+            ordinary = tokenizer.encode_ordinary(message["content"])
+            if (
+                encode_continuation(message["content"], tokenizer) != ordinary
+            ):  # has a special token
+                message = message | {"content": f"[{marker} {len(replaced)}]"}  # noqa: PLW2901
+                replaced.append(ordinary)
+        safe.append(message)
+    before, *rest = re.split(rf"\[{marker} (\d+)\]", tokenizer.chat_template.render(safe))
+    tokens = tokenizer.encode(before)
+    between = {text: encode_continuation(text, tokenizer) for text in rest[1::2]}  # mostly the same
+    for index, text in zip(rest[::2], rest[1::2], strict=True):
+        tokens += replaced[int(index)] + between[text]
+    return tokens
+
+
+class ChatSerializer(OpenAISerializer):
+    """Writes a chat completion, streamed or whole.
+
+    With log-probabilities, every token is sent, also one without text.
     """
 
-    done = DONE
+    def __init__(self, model: str, *, include_usage: bool) -> None:
+        super().__init__("chatcmpl", "chat.completion.chunk", model, include_usage=include_usage)
+        self._sent_roles = False
 
-    def __init__(self, model: str, tokenizer: Tokenizer, *, include_usage: bool) -> None:
-        self._chunks = Envelope("chatcmpl", "chat.completion.chunk", model)
-        self._model = model
-        self._tokenizer = tokenizer
-        self._include_usage = include_usage
-        self._tokens = 0
-        self._roles_sent = False
-
-    def begin(self, generation: RequestStream) -> None:
-        """See `ResponseSerializer`."""
-        self._generation = generation
-
-    def chunk(self, gain: OutputDelta) -> bytes:
-        """The text so far unsent, then the end if this is it; the first time, the roles before that."""
-        self._tokens += len(gain.ids)
-        text, logprobs = "".join(gain.texts), self._logprobs(gain)
-        data = b"" if self._roles_sent else self._roles()
-        self._roles_sent = True
+    def chunk(self, delta: OutputDelta) -> bytes:
+        """See `StreamSerializer`. The first chunk of the stream starts with all roles."""
+        self.num_tokens += len(delta.ids)
+        text, logprobs = "".join(delta.texts), self._logprobs(delta)
+        data = b"" if self._sent_roles else self._roles()
+        self._sent_roles = True
         if text or logprobs:
-            data += self._chunk(gain.choice, {"content": text}, logprobs)
-        if gain.finish_reason:
-            data += self._chunk(gain.choice, {}, None, gain.finish_reason)
+            data += self._chunk(delta.choice, {"content": text}, logprobs)
+        if delta.finish_reason:
+            data += self._chunk(delta.choice, {}, None, delta.finish_reason)
         return data
 
-    def closing(self) -> bytes:
-        """Token counts, if asked for."""
-        if not self._include_usage:
-            return b""
-        return sse(self._chunks.wrap([], usage=usage(self._generation, self._tokens)))
-
-    def render(self, generation: RequestStream, choices: list[OutputDelta]) -> dict[str, Any]:
-        """The whole response."""
+    def render(self, choices: list[OutputDelta]) -> dict[str, Any]:
+        """See `WholeSerializer`."""
+        self.kind = "chat.completion"
+        self.num_tokens = count_tokens(choices)
         messages = [
             {
-                "index": choice.choice,
+                "index": delta.choice,
                 "message": {
                     "role": "assistant",
-                    "content": "".join(choice.texts),
+                    "content": "".join(delta.texts),
                     "refusal": None,
                 },
-                "logprobs": self._logprobs(choice),
-                "finish_reason": choice.finish_reason,
+                "logprobs": self._logprobs(delta),
+                "finish_reason": delta.finish_reason,
             }
-            for choice in choices
+            for delta in choices
         ]
-        counts = usage(generation, count(choices))
-        return Envelope("chatcmpl", "chat.completion", self._model).wrap(messages, usage=counts)
+        return self.wrap(messages, usage=self.usage())
 
     def _roles(self) -> bytes:
-        choices = sum(prompt.params.n for prompt in self._generation.prompts)
+        choices = sum(prompt.params.n for prompt in self.stream.prompts)
         role = {"role": "assistant", "content": ""}
         return b"".join(self._chunk(index, role) for index in range(choices))
 
-    def _logprobs(self, gain: OutputDelta) -> dict[str, Any] | None:
-        if gain.logprobs is None:
+    def _logprobs(self, delta: OutputDelta) -> dict[str, Any] | None:
+        if delta.logprobs is None:
             return None
-        return chat_logprobs(gain.ids, gain.logprobs, self._tokenizer)
+        return chat_logprobs(delta.ids, delta.logprobs, self.tokenizer)
 
     def _chunk(
         self,
@@ -149,4 +225,4 @@ class ChatSerializer:
             "logprobs": logprobs,
             "finish_reason": finish_reason,
         }
-        return sse(self._chunks.wrap([choice]))
+        return sse(self.wrap([choice]))

@@ -1,37 +1,37 @@
-"""/v1/completions in OpenAI's form.
+"""/v1/completions: its body, its prompts, and its response.
 
-A stream's chunks, per choice: text as it comes, the last text together with its finish_reason; with
-`include_usage` a chunk without choices; then `[DONE]`.
+A stream's chunks, per choice: text as it is generated, the last text together with its finish_reason;
+with `include_usage` a chunk without choices; then `[DONE]`.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field
 
 from engine.scheduling.sampling_params import SamplingParams
-from engine.text.tokenizer import Tokenizer
-from server.api.openai.logprobs import CompletionLogprobs, echoed
-from server.api.openai.wire import DONE, Envelope, best_choices, count, usage
+from server.api.openai.logprobs import CompletionLogprobs, echoed_pieces
+from server.api.openai.requests import FIRST_ERROR, MAX_LOGPROBS, SamplingRequest
+from server.api.openai.responses import OpenAISerializer, count_tokens
+from server.core.bridge import Bridge
+from server.core.prompt_length import check_length
 from server.core.request_stream import OutputDelta, Prompt, RequestStream
+from server.http.errors import bad_request
 from server.http.streaming import sse
 
+MAX_PROMPTS = 1024
 
-def encode_prompts(
-    prompts: list[str | list[int]], params: SamplingParams, tokenizer: Tokenizer
-) -> list[Prompt]:
-    """Text becomes token ids; ids stay what they are."""
-    return [
-        Prompt(tokenizer.encode(prompt) if isinstance(prompt, str) else prompt, params)
-        for prompt in prompts
-    ]
+_Ids = Annotated[list[int], FIRST_ERROR]
+_Prompts = Field(fail_fast=True, max_length=MAX_PROMPTS)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """What a completion shows beside its output.
+class CompletionOptions:
+    """What a completion contains besides its output.
 
-    echo      the prompt, in front
-    logprobs  of the tokens that it shows
-    output    False for max_tokens 0: the one token that the engine makes nevertheless is kept back
+    echo      the prompt, before the output
+    logprobs  log-probabilities of the tokens it contains
+    output    False for max_tokens 0: the one token that the engine samples anyway is dropped
     """
 
     echo: bool = False
@@ -39,88 +39,190 @@ class Shown:
     output: bool = True
 
 
-class CompletionSerializer:
-    """The Form of a completion stream; `render` is the same answer whole.
+class CompletionRequest(SamplingRequest):
+    """A body for /v1/completions. Without `model` and `stream` it requests the teaching stream."""
 
-    `prompts` are the request's, before they became token ids.
+    prompt: str | Annotated[list[str], _Prompts] | _Ids | Annotated[list[_Ids], _Prompts] = Field(
+        description="Text, token ids, or a list of either.", examples=["Once upon a time"]
+    )
+    best_of: int | None = Field(
+        None, ge=1, description="Generate this many samples, return the n most likely; no stream."
+    )
+    echo: bool | None = Field(
+        None, description="Return the prompt before the output; with max_tokens 0 only the prompt."
+    )
+    logprobs: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_LOGPROBS,
+        description="Return log-probabilities, and those of this many most likely tokens.",
+    )
+
+    def check_fields(self) -> None:
+        """See `SamplingRequest`."""
+        super().check_fields()
+        if self.max_tokens == 0 and not self.echo:
+            raise bad_request("max_tokens", "max_tokens 0 needs echo: true, or nothing is returned")
+        if self.stream and self.best_of is not None and self.best_of > (self.n or 1):
+            raise bad_request(
+                "best_of",
+                f"best_of must be at most n ({self.n or 1}) in a stream, got {self.best_of}: the "
+                "best samples are known only at the end",
+            )
+        if self.is_teaching:
+            self._check_teaching()
+
+    def _check_teaching(self) -> None:
+        """Raise ApiError for what the teaching stream, one prompt and one sample, cannot do."""
+        for field, used in (
+            ("prompt", len(self.prompts()) > 1),
+            ("n", (self.n or 1) > 1),
+            ("best_of", (self.best_of or 1) > 1),
+            ("echo", self.echo),
+        ):
+            if used:
+                raise bad_request(
+                    field,
+                    f"{field}: a body without model and stream requests the teaching stream, which "
+                    "has one prompt and one sample: add model or stream",
+                )
+
+    @property
+    def options(self) -> CompletionOptions:
+        """What the response contains besides its output."""
+        return CompletionOptions(
+            echo=bool(self.echo), logprobs=self.logprobs is not None, output=self.max_tokens != 0
+        )
+
+    @property
+    def is_teaching(self) -> bool:
+        """Whether it requests the teaching stream."""
+        return self.model is None and self.stream is None
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """See `SamplingRequest`."""
+        return {"prompt_logprobs": "logprobs"}
+
+    def engine_fields(self) -> dict[str, Any]:
+        """See `SamplingRequest`."""
+        return super().engine_fields() | {
+            # The engine samples at least one token; the serializer drops it.
+            "max_tokens": 1 if self.max_tokens == 0 else self.max_tokens,
+            "best_of": None if self.best_of == (self.n or 1) else self.best_of,
+            "logprobs": self.logprobs,
+            "prompt_logprobs": self.logprobs if self.echo else None,
+        }
+
+    def prompts(self) -> list[str | list[int]]:
+        """Return the prompts as a list, each as text or as token ids."""
+        prompt = self.prompt
+        if isinstance(prompt, str):
+            return [prompt]
+        if not prompt:
+            raise bad_request("prompt", "prompt must have at least one entry, got an empty list")
+        if isinstance(prompt[0], int):
+            return [prompt]
+        return list(prompt)
+
+
+def encode_prompts(
+    prompts: list[str | list[int]], params: SamplingParams, bridge: Bridge
+) -> list[Prompt]:
+    """Tokenize the prompts that are text. Raises RequestError if they are too long."""
+    check_length((len(prompt) for prompt in prompts if isinstance(prompt, str)), bridge)
+    encode = bridge.tokenizer.encode
+    return [Prompt(encode(one) if isinstance(one, str) else one, params) for one in prompts]
+
+
+class CompletionSerializer(OpenAISerializer):
+    """Writes a completion, streamed or whole.
+
+    `prompts` are the request's, before they were tokenized.
     """
-
-    done = DONE
 
     def __init__(
         self,
         model: str,
         prompts: list[str | list[int]],
-        tokenizer: Tokenizer,
-        shown: Shown,
+        options: CompletionOptions,
         *,
         include_usage: bool,
     ) -> None:
-        self._envelope = Envelope("cmpl", "text_completion", model)
+        super().__init__("cmpl", "text_completion", model, include_usage=include_usage)
         self._prompts = prompts
-        self._tokenizer = tokenizer
-        self._shown = shown
-        self._plain = shown == Shown()
-        self._include_usage = include_usage
-        self._tokens = 0
-        self._lengths: dict[int, int] = {}  # characters that a choice has so far
+        self._options = options
+        self._is_plain = options == CompletionOptions()
+        self._lengths: dict[int, int] = {}  # choice -> characters written so far
 
-    def begin(self, generation: RequestStream) -> None:
-        """See `ResponseSerializer`."""
-        self._generation = generation
-
-    def chunk(self, gain: OutputDelta) -> bytes:
-        """The text so far unsent, and the end if this is it."""
-        choice = self._choice(gain)
-        if not choice["text"] and choice["logprobs"] is None and not gain.finish_reason:
+    def chunk(self, delta: OutputDelta) -> bytes:
+        """See `StreamSerializer`."""
+        choice = self._choice(delta)
+        if not choice["text"] and choice["logprobs"] is None and not delta.finish_reason:
             return b""
-        return sse(self._envelope.wrap([choice]))
+        return sse(self.wrap([choice]))
 
-    def closing(self) -> bytes:
-        """Token counts, if asked for."""
-        if not self._include_usage:
-            return b""
-        return sse(self._envelope.wrap([], usage=usage(self._generation, self._tokens)))
+    def render(self, choices: list[OutputDelta]) -> dict[str, Any]:
+        """See `WholeSerializer`. Samples that `best_of` leaves out count as output as well."""
+        best = [self._choice(delta) for delta in best_choices(self.stream, choices)]
+        self.num_tokens = count_tokens(choices) if self._options.output else 0
+        return self.wrap(best, usage=self.usage())
 
-    def render(self, generation: RequestStream, choices: list[OutputDelta]) -> dict[str, Any]:
-        """The whole response. Samples that `best_of` leaves out count as output as well."""
-        self._generation = generation
-        tokens = count(choices) if self._shown.output else 0
-        shown = [self._choice(gain) for gain in best_choices(generation, choices)]
-        return self._envelope.wrap(shown, usage=usage(generation, tokens))
-
-    def _choice(self, gain: OutputDelta) -> dict[str, Any]:
+    def _choice(self, delta: OutputDelta) -> dict[str, Any]:
         choice: dict[str, Any] = {
-            "index": gain.choice,
-            "text": "".join(gain.texts),
+            "index": delta.choice,
+            "text": "".join(delta.texts),
             "logprobs": None,
-            "finish_reason": gain.finish_reason,
+            "finish_reason": delta.finish_reason,
         }
-        if not self._plain:
-            self._show_more(choice, gain)
-        if self._shown.output:
-            self._tokens += len(gain.ids)
+        if not self._is_plain:
+            self._apply_options(choice, delta)
+        if self._options.output:
+            self.num_tokens += len(delta.ids)
         return choice
 
-    def _show_more(self, choice: dict[str, Any], gain: OutputDelta) -> None:
-        """Change the choice into what was asked for: with the prompt, without output, with logprobs."""
-        shown, index = self._shown, gain.choice
-        first = index not in self._lengths
-        logprobs = CompletionLogprobs(self._tokenizer, self._lengths.get(index, 0))
-        if not shown.output:
+    def _apply_options(self, choice: dict[str, Any], delta: OutputDelta) -> None:
+        """Add the prompt and log-probabilities to a choice, or drop its output, as requested."""
+        options, index = self._options, delta.choice
+        is_first = index not in self._lengths
+        logprobs = CompletionLogprobs(self.tokenizer, self._lengths.get(index, 0))
+        if not options.output:
             choice["text"] = ""
-            choice["finish_reason"] = gain.finish_reason and "length"
-        if shown.echo and first:
-            of_prompt = index // self._generation.prompts[0].params.n
-            ids, prompt = self._generation.prompts[of_prompt].tokens, self._prompts[of_prompt]
-            pieces = echoed(prompt, ids, self._tokenizer)
+            choice["finish_reason"] = delta.finish_reason and "length"
+        if options.echo and is_first:
+            at = index // self.stream.prompts[0].params.n
+            ids, prompt = self.stream.prompts[at].tokens, self._prompts[at]
+            pieces = echoed_pieces(prompt, ids, self.tokenizer)
             text = prompt if isinstance(prompt, str) else "".join(pieces)
             choice["text"] = text + choice["text"]
-            if shown.logprobs:
-                logprobs.add_prompt(ids, pieces, gain.prompt_scores)
+            if options.logprobs:
+                logprobs.add_prompt(ids, pieces, delta.prompt_scores)
             logprobs.offset = len(text)
-        if shown.logprobs and shown.output and gain.logprobs is not None:
-            logprobs.add(gain.ids, gain.logprobs)
-        if shown.logprobs and (gain.ids or first):
-            choice["logprobs"] = logprobs.form()
+        if options.logprobs and options.output and delta.logprobs is not None:
+            logprobs.add(delta.ids, delta.logprobs)
+        if options.logprobs and (delta.ids or is_first):
+            choice["logprobs"] = logprobs.to_json()
         self._lengths[index] = logprobs.offset
+
+
+def best_choices(stream: RequestStream, choices: list[OutputDelta]) -> list[OutputDelta]:
+    """Return the n best samples of each prompt, best first and renumbered.
+
+    Without `best_of`, return all of them unchanged. See `engine.output.processor.best`.
+    """
+    params = stream.prompts[0].params  # the same for all prompts of a request
+    if params.best_of is None:
+        return choices
+    best: list[OutputDelta] = []
+    for first in range(0, len(choices), params.best_of):
+        samples = sorted(choices[first : first + params.best_of], key=_mean_logprob, reverse=True)
+        best += samples[: params.n]
+    for index, delta in enumerate(best):
+        delta.choice = index
+    return best
+
+
+def _mean_logprob(delta: OutputDelta) -> float:
+    assert delta.logprobs is not None  # best_of asks for them
+    sampled = len(delta.ids) - sum(delta.logprobs.forced)  # forced tokens add 0.0 to the sum
+    return sum(delta.logprobs.chosen) / max(1, sampled)

@@ -1,11 +1,11 @@
-"""Log-probabilities in OpenAI's two forms, and the prompt that `echo` puts in front.
+"""Log-probabilities in OpenAI's two formats, and the prompt that `echo` returns.
 
-    completions   four lists side by side, one entry per token
+    completions   four lists with one entry per token
     chat          one object per token
 
-A token is named by its own text, whatever is around it. A part of a character has none, so in the
-first form several tokens may share the name U+FFFD; the likeliest of them keeps it. `bytes` of the
-second form tells them apart.
+A token is named by its own text, regardless of its neighbours. A token that is part of a character has
+no text of its own, so in the first format several tokens may share the name U+FFFD; the most likely
+one keeps it. `bytes` of the second format tells them apart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,15 +15,15 @@ from engine.scheduling.request import TokenScore
 from engine.text.tokenizer import Tokenizer
 from server.core.request_stream import Logprobs
 
-# JSON has no infinity. OpenAI uses the same number for a token that cannot come.
+# JSON has no infinity. OpenAI uses the same number for a token with probability 0.
 _LEAST = -9999.0
 
 
 class CompletionLogprobs:
-    """The first form. Made for one piece of a choice's text, filled token by token.
+    """The first format, for one piece of a choice's text; filled token by token.
 
-    `offset` is where the piece begins in the choice's text, in characters. Tokens that a stop
-    string took out of the text are listed, too; they begin where it ends, or after.
+    `offset` is where the piece begins in the choice's text, in characters. Tokens that a stop string
+    removed from the text are listed, too; their offsets are at its end or beyond.
     """
 
     def __init__(self, tokenizer: Tokenizer, offset: int) -> None:
@@ -37,34 +37,35 @@ class CompletionLogprobs:
     def add_prompt(
         self, ids: Sequence[int], pieces: Sequence[str], scores: Sequence[TokenScore]
     ) -> None:
-        """The prompt's tokens; `scores` has all but the first, whose probability nobody asks."""
+        """Add the prompt's tokens; `scores` has all but the first, which nothing precedes."""
         self._add(ids[0], pieces[0], None, [])
         for token, piece, score in zip(ids[1:], pieces[1:], scores, strict=True):
             self._add(token, piece, score.logprob, score.top)
 
-    def add(self, ids: Sequence[int], told: Logprobs) -> None:
-        """Tokens of the output."""
-        for token, piece, logprob, top in zip(ids, told.pieces, told.chosen, told.top, strict=True):
-            self._add(token, piece, logprob, top)
+    def add(self, ids: Sequence[int], logprobs: Logprobs) -> None:
+        """Add tokens of the output."""
+        pieces, chosen, top = logprobs.pieces, logprobs.chosen, logprobs.top
+        for token, piece, logprob, likeliest in zip(ids, pieces, chosen, top, strict=True):
+            self._add(token, piece, logprob, likeliest)
 
     def _add(
         self, token: int, piece: str, logprob: float | None, top: Iterable[tuple[int, float]]
     ) -> None:
         self._tokens.append(_text(token, self._tokenizer))
         self._logprobs.append(None if logprob is None else max(logprob, _LEAST))
-        self._top.append(None if logprob is None else self._named([*top, (token, logprob)]))
+        self._top.append(None if logprob is None else self._by_text([*top, (token, logprob)]))
         self._offsets.append(self.offset)
         self.offset += len(piece)
 
-    def _named(self, pairs: Iterable[tuple[int, float]]) -> dict[str, float]:
-        named: dict[str, float] = {}
+    def _by_text(self, pairs: Iterable[tuple[int, float]]) -> dict[str, float]:
+        largest: dict[str, float] = {}
         for token, logprob in pairs:
-            name = _text(token, self._tokenizer)
-            named[name] = max(logprob, named.get(name, _LEAST))
-        return named
+            text = _text(token, self._tokenizer)
+            largest[text] = max(logprob, largest.get(text, _LEAST))
+        return largest
 
-    def form(self) -> dict[str, Any]:
-        """As it goes over the wire."""
+    def to_json(self) -> dict[str, Any]:
+        """Return the lists under OpenAI's names."""
         return {
             "text_offset": self._offsets,
             "token_logprobs": self._logprobs,
@@ -73,20 +74,20 @@ class CompletionLogprobs:
         }
 
 
-def chat_logprobs(ids: Sequence[int], told: Logprobs, tokenizer: Tokenizer) -> dict[str, Any]:
-    """The second form."""
+def chat_logprobs(ids: Sequence[int], logprobs: Logprobs, tokenizer: Tokenizer) -> dict[str, Any]:
+    """Return the second format."""
     content = [
         _entry(token, logprob, tokenizer)
         | {"top_logprobs": [_entry(*pair, tokenizer) for pair in top]}
-        for token, logprob, top in zip(ids, told.chosen, told.top, strict=True)
+        for token, logprob, top in zip(ids, logprobs.chosen, logprobs.top, strict=True)
     ]
     return {"content": content, "refusal": None}
 
 
-def echoed(prompt: str | list[int], ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
-    """The prompt's text for `echo`, one piece per token.
+def echoed_pieces(prompt: str | list[int], ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
+    """Return the prompt's text for `echo`, one piece per token.
 
-    A BOS that the tokenizer put in front of a text is a token without text: nobody wrote it.
+    A BOS token that the tokenizer added to a text has an empty piece: it is not part of the text.
     """
     pieces = tokenizer.pieces(ids)
     if isinstance(prompt, str) and ids[0] == tokenizer.bos_id and not prompt.startswith(pieces[0]):

@@ -1,188 +1,236 @@
-"""What OpenAI's endpoints take: their bodies, and what they mean to the engine."""
+"""The fields that completions and chat completions share, and what they mean to the engine.
 
+Nearly every field may be `null`, which means absent. An unsupported field is rejected by name, never
+ignored: a client that sends `tools` must not get an answer without them. Only its neutral value, which
+asks for nothing, is accepted. Bounds that OpenAI's API and LMTP share are in `server/core/limits.py`.
+"""
+
+import re
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from server.api.openai.completions import Shown
-from server.api.openai.sampling_fields import FIRST_ERROR, MAX_LOGPROBS, SamplingRequest
-from server.core.limits import MAX_NAME_LENGTH
-from server.http.errors import bad_request
+from engine.scheduling.sampling_params import SamplingError, SamplingParams
+from server.core.limits import (
+    LARGEST_COUNT,
+    LARGEST_WHOLE,
+    MAX_BIASES,
+    MAX_NAME_LENGTH,
+    MAX_STOP_LENGTH,
+    MAX_STOP_TOKENS,
+    MAX_STOPS,
+)
+from server.http.errors import bad_request, unknown_field
 
-MAX_PROMPTS = 1024
-MAX_MESSAGES = 4096
+MAX_LOGPROBS = 20  # OpenAI's limit; each is an object on the wire, for every token
+_TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
+# pydantic also checks that a bounded string is valid Unicode: half a surrogate pair, which JSON can
+# express, could be neither sent back nor logged.
+Stop = Annotated[str, Field(max_length=MAX_STOP_LENGTH)]
+# Only the first error is reported. Without `fail_fast`, pydantic collects one for each element, and
+# one for each member of a union: 3.4 s and 0.8 GB for 250,000 floats where ids are expected.
+FIRST_ERROR = Field(fail_fast=True)
 
-_Ids = Annotated[list[int], FIRST_ERROR]
-_Prompts = Field(fail_fast=True, max_length=MAX_PROMPTS)
-
-
-class CompletionRequest(SamplingRequest):
-    """A body for /v1/completions. With neither `model` nor `stream` it asks for the teaching stream."""
-
-    prompt: str | Annotated[list[str], _Prompts] | _Ids | Annotated[list[_Ids], _Prompts] = Field(
-        description="Text, token ids, or a list of either.", examples=["Once upon a time"]
-    )
-    best_of: int | None = Field(
-        None, ge=1, description="Make so many samples, return the n likeliest; not in a stream."
-    )
-    echo: bool | None = Field(
-        None, description="Put the prompt in front; with max_tokens 0 it is all there is."
-    )
-    logprobs: int | None = Field(
-        None,
-        ge=0,
-        le=MAX_LOGPROBS,
-        description="So many of the likeliest tokens in each place, with log-probabilities.",
-    )
-
-    def check_fields(self) -> None:
-        """See `SamplingRequest`."""
-        super().check_fields()
-        if self.max_tokens == 0 and not self.echo:
-            raise bad_request("max_tokens", "max_tokens 0 leaves nothing to do without echo: true")
-        if self.stream and self.best_of is not None and self.best_of > (self.n or 1):
-            raise bad_request(
-                "best_of",
-                f"best_of ({self.best_of}) must not be more than n ({self.n or 1}) in a stream: "
-                "which samples are best is known at their end",
-            )
-        if self.is_teaching:
-            for field, asked in (
-                ("prompt", len(self.prompts()) > 1),
-                ("n", (self.n or 1) > 1),
-                ("best_of", (self.best_of or 1) > 1),
-                ("echo", self.echo),
-            ):
-                if asked:
-                    raise bad_request(
-                        field,
-                        f"{field}: without model and stream in the body this is the teaching stream, "
-                        "one prompt and one answer: add either for more",
-                    )
-
-    @property
-    def shown(self) -> Shown:
-        """What the answer shows beside its output."""
-        return Shown(
-            echo=bool(self.echo), logprobs=self.logprobs is not None, output=self.max_tokens != 0
-        )
-
-    @property
-    def is_teaching(self) -> bool:
-        """Whether it asks for the teaching stream."""
-        return self.model is None and self.stream is None
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """See `SamplingRequest`."""
-        return {"prompt_logprobs": "logprobs"}
-
-    def engine_fields(self) -> dict[str, Any]:
-        """See `SamplingRequest`."""
-        return super().engine_fields() | {
-            # The engine makes a token in any case; the form keeps it back.
-            "max_tokens": 1 if self.max_tokens == 0 else self.max_tokens,
-            "best_of": None if self.best_of == (self.n or 1) else self.best_of,
-            "logprobs": self.logprobs,
-            "prompt_logprobs": self.logprobs if self.echo else None,
-        }
-
-    def prompts(self) -> list[str | list[int]]:
-        """The prompts, one for each completion."""
-        prompt = self.prompt
-        if isinstance(prompt, str):
-            return [prompt]
-        if not prompt:
-            raise bad_request("prompt", "prompt is an empty list: give at least one prompt")
-        if isinstance(prompt[0], int):
-            return [prompt]
-        return list(prompt)
+# Fields of OpenAI's API that are not supported (some of them in one endpoint only), and the values
+# that ask for nothing.
+_NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "audio": (),
+    "best_of": (1,),
+    "echo": (False,),
+    "function_call": ("none", "auto"),
+    "functions": ([],),
+    "metadata": ({},),
+    "modalities": (["text"],),
+    "moderation": (),
+    "parallel_tool_calls": (True, False),
+    "prediction": (),
+    "prompt_cache_key": (),
+    "prompt_cache_options": (),
+    "prompt_cache_retention": ("in_memory",),
+    "reasoning_effort": ("none",),
+    "response_format": ({"type": "text"},),
+    "service_tier": ("auto", "default"),
+    "store": (False,),
+    "stream_options.continuous_usage_stats": (False,),  # vLLM's
+    "stream_options.include_obfuscation": (False,),
+    "suffix": ("",),
+    "tool_choice": ("none", "auto"),
+    "tools": ([],),
+    "top_logprobs": (0,),
+    "verbosity": ("medium",),
+    "web_search_options": (),
+}
 
 
-class TextPart(BaseModel):
-    """A part of a message's content."""
+class StreamOptions(BaseModel):
+    """Options of a stream."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    type: str
-    text: str | None = None
+    include_usage: bool | None = Field(None, description="Send token counts in a last chunk.")
 
 
-class ChatMessage(BaseModel):
-    """A message. Other fields, such as `reasoning_content`, reach the chat template."""
+class SamplingRequest(BaseModel):
+    """The fields that completions and chat completions share."""
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    role: str = Field(max_length=MAX_NAME_LENGTH, examples=["user"])
-    content: str | Annotated[list[TextPart], FIRST_ERROR] | None = Field(
-        None, examples=["What is 17 + 25?"]
+    model: str | None = Field(
+        None,
+        max_length=MAX_NAME_LENGTH,
+        description="Any name; the response repeats it. With `--model auto`, a name from /v1/models.",
     )
-
-
-class ChatRequest(SamplingRequest):
-    """A body for /v1/chat/completions."""
-
-    messages: Annotated[list[ChatMessage], FIRST_ERROR] = Field(max_length=MAX_MESSAGES)
-    max_tokens: int | None = Field(None, ge=1, description="Output tokens at most.")
-    max_completion_tokens: int | None = Field(
-        None, ge=1, description="Output tokens at most; wins over max_tokens."
-    )
-    logprobs: bool | None = Field(None, description="Tell how probable each token was.")
-    top_logprobs: int | None = Field(
+    max_tokens: int | None = Field(None, ge=0, description="Maximum number of output tokens.")
+    min_tokens: int | None = Field(
         None,
         ge=0,
-        le=MAX_LOGPROBS,
-        description="So many of the likeliest tokens in each place; with logprobs: true.",
+        description="Minimum tokens to generate before an end token or a stop string applies.",
+    )
+    stop: Stop | Annotated[list[Stop], FIRST_ERROR] | None = Field(
+        None, description=f"Strings that end the output and are removed from it; up to {MAX_STOPS}."
+    )
+    stop_token_ids: Annotated[list[int], FIRST_ERROR] | None = Field(
+        None, max_length=MAX_STOP_TOKENS, description="Tokens that end the output."
+    )
+    ignore_eos: bool | None = Field(None, description="Continue after the model's end token.")
+    temperature: float | None = Field(
+        None, ge=0, description="0 always picks the most likely token."
+    )
+    top_p: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Sample from the most likely tokens up to this total probability.",
+    )
+    top_k: int | None = Field(
+        None,
+        ge=0,
+        le=LARGEST_COUNT,
+        description="Sample from this many most likely tokens; 0 means all.",
+    )
+    min_p: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description="Minimum probability of a token, relative to the most likely token.",
+    )
+    logit_bias: Annotated[dict[str, float], FIRST_ERROR] | None = Field(
+        None,
+        max_length=MAX_BIASES,
+        description="Token id -> value added to its logit, -100 to 100.",
+    )
+    frequency_penalty: float | None = Field(
+        None,
+        ge=-2,
+        le=2,
+        description="Subtracted from a token's logit for each time the output contains it.",
+    )
+    presence_penalty: float | None = Field(
+        None, ge=-2, le=2, description="Subtracted once if the output contains the token."
+    )
+    repetition_penalty: float | None = Field(
+        None, gt=0, description="Divides the logits of tokens in prompt or output; 1 has no effect."
+    )
+    seed: int | None = Field(
+        None,
+        ge=-LARGEST_WHOLE,
+        le=LARGEST_WHOLE,
+        description="The same seed gives the same tokens.",
+    )
+    n: int | None = Field(None, ge=1, description="Samples per prompt; they share its KV blocks.")
+    stream: bool | None = Field(None, description="Send tokens as they are generated.")
+    stream_options: StreamOptions | None = None
+    user: str | None = Field(
+        None, max_length=MAX_NAME_LENGTH, description="The request's label in the event log."
+    )
+    safety_identifier: str | None = Field(
+        None, max_length=MAX_NAME_LENGTH, description="Newer name of `user`; takes precedence."
+    )
+    priority: int | None = Field(
+        None,
+        ge=-LARGEST_COUNT,
+        le=LARGEST_COUNT,
+        description="With --policy priority: lower values first.",
     )
 
     def check_fields(self) -> None:
-        """See `SamplingRequest`."""
-        super().check_fields()
-        if self.top_logprobs and not self.logprobs:
-            raise bad_request("top_logprobs", "top_logprobs is only for logprobs: true")
+        """Raise ApiError for a field that is not supported, or not in this combination."""
+        _check_unsupported(self.model_extra or {})
+        if self.stream_options is not None:
+            options = self.stream_options.model_extra or {}
+            _check_unsupported({f"stream_options.{k}": value for k, value in options.items()})
+            if not self.stream:
+                raise bad_request("stream_options", "stream_options needs stream: true")
+        if isinstance(self.stop, list) and len(self.stop) > MAX_STOPS:
+            message = f"stop must have at most {MAX_STOPS} entries, got {len(self.stop)}"
+            raise bad_request("stop", message)
+
+    @property
+    def include_usage(self) -> bool:
+        """Whether the stream ends with token counts."""
+        return self.stream_options is not None and bool(self.stream_options.include_usage)
+
+    @property
+    def label(self) -> str:
+        """The request's label in the log, if the body has one."""
+        return self.safety_identifier or self.user or ""
 
     @property
     def output_limit(self) -> int | None:
-        """`max_completion_tokens` is the newer name of `max_tokens`."""
-        newer = self.max_completion_tokens
-        return self.max_tokens if newer is None else newer
+        """The maximum number of output tokens, if the client set one."""
+        return self.max_tokens
 
     @property
     def fields(self) -> dict[str, str]:
-        """See `SamplingRequest`."""
-        fields = {"prompt": "messages", "logprobs": "top_logprobs"}
-        if self.max_completion_tokens is not None:
-            fields["max_tokens"] = "max_completion_tokens"
-        return fields
+        """The engine's name of a field -> its name in this request, where they differ."""
+        return {}
 
     def engine_fields(self) -> dict[str, Any]:
-        """See `SamplingRequest`."""
-        return super().engine_fields() | {
-            "logprobs": (self.top_logprobs or 0) if self.logprobs else None,
+        """Return the sampling parameters under the engine's names; None where one is not set."""
+        names = (
+            "min_tokens stop_token_ids ignore_eos temperature top_p top_k min_p frequency_penalty "
+            "presence_penalty repetition_penalty seed n"
+        )
+        return {name: getattr(self, name) for name in names.split()} | {
+            "max_tokens": self.output_limit,
+            "stop": [self.stop] if isinstance(self.stop, str) and self.stop else self.stop or None,
+            "logit_bias": _by_token(self.logit_bias or {}) or None,
         }
 
-
-def conversation(messages: list[ChatMessage]) -> list[dict[str, Any]]:
-    """Messages for the chat template: text parts joined, everything else as it came."""
-    if not messages:
-        raise bad_request("messages", "messages is empty: send at least one message")
-    plain = []
-    for index, message in enumerate(messages):
-        content = message.content
-        if isinstance(content, list):
-            content = "".join(_text(part, index, at) for at, part in enumerate(content))
-        # OpenAI's newer name; templates know the older one, or drop the message without a word.
-        role = "system" if message.role == "developer" else message.role
-        entry = {k: v for k, v in (message.model_extra or {}).items() if v is not None}
-        plain.append(entry | {"role": role, "content": content or ""})
-    return plain
+    def sampling(self, *, max_tokens: int, temperature: float) -> SamplingParams:
+        """Return the engine's parameters, with these defaults. Raises ApiError for a bad value."""
+        given = {name: value for name, value in self.engine_fields().items() if value is not None}
+        try:
+            return SamplingParams(**{"max_tokens": max_tokens, "temperature": temperature} | given)
+        except SamplingError as error:
+            field = self.fields.get(error.field, error.field)
+            message = str(error).removeprefix(error.field)
+            raise bad_request(field, field + message) from error
 
 
-def _text(part: TextPart, message: int, index: int) -> str:
-    if part.type != "text" or part.text is None:
-        raise bad_request(
-            f"messages[{message}].content[{index}]",
-            f"only parts of the form {{type: text, text: ...}} are supported, got {part.type!r}",
-        )
-    return part.text
+def _by_token(bias: dict[str, float]) -> dict[int, float]:
+    """Convert JSON's string keys to token ids."""
+    for token in bias:
+        if not _TOKEN_ID.fullmatch(token):
+            raise bad_request(
+                "logit_bias", f"logit_bias keys must be token ids, got {token[:20]!r}"
+            )
+    return {int(token): value for token, value in bias.items()}
+
+
+def _check_unsupported(fields: Mapping[str, Any]) -> None:
+    """Raise ApiError for a field that is unknown, or unsupported and not neutral."""
+    for name, value in fields.items():
+        if value is None:
+            continue
+        if name not in _NEUTRAL:
+            raise unknown_field(name)
+        if not any(_same(value, neutral) for neutral in _NEUTRAL[name]):
+            raise bad_request(name, f"{name} is not supported: leave it out")
+
+
+def _same(value: object, neutral: object) -> bool:
+    """Whether two JSON values are equal; 0 is not false and 1 is not true."""
+    return value == neutral and isinstance(value, bool) == isinstance(neutral, bool)

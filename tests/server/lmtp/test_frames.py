@@ -1,4 +1,4 @@
-"""The way out of a session: in order, bounded, and closed to a client that takes nothing."""
+"""The send queue of a session: ordered, bounded, and ended by a client that accepts nothing."""
 
 import asyncio
 import json
@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from server.api.lmtp.outlet import FRAME_BYTES, LIMIT_BYTES, Outlet
+from server.api.lmtp.frames import FRAME_BYTES, LIMIT_BYTES, SendQueue, frame, split
 from server.api.lmtp.session import Session
-from server.api.lmtp.wire import frame, split
 from tests.server.shelf import Shelf, registry
 
 ITEM = b'"' + b"x" * 998 + b'"'
@@ -27,14 +26,14 @@ def test_who_writes_waits_while_the_client_does_not_read() -> None:
             await reading.wait()
             sent.append(text)
 
-        outlet = Outlet(send, stall_seconds=60)
-        running = asyncio.create_task(outlet.run())
+        queue = SendQueue(send, stall_seconds=60)
+        running = asyncio.create_task(queue.run())
         written = 0
 
         async def write() -> None:
             nonlocal written
             for _ in range(2000):
-                await outlet.put("TOKEN", [ITEM])
+                await queue.put("TOKEN", [ITEM])
                 written += 1
 
         writing = asyncio.create_task(write())
@@ -57,11 +56,11 @@ def test_items_keep_their_order_and_share_frames_of_their_kind() -> None:
         async def send(text: str) -> None:
             sent.append(text)
 
-        outlet = Outlet(send, stall_seconds=60)
+        queue = SendQueue(send, stall_seconds=60)
         for number, word in enumerate(["MSG", "TOKEN", "TOKEN", "MSG"]):
-            await outlet.put(word, [b"%d" % number])
-        await outlet.put("TOKEN", [ITEM] * 1000)
-        running = asyncio.create_task(outlet.run())
+            await queue.put(word, [b"%d" % number])
+        await queue.put("TOKEN", [ITEM] * 1000)
+        running = asyncio.create_task(queue.run())
         while sum(text.count("x" * 998) for text in sent) < 1000:
             await asyncio.sleep(0)
         running.cancel()
@@ -75,10 +74,10 @@ def test_items_keep_their_order_and_share_frames_of_their_kind() -> None:
 
 def test_a_client_that_takes_nothing_is_given_up() -> None:
     async def test() -> None:
-        outlet = Outlet(never, stall_seconds=0.01)
-        await outlet.put("TOKEN", [b"1"])
+        queue = SendQueue(never, stall_seconds=0.01)
+        await queue.put("TOKEN", [b"1"])
         with pytest.raises(TimeoutError):
-            await outlet.run()
+            await queue.run()
 
     asyncio.run(test())
 

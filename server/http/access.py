@@ -1,0 +1,169 @@
+"""Access to the server: the names it answers to, the sites whose pages may use it, and the API key.
+
+A server on 127.0.0.1 is out of reach of the network, but not of the web pages that are open on the
+same machine. With *DNS rebinding*, a page of evil.example lets its own name resolve to 127.0.0.1 after
+it has loaded: the browser still sees one site, and the page can read what the server says. The page
+cannot hide its name, which the browser sends as `Host`. So `Host` must be a known name. An address in
+digits always passes, because DNS was not involved.
+
+WebSockets have no CORS, so any page could open one to this server. `Origin` names the page's site, and
+is checked for WebSockets and for the teacher's controls.
+
+All middleware here is plain ASGI: Starlette's BaseHTTPMiddleware would keep a stalled stream open after
+its client has left, and costs four times as much per chunk.
+"""
+
+import base64
+import ipaddress
+import re
+import secrets
+import socket
+from collections.abc import Collection, Iterable
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from server.http.errors import ApiError, bad_request
+
+_HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{0,5})?")
+
+# A monitor must see the server's health without the key, and a browser has no key when it opens a page.
+_OPEN = frozenset({"/health", "/ready", "/", "/docs", "/openapi.json"})
+_OPEN_FOLDERS = ("/page/", "/board/", "/docs/")
+
+
+def needs_no_key(path: str) -> bool:
+    """Whether this path is open to all clients, even if the server has a key."""
+    return path in _OPEN or path.startswith(_OPEN_FOLDERS)
+
+
+class ApiKey:
+    """Rejects requests and WebSockets without `Authorization: Bearer KEY`, except on open paths."""
+
+    def __init__(self, app: ASGIApp, key: str) -> None:
+        self._app = app
+        self._key = key.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request or WebSocket on, or answer 401."""
+        is_open = scope["type"] == "http" and needs_no_key(scope["path"])
+        if scope["type"] == "lifespan" or is_open or self._has_key(scope):
+            await self._app(scope, receive, send)
+            return
+        error = ApiError(
+            401,
+            # OpenAI's words: litellm recognizes a wrong key by them.
+            "Incorrect API key provided: send the server's with the header Authorization: Bearer KEY",
+            code="invalid_api_key",
+            headers={"WWW-Authenticate": "Bearer"},
+        )
+        await error.response()(scope, receive, send)
+
+    def _has_key(self, scope: Scope) -> bool:
+        header = dict(scope["headers"]).get(b"authorization", b"")
+        scheme, _, key = header.partition(b" ")
+        if scheme.lower() == b"basic" and scope["type"] == "websocket":
+            key = _password(key)  # LMQL's client takes an address only: http://any:KEY@host
+        elif scheme.lower() != b"bearer":
+            return False
+        return secrets.compare_digest(key.strip(), self._key)
+
+
+def _password(credentials: bytes) -> bytes:
+    """Return the password of Basic authentication (RFC 7617); empty if there is none."""
+    try:
+        return base64.b64decode(credentials, validate=True).partition(b":")[2]
+    except ValueError:
+        return b""
+
+
+class HostCheck:
+    """Rejects an unknown `Host`, and WebSockets of other sites' pages.
+
+    bound     the address or name that the server listens on
+    allowed   additional names to accept
+    origins   sites whose pages may use the server; "*" for all
+    """
+
+    def __init__(
+        self, app: ASGIApp, bound: str, allowed: Iterable[str], origins: Collection[str]
+    ) -> None:
+        self._app = app
+        self._origins = origins
+        self._names = {bound.lower(), *(name.lower() for name in allowed)}
+        if not is_loopback(bound):  # other machines use this machine's own name
+            own = socket.gethostname().lower()
+            self._names |= {own, f"{own}.local"}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass the request on, or reject it."""
+        error = self._check(scope) if scope["type"] in ("http", "websocket") else None
+        if error is None:
+            await self._app(scope, receive, send)
+        else:
+            await error.response()(scope, receive, send)
+
+    def _check(self, scope: Scope) -> ApiError | None:
+        hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+        if not hosts and scope["http_version"] == "1.0":
+            return None  # no browser is that old
+        if len(hosts) != 1:
+            return bad_request(None, "send exactly one Host header", code="bad_host")
+        if not self._is_known(hosts[0]):
+            return ApiError(
+                403,
+                f"{hosts[0][:100]!r} is not a name of this server: start it with --allowed-host and "
+                "that name, or use its address in digits",
+                type="permission_error",
+                code="host_not_allowed",
+            )
+        if scope["type"] == "websocket":
+            return cross_site(scope, self._origins)
+        return None
+
+    def _is_known(self, host: str) -> bool:
+        parsed = _HOST.fullmatch(host.lower())
+        if parsed is None:
+            return False
+        name = parsed["v6"] or parsed["name"].removesuffix(".")
+        known = name in self._names or name == "localhost" or name.endswith(".localhost")
+        return known or _is_address(name)
+
+
+def cross_site(scope: Scope, origins: Collection[str]) -> ApiError | None:
+    """Return the error if a page of a site that is not allowed sent this; otherwise None.
+
+    For the requests that a browser lets any page send: WebSockets, and POST without a body.
+    """
+    headers = dict(scope["headers"])
+    origin = headers.get(b"origin", b"").decode("latin-1")
+    host = headers.get(b"host", b"").decode("latin-1")
+    if not origin or origin in origins or "*" in origins or _site(origin) == host.lower():
+        return None
+    return ApiError(
+        403,
+        f"a page of {origin[:100]} may not use this server: use the server's own page, or name the "
+        "site with --cors-origin",
+        type="permission_error",
+        code="cross_site",
+    )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can have the address."""
+    return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _site(origin: str) -> str:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
