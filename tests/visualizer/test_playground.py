@@ -6,6 +6,7 @@ import re
 import threading
 from dataclasses import replace
 
+import ipywidgets as widgets
 import pytest
 
 from engine.config import EngineConfig
@@ -15,7 +16,7 @@ from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate
 from tests.facts import assert_names, raises_naming
 from visualizer import playground, show
-from visualizer.logs import Steps
+from visualizer.logs import StepIndex
 from visualizer.playing import rerun
 from visualizer.playing.numbers import UNITS, change, numbers, table
 from visualizer.playing.playground import Playground
@@ -32,7 +33,7 @@ def no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 def words(p: Playground) -> str:
-    return p._words.value
+    return p._message_box.value
 
 
 def test_it_begins_with_something_happening() -> None:
@@ -40,14 +41,14 @@ def test_it_begins_with_something_happening() -> None:
     assert p.log.of(Preempted)
     assert p.log.steps.cached_tokens.sum() > 0
     assert p.log.steps.waiting.max() > 0
-    assert (p.board.step, p.board.selected) == Steps(p.log).opening
+    assert (p.board.step, p.board.selected) == StepIndex(p.log).opening
     assert p.previous is None
 
 
 def test_a_control_runs_what_it_says_and_the_run_before_stays() -> None:
     p = playground()
     first = p.log
-    p._at_rest = 0
+    p._debounce = 0
     p.controls["max_batch_size"].value = 2
     assert p.settings["max_batch_size"] == 2
     assert p.previous is first
@@ -81,7 +82,7 @@ def test_a_control_runs_what_it_says_and_the_run_before_stays() -> None:
 )
 def test_every_control_changes_the_run(name: str, value: object) -> None:
     p = playground(max_kv_tokens=400, max_batch_size=8, token_budget=96)
-    p._at_rest = 0
+    p._debounce = 0
     p.controls[name].value = value
     assert p.settings[name] == value
     assert p.log.to_bytes() != p.previous.to_bytes()
@@ -108,10 +109,10 @@ def test_the_cursor_and_the_selection_stay_whatever_is_changed() -> None:
         assert (p.board_before.step, p.board_before.selected) == (9, 3)
     p.board.selected = p.log.requests.index[-1]
     p.set(requests=2)
-    assert p.board.selected == -1
-    p.board.step = max(Steps(p.log).ends)
+    assert p.board.selected is None
+    p.board.step = max(StepIndex(p.log).ends)
     p.set(output_tokens=4)
-    assert p.board.step == max(Steps(p.log).ends)
+    assert p.board.step == max(StepIndex(p.log).ends)
 
 
 def test_a_board_of_ones_own_does_not_go_along() -> None:
@@ -125,7 +126,7 @@ def test_a_board_of_ones_own_does_not_go_along() -> None:
 
 def test_what_can_never_be_served_is_said_and_the_last_run_stays() -> None:
     p = playground()
-    p._at_rest = 0
+    p._debounce = 0
     log = p.log
     p.controls["max_kv_tokens"].value = 64
     assert 'role="alert"' in words(p)
@@ -142,7 +143,7 @@ def test_what_can_never_be_served_is_said_and_the_last_run_stays() -> None:
 
 def test_there_and_back_again_keeps_the_run_before() -> None:
     p = playground()
-    p._at_rest = 0
+    p._debounce = 0
     p.set(token_budget=40)
     log, before, told = p.log, p.previous, words(p)
     p.controls["max_kv_tokens"].value = 64  # cannot be run
@@ -168,9 +169,9 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     served, running = [], threading.Lock()
-    serve = Setup.serve
+    serve = Setup.run
 
-    def counted(self: Setup) -> rerun.Served:
+    def counted(self: Setup) -> rerun.Run:
         assert running.acquire(blocking=False), "two runs at a time"
         served.append(self.config.token_budget)
         try:
@@ -178,10 +179,10 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
         finally:
             running.release()
 
-    monkeypatch.setattr(Setup, "serve", counted)
+    monkeypatch.setattr(Setup, "run", counted)
 
     async def drag() -> Playground:
-        p = Playground(Setup(), at_rest=0)
+        p = Playground(Setup(), debounce=0)
         for budget in range(47, 22, -1):
             p.controls["token_budget"].value = budget
         for budget in (22, 21, 20):
@@ -296,6 +297,16 @@ def test_the_repr_is_true_and_stable() -> None:
     p = playground()
     assert repr(p).startswith("Playground(token_budget=48, ")
     assert repr(p) == repr(playground())
-    shown = p._repr_mimebundle_()
-    data = shown[0] if isinstance(shown, tuple) else shown
-    assert data["text/plain"] == repr(p)
+    text = p._repr_mimebundle_()["text/plain"]  # ipywidgets truncates it
+    assert repr(p).startswith(text.removesuffix("…"))
+
+
+def test_it_is_a_widget_that_other_widgets_can_hold() -> None:
+    p = playground()
+    box = widgets.HBox([p])
+    saved = widgets.Widget.get_manager_state()["state"]
+    assert f"IPY_MODEL_{p.model_id}" in saved[box.model_id]["state"]["children"]
+    assert saved[p.model_id]["model_name"] == "VBoxModel"
+    assert (
+        p._repr_mimebundle_()["application/vnd.jupyter.widget-view+json"]["model_id"] == p.model_id
+    )
