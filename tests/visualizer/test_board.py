@@ -14,7 +14,7 @@ from engine.events.vocabulary import Preempted, RequestArrived, StepStarted
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
-from visualizer.logs import Steps, read_log, state_at
+from visualizer.logs import StepIndex, read_log, state_at
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_the_state_is_the_fold_up_to_the_end_of_the_step(log: EventLog) -> None:
 
 
 def test_arrivals_after_a_step_belong_to_the_next(log: EventLog) -> None:
-    steps = Steps(log)
+    steps = StepIndex(log)
     for step, end in steps.ends.items():
         if end < len(log):
             following = log[end]
@@ -160,6 +160,19 @@ def test_a_view_can_be_shown_again(log: EventLog) -> None:
     assert "axis" not in by_time.to_kwargs()
     with raises_naming(ValueError, "axis", "steps", "time"):
         show(log, axis="days")
+
+
+def test_no_selection_is_none_and_only_the_wire_has_a_number_for_it(log: EventLog) -> None:
+    assert show(log, step=30).selected == 8, "left out, the request that the step is about"
+    board = show(log, step=30, select=None)
+    assert board.selected is board.view_model.selected is None
+    assert board.view_model.get_state("selected") == {"selected": -1}
+    assert board.to_kwargs() == {"step": 30, "select": None}
+    assert board.url_fragment() == "#step=30&selected="
+    board.view_model.set_state({"selected": 5})
+    assert board.selected == 5
+    board.view_model.set_state({"selected": -1})
+    assert board.selected is None
 
 
 def test_ranges_and_panels_that_are_none_are_refused(log: EventLog) -> None:

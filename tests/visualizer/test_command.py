@@ -128,6 +128,14 @@ def test_a_scenario_is_shown_by_its_name(tmp_path: Path) -> None:
     assert (tmp_path / "page.html").read_text("utf-8") == to_html("preemption")
 
 
+def test_a_request_or_none_is_selected(trace: Path, log: EventLog, tmp_path: Path) -> None:
+    for option, select in (("3", 3), ("none", None), ("auto", "auto")):
+        assert run(trace, "--select", option, "--html", tmp_path / "page.html").exit_code == 0
+        page = (tmp_path / "page.html").read_text("utf-8")
+        assert page == to_html(log, select=select, title=trace.name)
+    assert "selected: null" in to_html(log, select=None)
+
+
 WRONG = [
     (["no/such.jsonl"], ["no/such.jsonl", "No such file"]),
     (["preemptoin"], ["preemptoin", "preemption"]),
@@ -138,6 +146,7 @@ WRONG = [
     (["{torn_gz}"], ["{torn_gz}"]),
     (["{trace}", "--step", "99"], ["--step", 1, 53, 99]),
     (["{trace}", "--select", "99"], ["--select", 99]),
+    (["{trace}", "--select", "-1"], ["--select", "-1", "none"]),
     (["{trace}", "--theme", "pink"], ["--theme", "light", "dark", "pink"]),
     (["{trace}", "--html", "/no/such/folder/x.html"], ["/no/such/folder/x.html"]),
     (["{trace}", "--csv", "{trace}"], ["{trace}", "File exists"]),
