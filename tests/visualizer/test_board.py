@@ -187,6 +187,7 @@ def test_ranges_and_panels_that_are_none_are_refused(log: EventLog) -> None:
 def test_unknown_names_are_no_attributes() -> None:
     module = importlib.import_module("visualizer")
     assert module.Board is Board
+    assert all(getattr(module, name).__name__ == name for name in module.__all__)
     with raises_naming(AttributeError, "nonsense"):
         _ = module.nonsense
 
