@@ -26,66 +26,73 @@ app = typer.Typer(
 )
 
 
-ABOUT = """Show an event log as a board in the browser, or export it as a trace, tables or a summary.
+_BOARD = {"rich_help_panel": "The board"}
 
-Without --perfetto, --csv or --summary, the command writes the board to a temporary HTML file. It \
-prints the path of each file that it writes on a line of its own.
-"""
+LogName = Annotated[
+    str,
+    typer.Argument(
+        metavar="LOG",
+        help="A saved log (.jsonl, .jsonl.gz), - for standard input, or the name of a scenario.",
+    ),
+]
+Html = Annotated[Path | None, typer.Option(help="Write the board to this HTML file.")]
+Perfetto = Annotated[
+    Path | None,
+    typer.Option(help="Write a trace for ui.perfetto.dev to this file (.json or .json.gz)."),
+]
+Csv = Annotated[
+    Path | None, typer.Option(help="Write requests.csv, steps.csv and tokens.csv to this folder.")
+]
+Summarize = Annotated[bool, typer.Option("--summary", help="Print a summary of the run.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+Step = Annotated[
+    int | None,
+    typer.Option(
+        help="Open the board at this step.",
+        show_default="the first preemption, cache hit or largest batch",
+        **_BOARD,
+    ),
+]
+SelectOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ID|none|auto",
+        help="Select this request, or none.",
+        show_default="auto: the request that the step is about",
+        **_BOARD,
+    ),
+]
+Theme = Annotated[
+    str | None,
+    typer.Option(
+        help="Colours of the page: light or dark.",
+        show_default="the reader's system setting",
+        **_BOARD,
+    ),
+]
 
 
-@app.command(help=ABOUT)
-def main(  # noqa: PLR0917 (one parameter per option, as typer has it)
-    log: Annotated[
-        str,
-        typer.Argument(
-            metavar="LOG",
-            help="A saved log (.jsonl, .jsonl.gz), - for standard input, or the name of a scenario.",
-        ),
-    ],
-    html: Annotated[Path | None, typer.Option(help="Write the board to this HTML file.")] = None,
-    perfetto: Annotated[
-        Path | None,
-        typer.Option(help="Write a trace for ui.perfetto.dev to this file (.json or .json.gz)."),
-    ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(help="Write requests.csv, steps.csv and tokens.csv to this folder."),
-    ] = None,
-    summarize: Annotated[
-        bool, typer.Option("--summary", help="Print a summary of the run.")
-    ] = False,
-    open_: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
-    step: Annotated[
-        int | None,
-        typer.Option(
-            help="Open the board at this step.",
-            show_default="the first preemption, cache hit or largest batch",
-            rich_help_panel="The board",
-        ),
-    ] = None,
-    select: Annotated[
-        str,
-        typer.Option(
-            metavar="ID|none|auto",
-            help="Select this request, or none.",
-            show_default="auto: the request that the step is about",
-            rich_help_panel="The board",
-        ),
-    ] = "auto",
-    theme: Annotated[
-        str | None,
-        typer.Option(
-            help="Colours of the page: light or dark.",
-            show_default="the reader's system setting",
-            rich_help_panel="The board",
-        ),
-    ] = None,
+@app.command()
+def main(  # noqa: PLR0917 (typer needs one parameter per option)
+    log: LogName,
+    html: Html = None,
+    perfetto: Perfetto = None,
+    csv: Csv = None,
+    summarize: Summarize = False,
+    open_: Open = False,
+    step: Step = None,
+    select: SelectOption = "auto",
+    theme: Theme = None,
 ) -> None:
-    """Read the log once and write each export."""
+    """Show an event log as a board in the browser, or export it as a trace, tables or a summary.
+
+    Without --perfetto, --csv or --summary, the board is written to a temporary HTML file.
+
+    The command prints the path of each file that it writes.
+    """
     events = _read(log)
     _check(events, step, theme)
     selected = _selected(events, select)
-    only_exports = html is None and not open_ and bool(perfetto or csv or summarize)
     try:
         if summarize:
             typer.echo(summary(events))
@@ -95,16 +102,17 @@ def main(  # noqa: PLR0917 (one parameter per option, as typer has it)
             typer.echo(to_perfetto(events, perfetto))
         if csv is not None:
             _write_csv(events, csv)
-        if not only_exports:
-            page = html or _temporary_page()
-            if find_scenario(log) is not None:  # its page has a caption
-                to_html(log, page, step=step, select=selected, theme=theme)
-            else:
-                title = "Underglass" if log == "-" else Path(log).name
-                to_html(events, page, step=step, select=selected, theme=theme, title=title)
-            typer.echo(page)
-            if open_:
-                webbrowser.open(page.resolve().as_uri())
+        if html is None and not open_ and (perfetto or csv or summarize):
+            return
+        page = html or _temporary_page()
+        if find_scenario(log) is not None:  # its page has a caption
+            to_html(log, page, step=step, select=selected, theme=theme)
+        else:
+            title = "Underglass" if log == "-" else Path(log).name
+            to_html(events, page, step=step, select=selected, theme=theme, title=title)
+        typer.echo(page)
+        if open_:
+            webbrowser.open(page.resolve().as_uri())
     except OSError as error:
         _fail(f"cannot write {error.filename}: {error.strerror}")
 

@@ -6,9 +6,9 @@ The trace has two processes. **engine** has a track of steps, each with its sche
 pass, a track of evictions, and counters (KV blocks, requests, tokens per step, output tokens per
 second). **requests** has a lane per request; with many requests, a lane is reused after its request has
 ended. A lane shows the request's span and its phases: `waiting: <reason>`, `prefill`, `catch-up`
-(output that is recomputed), `decode` (consecutive steps), `stalled: <reason>`, `preempted`. Arrows lead from a
-preemption to where the request resumes, from the request that computed a block to one that found it in
-the cache, and from a prompt to its samples.
+(output that is recomputed), `decode` (consecutive steps), `stalled: <reason>`, `preempted`. Arrows lead
+from a preemption to where the request resumes, from the request that computed a block to one that found
+it in the cache, and from a prompt to its samples.
 
 Times are microseconds since the run started, from a real or a virtual clock. If the log was saved
 without times, each step takes one millisecond. The log has no time for an abort; it is drawn at the
