@@ -81,10 +81,9 @@ class Comparison(PictureWidget):
         self.settings = _changed_settings(*logs)
         self.inputs = input_changes(*logs, self._pairs, self._names_of[0])
         self._difference = first_difference(*logs, self._pairs)
-        paired = self._pairs.keys(), self._pairs.values()
+        paired = set(self._pairs), set(self._pairs.values())
         self._unmatched = [
-            sorted(known.keys() - set(ids))
-            for known, ids in zip(self._names_of, paired, strict=True)
+            sorted(known.keys() - ids) for known, ids in zip(self._names_of, paired, strict=True)
         ]
         model_a, model_b = _models(*logs, self.step)
         super().__init__(a=model_a, b=model_b, facts=self._facts())

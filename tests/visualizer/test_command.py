@@ -1,4 +1,4 @@
-"""`python -m visualizer`: opens, exports and sums up a log, and says in one line what is wrong."""
+"""`python -m visualizer` shows, exports and summarizes a log, and reports an error in one line."""
 
 import gzip
 import json
@@ -104,7 +104,7 @@ def test_the_summary_says_what_happened(trace: Path, log: EventLog) -> None:
     assert_names(said["KV blocks"], 40, 28)
 
 
-def test_every_log_can_be_summed_up(first_seed: int) -> None:
+def test_every_log_can_be_summarized(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + 40):
         workload = random_workload(seed)
         log = EventLog(window=None if seed % 2 else 30)
@@ -114,7 +114,7 @@ def test_every_log_can_be_summed_up(first_seed: int) -> None:
         assert "nan" not in done.stdout
 
 
-def test_a_log_without_a_step_is_summed_up(log: EventLog) -> None:
+def test_a_log_without_a_step_is_summarized(log: EventLog) -> None:
     done = run("-", "--summary", stdin=log.to_bytes().split(b"\n")[0] + b"\n")
     assert [line.split() for line in done.stdout.splitlines()[:2]] == [
         ["requests", "0"],
@@ -154,7 +154,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "facts"), WRONG, ids=lambda value: str(value)[:40])
-def test_what_is_wrong_is_said_in_a_line_with_exit_code_2(
+def test_an_error_is_one_line_with_exit_code_2(
     arguments: list[str], facts: list[object], trace: Path, tmp_path: Path
 ) -> None:
     whole = trace.read_bytes()

@@ -1,4 +1,4 @@
-"""The figures show the frames' numbers, say what is seen, and can be read in light and dark."""
+"""The figures show the frames' numbers, state the result, and are legible in light and dark."""
 
 import html
 import json
@@ -67,13 +67,13 @@ def drawn(figure: go.Figure, name: str) -> go.Scatter:
 
 def test_ttft_is_the_distribution_of_all_requests(busy: EventLog) -> None:
     figure = figures.ttft(busy)
-    curve, told = figure.data
+    curve, dots = figure.data
     values = np.sort(busy.requests.ttft_ms.dropna())
     assert np.array_equal(curve.x[1:], values)
     assert np.allclose(curve.y[1:], np.arange(1, len(values) + 1) / len(values))
     assert curve.y[0] == 0 and curve.line.shape == "hv"
-    assert told.y == (0.5, 0.95, 0.99)
-    assert told.x == tuple(np.quantile(values, [0.5, 0.95, 0.99]))
+    assert dots.y == (0.5, 0.95, 0.99)
+    assert dots.x == tuple(np.quantile(values, [0.5, 0.95, 0.99]))
     assert curve.customdata[1:] == tuple(
         f"r{id_} {label}<br>" for id_, label in busy.requests.label[
             busy.requests.sort_values("ttft_ms").index
@@ -91,7 +91,7 @@ def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy: EventLog
     assert curve.x[-1] == gaps[-1] and curve.y[-1] == 1
 
 
-def test_percentiles_are_told_only_with_enough_values_behind_them(log: EventLog) -> None:
+def test_percentiles_are_shown_only_with_enough_values(log: EventLog) -> None:
     assert figures.ttft(log).data[1].y == (0.5,)  # 12 requests
     assert_names(heading(figures.ttft(log))[-1], 12, 18.3, 175)
     assert figures.itl(log).data[1].y == (0.5, 0.95, 0.99)  # 251 gaps

@@ -1,4 +1,4 @@
-"""watch(): what the kernel passes on to a board's views is what the server's engine did."""
+"""watch(): the kernel forwards to a board's views exactly what the server's engine did."""
 
 import asyncio
 import queue
@@ -26,7 +26,7 @@ PATIENCE = 30.0
 
 
 class FakeView:
-    """A view of a board: says hello, and folds what it is sent."""
+    """A view of a board: it says hello and folds the events that it gets."""
 
     def __init__(self, board: Any, name: str = "view") -> None:
         self.board, self.name = board, name
@@ -129,7 +129,7 @@ def test_without_a_view_there_is_no_connection(board: Any, server: BackgroundSer
     view.until(server.url)
 
 
-def test_a_lost_server_is_said_and_a_new_one_is_a_new_run() -> None:
+def test_a_lost_server_is_reported_and_a_new_one_is_a_new_run() -> None:
     with start() as first:
         post(first.url, "/v1/completions", BODY)
         board = watch(first.url)
@@ -205,7 +205,7 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
     assert not thread.is_alive()
 
 
-def test_each_new_view_of_a_board_that_was_refused_is_told() -> None:
+def test_each_new_view_learns_that_the_server_refused_the_key() -> None:
     with start(server={"api_key": "sesame"}) as server:
         board = watch(server.url)
         for name in ("first", "second"):

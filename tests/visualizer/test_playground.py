@@ -1,4 +1,4 @@
-"""The playground's Python side: settings lead to runs, one at a time, and the run before stays."""
+"""The playground in Python: settings start runs, one at a time, and the run before stays."""
 
 import asyncio
 import importlib
@@ -26,7 +26,7 @@ from visualizer.playing.rerun import Setup, SetupError
 
 @pytest.fixture(autouse=True)
 def no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take longer than the run, and have a test of their own."""
+    """Figures take longer than the run and have a test of their own."""
     if "figures" not in request.node.name:
         module = importlib.import_module("visualizer.playing.playground")
         monkeypatch.setattr(module, "plots", lambda *_: [{}] * 4)
@@ -36,7 +36,7 @@ def words(p: Playground) -> str:
     return p._message_box.value
 
 
-def test_it_begins_with_something_happening() -> None:
+def test_the_first_run_has_preemptions_hits_and_a_queue() -> None:
     p = playground()
     assert p.log.of(Preempted)
     assert p.log.steps.cached_tokens.sum() > 0
@@ -115,7 +115,7 @@ def test_the_cursor_and_the_selection_stay_whatever_is_changed() -> None:
     assert p.board.step == max(StepIndex(p.log).ends)
 
 
-def test_a_board_of_ones_own_does_not_go_along() -> None:
+def test_another_board_of_the_log_does_not_move_along() -> None:
     p = playground()
     mine = show(p.log)
     log = p.log
@@ -124,7 +124,7 @@ def test_a_board_of_ones_own_does_not_go_along() -> None:
     assert p.board_before.view_model is not mine.view_model
 
 
-def test_what_can_never_be_served_is_said_and_the_last_run_stays() -> None:
+def test_an_impossible_setting_is_reported_and_the_last_run_stays() -> None:
     p = playground()
     p._debounce = 0
     log = p.log
@@ -141,14 +141,14 @@ def test_what_can_never_be_served_is_said_and_the_last_run_stays() -> None:
     assert p.settings["max_kv_tokens"] == 256
 
 
-def test_there_and_back_again_keeps_the_run_before() -> None:
+def test_moving_back_keeps_the_run_before() -> None:
     p = playground()
     p._debounce = 0
     p.set(token_budget=40)
-    log, before, told = p.log, p.previous, words(p)
+    log, before, message = p.log, p.previous, words(p)
     p.controls["max_kv_tokens"].value = 64  # cannot be run
     p.controls["max_kv_tokens"].value = 224
-    assert (p.log, p.previous, words(p)) == (log, before, told)
+    assert (p.log, p.previous, words(p)) == (log, before, message)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_there_and_back_again_keeps_the_run_before() -> None:
         ({"policy": "chance"}, ["policy", "chance"]),
     ],
 )
-def test_wrong_settings_are_refused_by_name(settings: dict, facts: list[object]) -> None:
+def test_wrong_settings_are_rejected_by_name(settings: dict, facts: list[object]) -> None:
     with raises_naming(SetupError, *facts):
         playground(**settings)
 
@@ -202,7 +202,7 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
     assert p.settings["token_budget"] == 14
 
 
-def test_a_workload_of_ones_own_is_served_and_has_no_controls_for_traffic() -> None:
+def test_a_given_workload_is_served_and_has_no_controls_for_traffic() -> None:
     one = scenario("preemption")
     p = playground(one.config, one.workload)
     assert p.log.deterministic() == one.run().deterministic()
@@ -214,14 +214,14 @@ def test_a_workload_of_ones_own_is_served_and_has_no_controls_for_traffic() -> N
         p.set(requests=3)
 
 
-def test_odd_values_have_a_place_on_the_controls() -> None:
+def test_the_controls_show_unusual_values() -> None:
     p = playground(EngineConfig(token_budget=300, max_kv_tokens=3333, block_size=7))
     assert p.controls["token_budget"].value == 300
     assert p.controls["max_kv_tokens"].value == 3333
     assert p.controls["block_size"].value == 7
 
 
-def test_a_run_that_would_take_too_long_is_cut_and_says_so(
+def test_a_run_that_would_take_too_long_is_truncated_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rerun, "SIMULATED_TOKENS", 300)
@@ -233,7 +233,7 @@ def test_a_run_that_would_take_too_long_is_cut_and_says_so(
     assert total <= 300
 
 
-def test_the_model_serves_the_same_people() -> None:
+def test_the_model_serves_the_same_requests() -> None:
     p = playground(requests=3, output_tokens=4)
     p.set(model=True)
     assert p.previous.requests.label.tolist() == p.log.requests.label.tolist()
@@ -261,7 +261,7 @@ def test_numbers_are_those_of_the_log() -> None:
         (float("nan"), 4, "–"),
     ],
 )
-def test_a_change_is_said_so_that_it_can_be_read(before: float, now: float, said: str) -> None:
+def test_a_change_has_a_legible_form(before: float, now: float, said: str) -> None:
     assert change(before, now) == said
 
 
@@ -293,7 +293,7 @@ def test_figures_are_there_for_one_run_and_for_two_and_this_run_keeps_its_colour
     assert shown == both
 
 
-def test_the_repr_is_true_and_stable() -> None:
+def test_the_repr_is_stable_and_names_the_settings() -> None:
     p = playground()
     assert repr(p).startswith("Playground(token_budget=48, ")
     assert repr(p) == repr(playground())
