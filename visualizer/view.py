@@ -17,13 +17,14 @@ import traitlets
 
 from engine.events import EventLog
 from engine.events.vocabulary import Event, RequestArrived, RequestFinished
+from visualizer.html import MODULE
 from visualizer.logs import LogLike, Select, StepIndex, read_log
 from visualizer.named_logs import Scenario, find_scenario
 
 AXES = ("steps", "time")
 SAVED_BYTES = 1_300_000  # of a packed log in the notebook; base64 takes 4 characters for 3 bytes
 LARGE_LOG = 20_000_000  # bytes before packing
-PROJECT = Path(__file__).parents[1]
+PROJECT = MODULE.parents[2]
 
 # By the id of the log it holds.
 _MODELS: "WeakValueDictionary[int, LogModel]" = WeakValueDictionary()
