@@ -1,34 +1,48 @@
 """Event log -> widgets and HTML. Imports `engine.events` and nothing else of the engine.
 
     from visualizer import show
-    board = show(engine.log)            # the whole board, opened where something happens
-    board.step = 12                     # ... moves the picture; stepping there sets it here
-    Timeline(log); BlockMap(log)        # panels that stand alone; those of one log move together
-    playground()                        # controls over a workload that re-run it
-    compare(log, what_if(log, token_budget=32))     # two runs on one cursor
-    predict(log)                        # asks what comes next, and then shows it
-    watch("http://localhost:8000")      # a running server, as it goes on
-    show("preemption"); gallery()       # one of the logs that come with the project; all of them
+    board = show(engine.log)            # the board, opened at a step where something happens
+    board.step = 12                     # moves the picture; stepping in the picture sets it here
+    Timeline(log); BlockMap(log)        # single panels; panels of one log move together
+    playground()                        # controls over a workload that runs again when one moves
+    compare(log, what_if(log, token_budget=32))     # two runs side by side
+    predict(log)                        # asks what comes next, then shows it
+    watch("http://localhost:8000")      # a running server
+    show("preemption"); gallery()       # a log that comes with the project; all of them
 
-Names are handed on lazily: `to_html` works where no notebook packages are installed.
+Functions, each with the class that it returns:
+
+    show       Board            playground  Playground
+    compare    Comparison       predict     Prediction
+    watch      Live             gallery     Gallery of Scenarios
+    to_html, to_perfetto        a file or a string
+
+Timeline, BlockMap, RadixTree, Scheduler and Tokens are the panels of a Board. Names are imported
+lazily, so that `to_html` works without notebook packages.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from visualizer.board import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
-    from visualizer.comparison import compare
+    from visualizer.comparison import Comparison, compare
     from visualizer.html import to_html
-    from visualizer.live import watch
-    from visualizer.named_logs import gallery
+    from visualizer.live import Live, watch
+    from visualizer.named_logs import Gallery, Scenario, gallery
     from visualizer.perfetto import to_perfetto
-    from visualizer.playing.playground import playground
-    from visualizer.prediction import predict
+    from visualizer.playing.playground import Playground, playground
+    from visualizer.prediction import Prediction, predict
 
 __all__ = [
     "BlockMap",
     "Board",
+    "Comparison",
+    "Gallery",
+    "Live",
+    "Playground",
+    "Prediction",
     "RadixTree",
+    "Scenario",
     "Scheduler",
     "Timeline",
     "Tokens",
@@ -42,28 +56,22 @@ __all__ = [
     "watch",
 ]
 
-_BOARD = "visualizer.board"
-_HOME = {
-    "BlockMap": _BOARD,
-    "Board": _BOARD,
-    "RadixTree": _BOARD,
-    "Scheduler": _BOARD,
-    "Timeline": _BOARD,
-    "Tokens": _BOARD,
-    "compare": "visualizer.comparison",
-    "gallery": "visualizer.named_logs",
-    "playground": "visualizer.playing.playground",
-    "predict": "visualizer.prediction",
-    "show": _BOARD,
-    "to_html": "visualizer.html",
-    "to_perfetto": "visualizer.perfetto",
-    "watch": "visualizer.live",
+_MODULES = {
+    "visualizer.board": "BlockMap Board RadixTree Scheduler Timeline Tokens show",
+    "visualizer.comparison": "Comparison compare",
+    "visualizer.html": "to_html",
+    "visualizer.live": "Live watch",
+    "visualizer.named_logs": "Gallery Scenario gallery",
+    "visualizer.perfetto": "to_perfetto",
+    "visualizer.playing.playground": "Playground playground",
+    "visualizer.prediction": "Prediction predict",
 }
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module 'visualizer' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOME[name]), name)
+    return getattr(importlib.import_module(_MODULE_OF[name]), name)

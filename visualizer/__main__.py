@@ -1,4 +1,4 @@
-"""`python -m visualizer trace.jsonl`: opens a log from the shell, or turns it into something else."""
+"""`python -m visualizer trace.jsonl`: show a log in the browser, or export it."""
 
 import gzip
 import sys
@@ -12,8 +12,8 @@ import typer
 
 from engine.events import EventLog, LogError
 from visualizer.html import to_html
-from visualizer.logs import Steps, read_log
-from visualizer.named_logs import UnknownScenarioError, find
+from visualizer.logs import Select, StepIndex, read_log
+from visualizer.named_logs import UnknownScenarioError, find_scenario
 from visualizer.summary import summary
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -26,66 +26,73 @@ app = typer.Typer(
 )
 
 
-ABOUT = """Look at an event log: as a board in the browser, a trace, tables, or a few lines.
+_BOARD = {"rich_help_panel": "The board"}
 
-Without --perfetto, --csv or --summary the board is written to a temporary page, whose path is \
-printed. The paths of all files that were written are printed, one a line.
-"""
+LogName = Annotated[
+    str,
+    typer.Argument(
+        metavar="LOG",
+        help="A saved log (.jsonl, .jsonl.gz), - for standard input, or the name of a scenario.",
+    ),
+]
+Html = Annotated[Path | None, typer.Option(help="Write the board to this HTML file.")]
+Perfetto = Annotated[
+    Path | None,
+    typer.Option(help="Write a trace for ui.perfetto.dev to this file (.json or .json.gz)."),
+]
+Csv = Annotated[
+    Path | None, typer.Option(help="Write requests.csv, steps.csv and tokens.csv to this folder.")
+]
+Summarize = Annotated[bool, typer.Option("--summary", help="Print a summary of the run.")]
+Open = Annotated[bool, typer.Option("--open", help="Open the page in the browser.")]
+Step = Annotated[
+    int | None,
+    typer.Option(
+        help="Open the board at this step.",
+        show_default="the first preemption, cache hit or largest batch",
+        **_BOARD,
+    ),
+]
+SelectOption = Annotated[
+    str,
+    typer.Option(
+        metavar="ID|none|auto",
+        help="Select this request, or none.",
+        show_default="auto: the request that the step is about",
+        **_BOARD,
+    ),
+]
+Theme = Annotated[
+    str | None,
+    typer.Option(
+        help="Colours of the page: light or dark.",
+        show_default="the reader's system setting",
+        **_BOARD,
+    ),
+]
 
 
-@app.command(help=ABOUT)
-def main(  # noqa: PLR0917 (one parameter per option, as typer has it)
-    log: Annotated[
-        str,
-        typer.Argument(
-            metavar="LOG",
-            help="A saved log (.jsonl, .jsonl.gz), - for standard input, or a scenario's name.",
-        ),
-    ],
-    html: Annotated[
-        Path | None, typer.Option(help="Write the board to this file, as one page.")
-    ] = None,
-    perfetto: Annotated[
-        Path | None,
-        typer.Option(help="Write a trace for ui.perfetto.dev to this file (.json, .json.gz)."),
-    ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(help="Write requests.csv, steps.csv and tokens.csv to this folder."),
-    ] = None,
-    summarize: Annotated[
-        bool, typer.Option("--summary", help="Print what happened, in a few lines.")
-    ] = False,
-    open_: Annotated[bool, typer.Option("--open", help="Show the page in the browser.")] = False,
-    step: Annotated[
-        int | None,
-        typer.Option(
-            help="Open the board at this step.",
-            show_default="where something happens",
-            rich_help_panel="The board",
-        ),
-    ] = None,
-    select: Annotated[
-        int | None,
-        typer.Option(
-            help="Select this request.",
-            show_default="whom it happens to",
-            rich_help_panel="The board",
-        ),
-    ] = None,
-    theme: Annotated[
-        str | None,
-        typer.Option(
-            help="light or dark.",
-            show_default="as the reader's system",
-            rich_help_panel="The board",
-        ),
-    ] = None,
+@app.command()
+def main(  # noqa: PLR0917 (typer needs one parameter per option)
+    log: LogName,
+    html: Html = None,
+    perfetto: Perfetto = None,
+    csv: Csv = None,
+    summarize: Summarize = False,
+    open_: Open = False,
+    step: Step = None,
+    select: SelectOption = "auto",
+    theme: Theme = None,
 ) -> None:
-    """Reads the log once and writes everything that was asked for."""
+    """Show an event log as a board in the browser, or export it as a trace, tables or a summary.
+
+    Without --perfetto, --csv or --summary, the board is written to a temporary HTML file.
+
+    The command prints the path of each file that it writes.
+    """
     events = _read(log)
-    _check(events, step, select, theme)
-    only_exports = html is None and not open_ and bool(perfetto or csv or summarize)
+    _check(events, step, theme)
+    selected = _selected(events, select)
     try:
         if summarize:
             typer.echo(summary(events))
@@ -95,22 +102,23 @@ def main(  # noqa: PLR0917 (one parameter per option, as typer has it)
             typer.echo(to_perfetto(events, perfetto))
         if csv is not None:
             _write_csv(events, csv)
-        if not only_exports:
-            page = html or _temporary_page()
-            if find(log) is not None:  # a scenario, which brings a caption
-                to_html(log, page, step=step, select=select, theme=theme)
-            else:
-                title = "Underglass" if log == "-" else Path(log).name
-                to_html(events, page, step=step, select=select, theme=theme, title=title)
-            typer.echo(page)
-            if open_:
-                webbrowser.open(page.resolve().as_uri())
+        if html is None and not open_ and (perfetto or csv or summarize):
+            return
+        page = html or _temporary_page()
+        if find_scenario(log) is not None:  # its page has a caption
+            to_html(log, page, step=step, select=selected, theme=theme)
+        else:
+            title = "Underglass" if log == "-" else Path(log).name
+            to_html(events, page, step=step, select=selected, theme=theme, title=title)
+        typer.echo(page)
+        if open_:
+            webbrowser.open(page.resolve().as_uri())
     except OSError as error:
-        _fail(f"{error.filename}: cannot be written: {error.strerror}")
+        _fail(f"cannot write {error.filename}: {error.strerror}")
 
 
 def _read(name: str) -> EventLog:
-    """The log that is meant; leaves with a message where there is none."""
+    """Return the log, or exit with a message."""
     try:
         if name == "-":
             data = sys.stdin.buffer.read()
@@ -124,22 +132,28 @@ def _read(name: str) -> EventLog:
     except UnknownScenarioError as error:
         _fail(str(error))
     except OSError as error:
-        _fail(f"{name}: cannot be read: {error.strerror or error}")
+        _fail(f"cannot read {name}: {error.strerror or error}")
     except (LogError, EOFError, zlib.error) as error:
         _fail(f"{'standard input' if name == '-' else name}: {error}")
 
 
-def _check(events: EventLog, step: int | None, select: int | None, theme: str | None) -> None:
+def _check(events: EventLog, step: int | None, theme: str | None) -> None:
     if theme not in (None, "light", "dark"):
-        _fail(f"--theme is light or dark, not {theme}")
+        _fail(f"--theme must be light or dark, got {theme}")
     if step is not None:
-        steps = Steps(events).ends
+        steps = StepIndex(events).ends
         if not steps:
-            _fail("--step: the log has no step yet")
+            _fail(f"--step must be left out, got {step}: the log has no step yet")
         if step not in steps:
-            _fail(f"--step must lie in {min(steps)} to {max(steps)}, got {step}")
-    if select is not None and select not in events.requests.index:
-        _fail(f"--select: the log has no request {select}")
+            _fail(f"--step must be between {min(steps)} and {max(steps)}, got {step}")
+
+
+def _selected(events: EventLog, select: str) -> Select:
+    if select in ("auto", "none"):
+        return "auto" if select == "auto" else None
+    if not select.isdecimal() or int(select) not in events.requests.index:
+        _fail(f"--select must be auto, none or the id of a request in the log, got {select}")
+    return int(select)
 
 
 def _write_csv(events: EventLog, folder: Path) -> None:
@@ -151,12 +165,12 @@ def _write_csv(events: EventLog, folder: Path) -> None:
 
 
 def _temporary_page() -> Path:
-    """A file that outlives this command: a browser may read it later."""
+    """Return a path that outlives this command, because a browser may read it later."""
     return Path(tempfile.mkdtemp(prefix="underglass-")) / "board.html"
 
 
 def _fail(message: str) -> NoReturn:
-    """One line that says what is wrong; exit code 2, as for a wrong option."""
+    """Print the message and exit with code 2, as typer does for a wrong option."""
     typer.echo(f"visualizer: {message}", err=True)
     raise typer.Exit(2)
 

@@ -1,8 +1,8 @@
 """The board and its panels as notebook widgets.
 
-A panel holds the module that draws and a reference to its view; see `visualizer.view`. The browser
-folds the log and draws; stepping and scrubbing never wait for the kernel. Python hears of the step a
-few times a second and can set it, from any panel.
+A panel holds the JavaScript module and a reference to its LogModel (see `visualizer.view`). The browser
+folds the log and draws it, so stepping never waits for the kernel. The kernel gets the current step a
+few times per second and can set it, from any panel.
 """
 
 from typing import Any
@@ -11,44 +11,43 @@ import ipywidgets
 import traitlets
 
 from visualizer.html import MODULE
-from visualizer.logs import LogLike, state_at
-from visualizer.pictured import Pictured
-from visualizer.view import AXES, NOBODY, LogModel, view_of
-
-__all__ = ["NOBODY", "BlockMap", "Board", "RadixTree", "Scheduler", "Timeline", "Tokens", "show"]
+from visualizer.logs import LogLike, Select, state_at
+from visualizer.moments import count
+from visualizer.pictured import PictureWidget
+from visualizer.view import AXES, LogModel, model_of
 
 PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens")
-Steps = tuple[int, int]
+StepRange = tuple[int, int]
 
 
-class Board(Pictured):
-    """A log on one cursor and one selection.
+class Board(PictureWidget):
+    """A log with one current step and one selected request.
 
-    step       the step that is shown
-    selected   the id of the selected request, or -1
-    axis       what the timeline counts: "steps" or "time", which is wall time
+    step       the current step
+    selected   the id of the selected request, or None
+    axis       the unit of the timeline: "steps", or "time" for wall time
 
-    Boards and panels of one log that were not asked for a moment share both. Given another board in
-    place of a log, a panel shares that board's.
+    Boards and panels of one log share step and selection unless `step` or `select` was given. A panel
+    that is given a board in place of a log shares that board's.
     """
 
     _esm = MODULE
-    _panel = ""  # the only panel, for those that stand alone
+    _panel = ""  # set by the panels below
     panel = traitlets.Unicode("").tag(sync=True)
     only = traitlets.Unicode("").tag(sync=True)
     view_model = traitlets.Instance(LogModel).tag(sync=True, **ipywidgets.widget_serialization)
     step = traitlets.Int(0)
-    selected = traitlets.Int(NOBODY)
+    selected = traitlets.Int(None, allow_none=True)
     axis = traitlets.Enum(AXES, default_value="steps")
 
     def __init__(
         self,
         log: "LogLike | Board",
         step: int | None = None,
-        select: int | None = None,
+        select: Select = "auto",
         *,
-        window: Steps | None = None,
-        range: Steps | None = None,
+        window: StepRange | None = None,
+        range: StepRange | None = None,
         axis: str | None = None,
         panel: str = "",
     ) -> None:
@@ -56,119 +55,107 @@ class Board(Pictured):
             raise ValueError(f"axis must be one of {', '.join(AXES)}, got {axis!r}")
         if panel and panel not in PANELS:
             raise ValueError(f"panel must be one of {', '.join(PANELS)}, got {panel!r}")
-        view = log.view_model if isinstance(log, Board) else view_of(log, step, select)
+        model = log.view_model if isinstance(log, Board) else model_of(log, step, select)
         super().__init__(
-            view_model=view,
+            view_model=model,
             panel=self._panel,
             only=panel,
-            step=view.step,
-            selected=view.selected,
+            step=model.step,
+            selected=model.selected,
         )
-        traitlets.link((view, "step"), (self, "step"))
-        traitlets.link((view, "selected"), (self, "selected"))
-        traitlets.link((view, "axis"), (self, "axis"))
+        for name in ("step", "selected", "axis"):
+            traitlets.link((model, name), (self, name))
         if axis is not None:
-            view.axis = axis
+            model.axis = axis
         if window is not None:
-            view.window = list(window)
+            model.window = list(window)
         if range is not None:
-            view.range = list(range)
+            model.range = list(range)
 
     @traitlets.validate("step")
-    def _within_log(self, proposal: Any) -> int:
-        return self.view_model.checked(proposal["value"], "step")
+    def _validate_step(self, proposal: Any) -> int:
+        return self.view_model.check_step(proposal["value"], "step")
 
     @property
-    def range(self) -> Steps | None:
-        """The steps that are summed up, first and last, or None."""
+    def range(self) -> StepRange | None:
+        """The first and the last step of the range that is summed up, or None."""
         steps = self.view_model.range
         return (steps[0], steps[1]) if steps else None
 
     @range.setter
-    def range(self, steps: Steps | None) -> None:
+    def range(self, steps: StepRange | None) -> None:
         self.view_model.range = list(steps or ())
 
     def state(self) -> dict[str, Any]:
-        """The engine's state after the step that is shown, as plain values.
+        """Return the engine's state after the current step as plain values; see `State.core`.
 
-        The Python fold of the log, the same state that the picture shows: waiting and running
-        requests, free blocks, reference counts, block tables, tree nodes.
+        Python folds the log to the state that the picture shows: waiting and running requests, free
+        blocks, reference counts, block tables, tree nodes.
         """
-        view = self.view_model
-        if not view.steps.ends:
+        model = self.view_model
+        if not model.steps.ends:
             raise ValueError("the log has no step yet: let the engine step, then show it again")
-        return state_at(view.events, view.steps, self.step)
+        return state_at(model.events, model.steps, self.step)
 
     def to_kwargs(self) -> dict[str, Any]:
-        """What is shown, so that `show(log, **board.to_kwargs())` shows it again."""
-        view = self.view_model
-        shown: dict[str, Any] = {"step": self.step}
-        if self.selected != NOBODY:
-            shown["select"] = self.selected
-        if view.window:
-            shown["window"] = tuple(view.window)
-        if view.range:
-            shown["range"] = tuple(view.range)
-        if view.axis != "steps":
-            shown["axis"] = view.axis
+        """Return what is shown, so that `show(log, **board.to_kwargs())` shows it again."""
+        model = self.view_model
+        shown: dict[str, Any] = {"step": self.step, "select": self.selected}
+        if model.window:
+            shown["window"] = tuple(model.window)
+        if model.range:
+            shown["range"] = tuple(model.range)
+        if model.axis != "steps":
+            shown["axis"] = model.axis
         if self.panel or self.only:
             shown["panel"] = self.panel or self.only
         return shown
 
     def url_fragment(self) -> str:
-        """What is shown, as the end of the address of an exported page of this log."""
-        view = self.view_model
-        parts = [
-            f"step={self.step}",
-            f"selected={'' if self.selected == NOBODY else self.selected}",
-        ]
-        if view.window:
-            parts += [f"from={view.window[0]}", f"to={view.window[1]}"]
-        if view.range:
-            parts.append(f"range={view.range[0]}-{view.range[1]}")
-        if view.axis != "steps":
-            parts.append(f"axis={view.axis}")
-        if self.panel or self.only:
-            parts.append(f"panel={self.panel or self.only}")
-        return "#" + "&".join(parts)
+        """Return what is shown as the fragment of the URL of an exported page of this log."""
+        shown = self.to_kwargs()
+        select = shown.pop("select")
+        parts = [f"step={shown.pop('step')}", f"selected={'' if select is None else select}"]
+        if window := shown.pop("window", None):
+            parts += [f"from={window[0]}", f"to={window[1]}"]
+        if steps := shown.pop("range", None):
+            parts.append(f"range={steps[0]}-{steps[1]}")
+        return "#" + "&".join([*parts, *(f"{name}={value}" for name, value in shown.items())])
 
     def __repr__(self) -> str:
-        view = self.view_model
-        count = len(view.steps.ends)
-        requests = f"{view.requests} request{'' if view.requests == 1 else 's'}"
-        name = type(self).__name__
-        if not count:
+        model, name = self.view_model, type(self).__name__
+        requests = count(model.num_requests, "request")
+        if not model.steps.ends:
             return f"{name}({requests}, no steps)"
-        steps = f"{count} step{'' if count == 1 else 's'}"
-        return f"{name}({requests}, {steps}, at step {self.step})"
+        return f"{name}({requests}, {count(len(model.steps.ends), 'step')}, at step {self.step})"
 
 
 class Timeline(Board):
-    """Strip and lanes alone: memory, tokens and queue over all steps, a lane per request."""
+    """The timeline alone: memory, tokens and queue over all steps, and a lane per request."""
 
     _panel = "timeline"
 
 
 class BlockMap(Board):
-    """Physical KV memory alone, with the selected request's block table."""
+    """The KV blocks alone, with the block table of the selected request."""
 
     _panel = "blocks"
 
 
 class RadixTree(Board):
-    """The prefix tree alone."""
+    """The radix tree of the prefix cache alone."""
 
     _panel = "tree"
 
 
 class Scheduler(Board):
-    """The step's decisions alone, in order, with their reasons."""
+    """The scheduler's decisions in the current step alone, in order, with their reasons."""
 
     _panel = "scheduler"
 
 
 class Tokens(Board):
-    """The selected request's prompt and output alone, token by token."""
+    """The prompt and output tokens of the selected request alone."""
 
     _panel = "tokens"
 
@@ -176,19 +163,24 @@ class Tokens(Board):
 def show(
     log: LogLike | Board,
     step: int | None = None,
-    select: int | None = None,
+    select: Select = "auto",
     *,
-    window: Steps | None = None,
-    range: Steps | None = None,
+    window: StepRange | None = None,
+    range: StepRange | None = None,
     axis: str | None = None,
     panel: str = "",
 ) -> Board:
-    """The whole board for a log: an EventLog, a path to a `.jsonl` file, JSON Lines, or the name of a
-    scenario in the `gallery`, which is shown at its telling step under its caption.
+    """Show a log: an EventLog, a path to a `.jsonl` file, JSON Lines, or the name of a scenario.
 
-    It opens at `step` with the request `select`; left out, where something happens: the first
-    preemption, else the first hit in the cache, else the fullest batch; or where another panel of this
-    log stands already. `window` are the steps that the timeline shows, `range` those that are summed
-    up, `axis` is "steps" or, for wall time, "time"; `panel` is the one to begin with on a far wall.
+    A scenario (see `gallery`) opens at its own step, with its caption.
+
+    step    the step to open; by default the step of the other panels of this log, or else the first
+            preemption, the first cache hit, or the largest batch
+    select  the id of the request to select, None for no request, or "auto": the request that the
+            step is about
+    window  the first and the last step that the timeline shows
+    range   the first and the last step to sum up
+    axis    "steps", or "time" for wall time
+    panel   the panel that a narrow board shows first
     """
     return Board(log, step, select, window=window, range=range, axis=axis, panel=panel)

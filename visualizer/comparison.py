@@ -1,15 +1,15 @@
-"""Two runs beside each other: what differs in their settings, first decision, latencies and totals.
+"""Compare two runs: settings, first different decision, latencies and totals.
 
     from visualizer import compare
     comparison = compare(log, what_if(log, token_budget=32))
     comparison.first_difference     # "Step 3: in A r2 prefills tokens 1 to 40 of 40; in B it ..."
-    comparison.requests             # a pandas frame, a row per request
+    comparison.requests             # a pandas frame with a row per request
 
-The engine is deterministic, so two runs of one workload align by request and step: requests by prompt,
-label and order of arrival, steps by number.
+The engine is deterministic, so two runs of one workload can be aligned: requests by prompt, label and
+order of arrival, and steps by number.
 
-`what_if` replays a measured log on a cost model, and the model has an error. So both runs are timed by
-that model, and its error on the measured times is stated beside the comparison.
+`what_if` replays a measured log on a cost model, which has an error. So both runs get the times of that
+model, and the comparison states the model's error on the measured times.
 """
 
 import base64
@@ -29,30 +29,31 @@ from visualizer.html import MODULE, page_of
 from visualizer.inputs import input_changes
 from visualizer.logs import LogLike, read_log
 from visualizer.moments import names_of, plain
-from visualizer.pictured import Pictured
-from visualizer.same_machine import fitted, model_error, retime
+from visualizer.pictured import PictureWidget
+from visualizer.same_machine import fit_record, model_error, retime
+from visualizer.settings import settings_of
 from visualizer.view import AXES, SAVED_BYTES, LogModel
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Measures of a request, as in `log.requests`, and of a run.
+# Columns of `log.requests` that are compared.
 MEASURES = ("ttft_ms", "itl_ms", "e2e_ms", "finished_step", "preemptions", "cached_tokens")
-MOST_ROWS = 300  # of requests that a page is given: those that changed most
+MAX_ROWS = 300  # requests on the page: those that changed most
 US_PER_S = 1_000_000
 
 
-class Comparison(Pictured):
-    """Two logs on one cursor. What it says is computed here; the browser draws.
+class Comparison(PictureWidget):
+    """Two logs with one current step. Python compares; the browser draws.
 
-    settings          {name: (in A, in B)}: what the two runs were told differently
-    inputs            what came from outside differently (arrivals, priorities), in words
-    first_difference  the first decision that differs, in words with both reasons; None: none does
-    step              the step in which it is made, or None
-    verdict           the same as one sentence, also where nothing differs
-    model_error       where one run is the `what_if` of the other: how far its cost model is from the
-                      measured times, {"ttft_ms": , "itl_ms": }, the mean over all requests; else None
-    note              the same as a sentence, and whose times are shown; else None
+    settings          {name: (in A, in B)} of the settings and classes that differ
+    inputs            lines on inputs that differ (arrivals, priorities)
+    first_difference  the first decision that differs, with both reasons, or None
+    step              the step of that decision, or None
+    verdict           the result in one sentence
+    model_error       {"ttft_ms": , "itl_ms": }: if one run is the `what_if` of the other, the mean
+                      error of its cost model over all requests; else None
+    note              a sentence on the model's error and on whose times are shown, or None
     """
 
     _esm = MODULE
@@ -75,25 +76,24 @@ class Comparison(Pictured):
         self.names = names
         self.model_error: dict[str, float] | None = None
         self.note: str | None = None
-        self._logs = logs = self._on_one_machine(read_log(a), read_log(b))
-        self._called = names_of(logs[0]), names_of(logs[1])
+        self._logs = logs = self._with_comparable_times(read_log(a), read_log(b))
+        self._names_of = names_of(logs[0]), names_of(logs[1])
         self._pairs = pair(*logs)
-        self.settings = _settings(*logs)
-        self.inputs = input_changes(*logs, self._pairs, self._called[0])
+        self.settings = _changed_settings(*logs)
+        self.inputs = input_changes(*logs, self._pairs, self._names_of[0])
         self._difference = first_difference(*logs, self._pairs)
-        known = set(self._pairs), set(self._pairs.values())
-        self._alone = [
-            sorted(names.keys() - paired) for names, paired in zip(self._called, known, strict=True)
+        paired = set(self._pairs), set(self._pairs.values())
+        self._unmatched = [
+            sorted(known.keys() - ids) for known, ids in zip(self._names_of, paired, strict=True)
         ]
-        step = self.step
-        a_view, b_view = _views(*logs, step)
-        super().__init__(a=a_view, b=b_view, facts=self._facts())
+        model_a, model_b = _models(*logs, self.step)
+        super().__init__(a=model_a, b=model_b, facts=self._facts())
 
-    def _on_one_machine(self, a: EventLog, b: EventLog) -> tuple[EventLog, EventLog]:
-        """Time a log and its `what_if` by the same model, and note the model's error."""
-        if found := fitted(b, a):
+    def _with_comparable_times(self, a: EventLog, b: EventLog) -> tuple[EventLog, EventLog]:
+        """Give a log and its `what_if` the times of the same model, and note the model's error."""
+        if record := fit_record(b, a):
             log, replay, name = a, b, self.names[0]
-        elif found := fitted(a, b):
+        elif record := fit_record(a, b):
             log, replay, name = b, a, self.names[1]
         else:
             return a, b
@@ -101,8 +101,8 @@ class Comparison(Pictured):
         self.model_error = model_error(log, timed)
         labels = {"ttft_ms": "TTFT", "itl_ms": "ITL"}
         errors = [f"{ms:.3g} ms in {labels[key]}" for key, ms in self.model_error.items()]
-        error = f"The model's own error on {name}: {' and '.join(errors) or 'unknown'}, on average."
-        if found["pinned"] == "time":
+        error = f"The model's mean error on {name}: {' and '.join(errors) or 'unknown'}."
+        if record["pinned"] == "time":
             self.note = (
                 f"{name} has measured times, and the other run those of a cost model: differences in "
                 f'time include its error. {error} Compare with what_if(log, pinned="time") instead.'
@@ -113,35 +113,31 @@ class Comparison(Pictured):
 
     @property
     def step(self) -> int | None:
-        """The step of the first decision that differs."""
+        """The step of the first decision that differs, or None."""
         return self._difference.step if self._difference else None
 
     @property
     def unmatched(self) -> tuple[list[str], list[str]]:
-        """Requests of A that B does not have, and those of B that A does not."""
+        """Names of the requests that only A has, and of those that only B has."""
         a, b = (
-            [names[id_] for id_ in alone]
-            for names, alone in zip(self._called, self._alone, strict=True)
+            [names[id_] for id_ in ids]
+            for names, ids in zip(self._names_of, self._unmatched, strict=True)
         )
         return a, b
 
     @property
     def first_difference(self) -> str | None:
-        """The first decision that differs, with both reasons."""
-        if self._difference is None:
+        """The first decision that differs, with both reasons, or None."""
+        found = self._difference
+        if found is None:
             return None
-        one, two = self.names
-        a, b = (
-            plain(words, names)
-            for words, names in zip(
-                (self._difference.a, self._difference.b), self._called, strict=True
-            )
-        )
-        return f"Step {self._difference.step}: in {one} {a}; in {two} {b}."
+        name_a, name_b = self.names
+        a, b = (plain(*pair) for pair in zip((found.a, found.b), self._names_of, strict=True))
+        return f"Step {found.step}: in {name_a} {a}; in {name_b} {b}."
 
     @property
     def verdict(self) -> str:
-        """What there is to say in one sentence."""
+        """The result of the comparison in one sentence."""
         if self._difference:
             return str(self.first_difference)
         a, b = self._logs
@@ -157,13 +153,12 @@ class Comparison(Pictured):
     def requests(self) -> "pd.DataFrame":
         """A row per paired request, indexed by its id in A; `id_b` is its id in B.
 
-        Each measure of `log.requests` three times: `ttft_ms_a`, `ttft_ms_b` and `ttft_ms_change`
-        (B less A). Times are in ms.
+        Each measure has three columns: `ttft_ms_a`, `ttft_ms_b` and `ttft_ms_change` (B minus A).
         """
         import pandas as pd
 
         frames = self._frames
-        # A sample that never forked off has a number, and no row.
+        # A sample that was never forked has an id but no row.
         known = [
             (one, two)
             for one, two in self._pairs.items()
@@ -172,7 +167,7 @@ class Comparison(Pictured):
         others = [two for _, two in known]
         a = frames[0].loc[[one for one, _ in known]]
         b = frames[1].loc[others].set_axis(a.index)
-        names = [self._called[0][one] for one, _ in known]
+        names = [self._names_of[0][one] for one, _ in known]
         table = pd.DataFrame({"name": names, "id_b": others}, index=a.index)
         for name in MEASURES:
             table[f"{name}_a"], table[f"{name}_b"] = a[name], b[name]
@@ -181,7 +176,7 @@ class Comparison(Pictured):
 
     @property
     def totals(self) -> "pd.DataFrame":
-        """Both runs as wholes: columns `a`, `b` and `change`, a row per measure."""
+        """Measures of both whole runs: columns `a`, `b` and `change`."""
         import pandas as pd
 
         a, b = (_totals(log, frame) for log, frame in zip(self._logs, self._frames, strict=True))
@@ -189,7 +184,7 @@ class Comparison(Pictured):
         return table.assign(change=table["b"] - table["a"])
 
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
-        """The comparison as one page that works from disk; written to `path`, if one is given."""
+        """Return the comparison as one self-contained page, and write it to `path` if one is given."""
         other = base64.b64encode(self.b.packed).decode()
         text = page_of(
             self.a.packed,
@@ -202,40 +197,41 @@ class Comparison(Pictured):
         return text
 
     def _facts(self) -> dict[str, Any]:
-        """What the page shows in words and numbers."""
-        told = self._difference
+        """Return the texts and numbers that the page shows."""
+        found = self._difference
         table = self.requests.drop(columns="name")
         paired = len(table)
         largest = table["ttft_ms_change"].abs().fillna(0) + table["itl_ms_change"].abs().fillna(0)
-        table = table.loc[largest.sort_values(ascending=False, kind="stable").index[:MOST_ROWS]]
+        table = table.loc[largest.sort_values(ascending=False, kind="stable").index[:MAX_ROWS]]
         rows = json.loads(table.astype(object).reset_index().to_json(orient="values"))
         return {
             "names": list(self.names),
             "axis": self.axis,
             "settings": [
-                [name, _shown(one), _shown(two)] for name, (one, two) in self.settings.items()
+                [name, _value_text(one), _value_text(two)]
+                for name, (one, two) in self.settings.items()
             ],
             "inputs": self.inputs,
             "note": self.note,
             "verdict": self.verdict,
-            "difference": told
+            "difference": found
             and {
-                "step": told.step,
-                "a": told.a,
-                "b": told.b,
-                "requests": list(told.requests),
+                "step": found.step,
+                "a": found.a,
+                "b": found.b,
+                "requests": list(found.requests),
             },
             "rows": rows,
             "totals": json.loads(self.totals.astype(object).reset_index().to_json(orient="values")),
             "paired": paired,
             "renumbered": [list(both) for both in self._pairs.items() if both[0] != both[1]],
-            "unmatched": self._alone,
+            "unmatched": self._unmatched,
         }
 
     def __repr__(self) -> str:
         runs = ", ".join(
-            f"{name}: {count(view.requests, 'request')} in {count(len(view.steps.ends), 'step')}"
-            for name, view in zip(self.names, (self.a, self.b), strict=True)
+            f"{name}: {count(model.num_requests, 'request')} in {count(len(model.steps.ends), 'step')}"
+            for name, model in zip(self.names, (self.a, self.b), strict=True)
         )
         where = f"first difference in step {self.step}" if self._difference else "no difference"
         return f"Comparison({runs}; {where})"
@@ -244,67 +240,62 @@ class Comparison(Pictured):
 def compare(
     a: LogLike, b: LogLike, names: tuple[str, str] = ("A", "B"), *, axis: str = "steps"
 ) -> Comparison:
-    """Two logs beside each other: EventLogs, paths to `.jsonl` files, or scenarios' names.
+    """Compare two logs: EventLogs, paths to `.jsonl` files, or names of scenarios.
 
-    `axis` is what both timelines and their one cursor begin with: "steps", or "time" for wall time.
+    `axis` is the initial unit of both timelines: "steps", or "time" for wall time.
     """
     return Comparison(a, b, names, axis=axis)
 
 
-def _views(a: EventLog, b: EventLog, step: int | None) -> tuple[LogModel, LogModel]:
-    """A view of each. Together they save no more than one log does: the longer takes what is left."""
+def _models(a: EventLog, b: EventLog, step: int | None) -> tuple[LogModel, LogModel]:
+    """Return a model of each log. Both together save no more bytes than one log may."""
 
-    def view(log: EventLog, room: int) -> LogModel:
-        return LogModel(log, None if step is None else _at(log, step), room=room)
+    def model(log: EventLog, max_saved: int) -> LogModel:
+        return LogModel(log, None if step is None else _nearest(log, step), max_saved=max_saved)
 
     if len(a) > len(b):
-        return _views(b, a, step)[::-1]
-    shorter = view(a, SAVED_BYTES // 2)
-    return shorter, view(b, SAVED_BYTES - len(base64.b64decode(shorter.log)))
+        return _models(b, a, step)[::-1]
+    shorter = model(a, SAVED_BYTES // 2)
+    return shorter, model(b, SAVED_BYTES - len(base64.b64decode(shorter.log)))
 
 
-def _at(log: EventLog, step: int) -> int | None:
+def _nearest(log: EventLog, step: int) -> int | None:
+    """Return the step of the log that is nearest to `step`, or None if the log has no steps."""
     steps = [event.step for event in log if isinstance(event, v.StepStarted)]
     return min(max(step, steps[0]), steps[-1]) if steps else None
 
 
-def _settings(a: EventLog, b: EventLog) -> dict[str, tuple[Any, Any]]:
-    """Settings and classes that differ; None where a run does not say."""
-    one, two = _told(a), _told(b)
-    names = [*one, *(name for name in two if name not in one)]
-    changed = {name: (one.get(name), two.get(name)) for name in names}
-    return {name: both for name, both in changed.items() if both[0] != both[1]}
+def _changed_settings(a: EventLog, b: EventLog) -> dict[str, tuple[Any, Any]]:
+    """Return the settings and classes that differ; None where a run does not have one."""
+    one, two = _settings_and_classes(a), _settings_and_classes(b)
+    both = {name: (one.get(name), two.get(name)) for name in one | two}
+    return {name: values for name, values in both.items() if values[0] != values[1]}
 
 
-def _told(log: EventLog) -> dict[str, Any]:
-    first = log[0]
-    if isinstance(first, v.Keyframe):
-        return dict(first.state["settings"])
-    assert isinstance(first, v.RunStarted)
-    model = first.model.get("name")
-    return {**first.settings, **first.classes, **({"model": model} if model else {})}
+def _settings_and_classes(log: EventLog) -> dict[str, Any]:
+    settings, first = dict(settings_of(log)), log[0]
+    if isinstance(first, v.RunStarted):
+        model = first.model.get("name")
+        settings |= first.classes | ({"model": model} if model else {})
+    return settings
 
 
-def _shown(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return {None: "none", True: "on", False: "off"}.get(value) or str(value)
 
 
 def _totals(log: EventLog, frame: "pd.DataFrame") -> dict[str, float | None]:
-    finished = [event for event in log if isinstance(event, v.StepFinished) and event.t]
+    finished = [event for event in log.of(v.StepFinished) if event.t]
     seconds = (finished[-1].t["end"] - finished[0].t["start"]) / US_PER_S if finished else 0.0
     output = int(frame["output_tokens"].sum())
+    cached_blocks = sum(len(event.blocks) for event in log.of(v.Admitted))
     return {
         "mean TTFT, ms": float(frame["ttft_ms"].mean()),
         "mean ITL, ms": float(frame["itl_ms"].mean()),
         "throughput, tokens/s": output / seconds if seconds else None,
         "time, ms": seconds * 1000 if seconds else None,
-        "steps": sum(isinstance(event, v.StepStarted) for event in log),
-        "preemptions": sum(isinstance(event, v.Preempted) for event in log),
-        "tokens found in the cache": _found(log),
+        "steps": len(log.of(v.StepStarted)),
+        "preemptions": len(log.of(v.Preempted)),
+        "tokens found in the cache": cached_blocks * int(settings_of(log)["block_size"]),
         "output tokens": output,
     }
-
-
-def _found(log: EventLog) -> int:
-    size = int(_told(log)["block_size"])
-    return size * sum(len(event.blocks) for event in log if isinstance(event, v.Admitted))

@@ -1,4 +1,4 @@
-"""Durations in words, as the board writes them (`visualizer/frontend/src/model/duration.js`)."""
+"""Durations as text, the same as on the board (`visualizer/frontend/src/model/duration.js`)."""
 
 from decimal import ROUND_HALF_UP, Context, Decimal
 
@@ -17,6 +17,6 @@ def duration(ms: float) -> str:
 
 
 def _plain(value: Decimal) -> str:
-    """Write all digits but trailing zeros behind the point: "1,000", "2.5"."""
+    """Format without an exponent and without trailing zeros: "1,000", "2.5"."""
     text = f"{value:,f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

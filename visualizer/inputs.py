@@ -1,37 +1,36 @@
-"""What came from outside differently in two runs: who arrives when, and what they ask for."""
+"""Differences between the inputs of two runs: arrivals, aborts and request parameters."""
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
 
-_ASKED = ("priority", "max_tokens", "n")
-_MOST = 5  # lines; one changed arrival rate changes them all
+_PARAMETERS = ("priority", "max_tokens", "n")
+_MAX_LINES = 5  # another arrival rate changes every request
 
 
 def input_changes(
     a: EventLog, b: EventLog, pairs: dict[int, int], names: dict[int, str]
 ) -> list[str]:
-    """A line per change, of the first few requests; `names` are those of `a`."""
-    there, here = _inputs(b), _inputs(a)
+    """Return a line per change, of the first few requests. `names` are the requests' names in `a`."""
+    inputs_a, inputs_b = _inputs(a), _inputs(b)
     lines: list[str] = []
-    for request, one in here.items():
-        other = there.get(pairs.get(request, -1))
-        if other is None:
+    for request, other in pairs.items():
+        if request not in inputs_a or other not in inputs_b:
             continue
-        who = names[request]
-        for name, before, after in zip(one, one.values(), other.values(), strict=True):
+        for name, before in inputs_a[request].items():
+            after = inputs_b[other][name]
             if before == after:
                 continue
             if name == "arrives":
-                lines.append(f"{who} arrives before step {after} instead of {before}")
+                lines.append(f"{names[request]} arrives before step {after} instead of {before}")
             else:
-                lines.append(f"{who}: {name} {before} -> {after}")
-    if len(lines) > _MOST:
-        lines[_MOST - 1 :] = [f"and {len(lines) - _MOST + 1} more"]
+                lines.append(f"{names[request]}: {name} {before} -> {after}")
+    if len(lines) > _MAX_LINES:
+        lines[_MAX_LINES - 1 :] = [f"and {len(lines) - _MAX_LINES + 1} more"]
     return lines
 
 
 def _inputs(log: EventLog) -> dict[int, dict[str, object]]:
-    """What is known of each request that arrives in the log."""
+    """Return the inputs of each request that arrives in the log."""
     known: dict[int, dict[str, object]] = {}
     step = 0
     for event in log:
@@ -40,8 +39,8 @@ def _inputs(log: EventLog) -> dict[int, dict[str, object]]:
         elif isinstance(event, v.StepStarted):
             step = event.step
         elif isinstance(event, v.RequestArrived):
-            asked = {name: getattr(event, name) for name in _ASKED}
-            known[event.request] = {"arrives": step + 1, **asked, "sampling": event.sampling}
+            parameters = {name: getattr(event, name) for name in _PARAMETERS}
+            known[event.request] = {"arrives": step + 1, **parameters, "sampling": event.sampling}
         elif isinstance(event, v.RequestFinished) and event.reason == "abort":
             known.get(event.request, {})["aborted"] = step + 1
     for one in known.values():

@@ -1,14 +1,14 @@
-"""A log from whatever a caller has, and the step that is worth opening it at.
+"""Read a log from its various forms, index its steps, and choose the step to open.
 
-`visualizer/frontend/src/model/opening.js` chooses the same step in the browser; Python chooses it,
-too, so that a board can say truthfully where it stands before any browser has seen it.
+`visualizer/frontend/src/model/opening.js` chooses the same step in the browser. Python needs it, too:
+a board knows its step before a browser shows it.
 """
 
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from engine.events import Event, EventLog, State
 from engine.events.vocabulary import (
@@ -22,38 +22,39 @@ from engine.events.vocabulary import (
     StepScheduled,
     StepStarted,
 )
-from visualizer.named_logs import find
+from visualizer.named_logs import find_scenario
 
 LogLike = EventLog | str | bytes | Path
+# The request to select: its id, None for no request, "auto" for the one that the step is about.
+Select = int | Literal["auto"] | None
 
 
 def read_log(log: LogLike) -> EventLog:
-    """The log itself, or one read from a `.jsonl` file or from JSON Lines as text or bytes, or a
-    scenario's by its name (see `gallery`).
+    """Return a log: an EventLog, a `.jsonl` file, JSON Lines as text or bytes, or a scenario by name.
 
-    Raises LogError for what is not a log, FileNotFoundError for a path without a file,
-    UnknownScenarioError for a name that is neither, TypeError for anything else.
+    Raises LogError for an invalid log, FileNotFoundError for a path without a file,
+    UnknownScenarioError for a name that is neither a file nor a scenario, TypeError for other types.
     """
     if isinstance(log, EventLog):
         return log
-    with _no_collection():
+    with _gc_disabled():
         if isinstance(log, bytes):
             return EventLog.from_bytes(log)
         if isinstance(log, str) and (log.lstrip().startswith("{") or not log.strip()):
             return EventLog.from_bytes(log.encode())
         if isinstance(log, str | Path):
-            scenario = find(log)
+            scenario = find_scenario(log)
             return EventLog.load(log) if scenario is None else scenario.log
     kind = type(log).__name__
-    raise TypeError(f"log: got {kind}; give an EventLog, a path to a .jsonl file, or JSON Lines")
+    raise TypeError(f"log must be an EventLog, a path to a .jsonl file, or JSON Lines, got {kind}")
 
 
 @contextmanager
-def _no_collection() -> Iterator[None]:
-    """No garbage collection meanwhile.
+def _gc_disabled() -> Iterator[None]:
+    """Disable garbage collection.
 
-    Every so many new objects it walks through all there are. Of a million events none can be
-    collected, and looking for cycles among them takes three times as long as reading them.
+    The collector would walk through all events again and again while they are read. With a million
+    events, that takes three times as long as reading them, and none of them can be collected.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -64,30 +65,34 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-class Steps:
-    """Which events belong to which step, and what each step is like.
+class StepIndex:
+    """The events of each step, and the steps worth looking at.
 
     A step ends with the last event of its commit. Arrivals, aborts and cleared caches between two
     steps belong to the later one, even if it has not begun.
     """
 
     def __init__(self, log: EventLog) -> None:
-        self.ends: dict[int, int] = {}  # step -> index just behind its last event
-        self.preempted: dict[int, int] = {}  # step -> first victim
-        self.hits: dict[int, int] = {}  # step -> first request that found something in the cache
-        self._fullest = 0, 0, -1  # rows, step, request of the first row
+        self.ends: dict[int, int] = {}  # step -> index after its last event
+        self.preempted: dict[int, int] = {}  # step -> first request preempted
+        self.hits: dict[int, int] = {}  # step -> first request with a cache hit
+        self._largest: tuple[int, int, int | None] = (
+            0,
+            0,
+            None,
+        )  # rows, step, request of the first row
         step = log[0].state["step"] if isinstance(log[0], Keyframe) else 0
-        over = True
+        committed = True
         for index, event in enumerate(log):
-            if type(event) not in _TELLING:
+            if type(event) not in _INDEXED:
                 continue
             begun = step
             if isinstance(event, StepStarted):
-                begun, over = event.step, False
-            elif over and _between_steps(event):
-                begun, over = step + 1, False
+                begun, committed = event.step, False
+            elif committed and _between_steps(event):
+                begun, committed = step + 1, False
             elif isinstance(event, StepFinished):
-                over = True
+                committed = True
             if begun != step:
                 if step:
                     self.ends[step] = index
@@ -101,33 +106,33 @@ class Steps:
             self.preempted.setdefault(step, event.request)
         elif isinstance(event, Admitted) and event.blocks:
             self.hits.setdefault(step, event.request)
-        elif isinstance(event, StepScheduled) and len(event.rows) > self._fullest[0]:
-            self._fullest = len(event.rows), step, event.rows[0].request
+        elif isinstance(event, StepScheduled) and len(event.rows) > self._largest[0]:
+            self._largest = len(event.rows), step, event.rows[0].request
 
     @property
     def opening(self) -> tuple[int, int | None]:
-        """Step and request: the first preemption, else the first hit, else the fullest batch."""
+        """Step and request of the first preemption, else first cache hit, else largest batch."""
         for moments in (self.preempted, self.hits):
             if moments:
                 return next(iter(moments.items()))
-        rows, step, request = self._fullest
+        rows, step, request = self._largest
         return (step, request) if rows else (min(self.ends, default=0), None)
 
-    def whose(self, step: int) -> int | None:
-        """The request that something happens to in a step: preempted, else found in the cache."""
+    def notable_request(self, step: int) -> int | None:
+        """Return the first request preempted in a step, else the first one with a cache hit."""
         return self.preempted.get(step, self.hits.get(step))
 
 
-def state_at(log: EventLog, steps: Steps, step: int) -> dict[str, Any]:
-    """The folded state after `step`, as plain values; see `State.core`."""
+def state_at(log: EventLog, steps: StepIndex, step: int) -> dict[str, Any]:
+    """Return the state after `step` as plain values; see `State.core`."""
     state = State()
     for event in log[: steps.ends[step]]:
         state.apply(event)
     return state.core()
 
 
-# Two of three events of a log are others, which begin nothing and are no reason to look.
-_TELLING = {
+# Two thirds of the events in a log are of other types, which the index does not need.
+_INDEXED = {
     StepStarted,
     StepScheduled,
     StepFinished,

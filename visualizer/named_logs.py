@@ -1,11 +1,11 @@
-"""The gallery: small logs with a name, a caption and a telling moment, ready to be looked at.
+"""The gallery: small logs with a name, a caption and a step to look at.
 
-    show("preemption")      # the board, opened at the telling step, with its caption as heading
-    gallery()               # the names, and what there is to see
+    show("preemption")      # the board at that step, with the caption as its heading
+    gallery()               # the names and captions
 
-Their logs are files beside this module, so that a picture needs no engine. They are made by
-`python -m engine.simulation.scenarios visualizer/scenarios`, and a test holds that they are fresh.
-A name stands wherever a log is asked for, and a file of that name always wins.
+The logs are files in this package, so showing one needs no engine. To write them again, run
+`python -m engine.simulation.scenarios visualizer/scenarios`; a test checks that they are up to date.
+Every function that takes a log accepts a scenario's name. A file of the same name has precedence.
 """
 
 import gzip
@@ -24,12 +24,12 @@ FOLDER = Path(__file__).parent / "scenarios"
 
 
 class UnknownScenarioError(LookupError):
-    """There is no scenario by that name. The message lists those that there are."""
+    """There is no scenario with this name. The message lists the names that exist."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """What there is to see: `caption`, at `step`, of the request with the id `select`."""
+    """A log in the gallery: `caption` describes `step` and the request with the id `select`."""
 
     name: str
     caption: str
@@ -38,17 +38,17 @@ class Scenario:
 
     @property
     def about(self) -> dict[str, str]:
-        """A heading: title and caption."""
+        """The board's heading: title and caption."""
         return {"title": self.name.replace("_", " ").capitalize(), "caption": self.caption}
 
     @property
     def log(self) -> EventLog:
-        """The log, the same object each time, so that panels of one scenario share a cursor."""
+        """The log: the same object each time, so that its panels share their step."""
         return _load(self.name)
 
 
 class Gallery(Mapping[str, Scenario]):
-    """All scenarios by name, in the order in which to look at them."""
+    """All scenarios by name, in teaching order."""
 
     def __init__(self, scenarios: dict[str, Scenario]) -> None:
         self._scenarios = scenarios
@@ -86,15 +86,15 @@ class Gallery(Mapping[str, Scenario]):
 
 @cache
 def gallery() -> Gallery:
-    """Names and captions; in a notebook a table."""
+    """Return all scenarios; a notebook shows them as a table."""
     moments = json.loads((FOLDER / "gallery.json").read_text("utf-8"))
     return Gallery({name: Scenario(name, **moment) for name, moment in moments.items()})
 
 
-def find(name: object) -> Scenario | None:
-    """The scenario that a name means; None where it is no name, or a file is called so.
+def find_scenario(name: object) -> Scenario | None:
+    """Return the scenario with this name, or None if it is not a name or a file has that name.
 
-    Raises UnknownScenarioError for what can only be a name, and is none of ours.
+    Raises UnknownScenarioError for an identifier that is neither.
     """
     if not isinstance(name, str) or Path(name).is_file():
         return None
@@ -110,4 +110,4 @@ def _load(name: str) -> EventLog:
 def _unknown(name: str, known: Mapping[str, Scenario]) -> str:
     near = get_close_matches(name, known, 1, 0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"there is no file and no scenario {name!r}.{hint} There are {', '.join(known)}"
+    return f"there is no file and no scenario {name!r}.{hint} The scenarios are {', '.join(known)}"

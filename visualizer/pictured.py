@@ -1,8 +1,8 @@
-"""A widget whose outputs also hold a still picture of it.
+"""A widget whose outputs also hold a PNG of it.
 
-A code host draws no widget: a notebook shows a picture there if the output has one. The front end
-draws it, so there is no second renderer in Python. The kernel asks for one picture per display, and
-adds it to the output when it arrives. Without a front end the output stays as it is.
+GitHub and other code hosts do not run widgets, but they show an output's PNG. The front end draws it,
+so Python needs no renderer. The kernel asks for one picture per display and adds it to the output when
+it arrives. Without a front end the output has no picture.
 """
 
 import base64
@@ -15,16 +15,16 @@ from IPython.display import DisplayHandle
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-class Pictured(anywidget.AnyWidget):
+class PictureWidget(anywidget.AnyWidget):
     """An anywidget that adds `image/png` to its outputs.
 
-    wants_picture   the front end is to draw one: an output has none yet
+    wants_picture   whether an output has no picture yet, so that the front end draws one
     """
 
     wants_picture = traitlets.Bool(False).tag(sync=True)
 
     def __init__(self, **values: Any) -> None:
-        self._without_picture: list[Any] = []  # display handles; IPython does not type them
+        self._without_picture: list[Any] = []  # display handles, which IPython does not type
         super().__init__(**values)
         self.on_msg(self._add_picture)
 
@@ -32,7 +32,9 @@ class Pictured(anywidget.AnyWidget):
         """Display the widget under an id, so that the output can be updated."""
         handle: Any = DisplayHandle()  # type: ignore[no-untyped-call]
         self._without_picture.append(handle)
-        self.wants_picture = True  # first: the front end reads it when it draws the output
+        self.wants_picture = (
+            True  # set before display: the front end reads it when it draws the output
+        )
         data, metadata = self._bundle()
         handle.display(data, metadata=metadata, raw=True)
 
@@ -51,5 +53,5 @@ class Pictured(anywidget.AnyWidget):
 
     def _bundle(self) -> tuple[dict[str, Any], dict[str, Any]]:
         bundle = self._repr_mimebundle_()
-        assert bundle is not None, "only a widget without a view has none"
+        assert bundle is not None, "only a widget without a view has no bundle"
         return bundle

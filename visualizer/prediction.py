@@ -1,12 +1,12 @@
-"""Predict, then see: the log is shown up to a decision, and somebody says what will come.
+"""Predict, then see: the page shows a log up to a decision and asks what comes next.
 
     from visualizer import predict
     game = predict(log)
     game.score, game.answers
 
-Before an answer is given, it is nowhere in the page: the browser has the log up to the question and no
-more, and the kernel, which has all of it, checks what is answered and then sends the step. Hence there
-is no exported file of it: without a kernel nobody could know.
+The page does not have the answer before the reader gives one: the browser has the log up to the
+question, and the kernel, which has the whole log, checks the answer and then sends the step. So there
+is no exported file of it: without a kernel, nothing could check the answer.
 """
 
 import base64
@@ -27,21 +27,21 @@ from visualizer.logs import LogLike, read_log
 from visualizer.moments import names_of, plain
 from visualizer.questions import questions
 
-MOST_EVENTS = 20_000  # that the page is given; older ones are folded into a keyframe
+MAX_EVENTS = 20_000  # on the page; a keyframe replaces older events
 
 
 class Game(ipywidgets.Widget):  # type: ignore[misc]
-    """What kernel and page tell each other: questions, answers, and as much of the log as may be seen.
+    """The state that kernel and page share: questions, answers, and the visible part of the log.
 
-    It is a widget without a picture, of Jupyter's own kind: one of anywidget's hears nothing more from
-    the kernel if the page was too busy to begin within two seconds.
+    This is an ipywidgets.Widget because an anywidget receives no messages from the kernel if the page
+    was too busy to start within two seconds.
     """
 
-    log = traitlets.Unicode().tag(sync=True)  # packed, in base64: JupyterLab saves no bytes
+    log = traitlets.Unicode().tag(sync=True)  # packed, in base64: JupyterLab cannot save bytes
     question = traitlets.Dict().tag(sync=True)
     verdict = traitlets.Dict().tag(sync=True)
     score = traitlets.Int(0).tag(sync=True)
-    # From the browser: {"number": of the question, "value": [...]}, and the question to go on to.
+    # Set by the browser: {"number": of the question, "value": [...]}, and the question to go on to.
     given = traitlets.Dict().tag(sync=True)
     turn = traitlets.Int(0).tag(sync=True)
 
@@ -50,19 +50,19 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         self._names = names_of(self._events)
         self.questions = questions(self._events, count, seed, kinds)
         self.answers: list[dict[str, Any]] = []
-        super().__init__(**self._asked(0))
+        super().__init__(**self._state_before(0))
 
     def answer(self, value: int | bool | Sequence[int]) -> str:
         """See `Prediction.answer`."""
         if len(self.answers) > self.turn or self.turn >= len(self.questions):
-            raise ValueError("nothing is being asked now: go on, or begin again")
+            raise ValueError("there is no open question: call next(), or predict() again")
         chosen = [int(value)] if isinstance(value, int) else [int(one) for one in value]
         self.given = {"number": self.turn, "value": chosen}
         return str(self.answers[-1]["why"])
 
     @traitlets.observe("given")
-    def _check(self, change: Any) -> None:
-        """Somebody answered: say whether it is right, and show the step."""
+    def _check_answer(self, change: Any) -> None:
+        """Check the reader's answer and show the step."""
         number, value = change.new.get("number"), change.new.get("value")
         # Each question is answered once, whatever a page sends.
         if number != self.turn or number != len(self.answers) or number >= len(self.questions):
@@ -75,60 +75,57 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         self.answers.append(
             {
                 "question": plain(question.words, self._names),
-                "answer": self._value(question, question.answer),
-                "given": self._value(question, tuple(value)),
+                "answer": self._python_value(question, question.answer),
+                "given": self._python_value(question, tuple(value)),
                 "right": right,
                 "why": " ".join(plain(line, self._names) for line in why),
             }
         )
         with self.hold_sync():
             self.score += right
-            self.log = self._until(_end_of_step(self._events, question.index))
+            self.log = self._packed_until(_end_of_step(self._events, question.index))
             self.verdict = {
                 "number": number,
                 "right": right,
                 "answer": list(question.answer),
-                "words": self._said(question),
+                "words": _answer_words(question),
                 "why": why,
             }
 
     @traitlets.observe("turn")
-    def _go_on(self, change: Any) -> None:
-        """The next question, once this one is answered."""
+    def _on_turn(self, change: Any) -> None:
+        """Ask the next question, if the current one is answered."""
         if change.new != len(self.answers):
             self.turn = change.old
             return
         with self.hold_sync():
-            for name, value in self._asked(change.new).items():
+            for name, value in self._state_before(change.new).items():
                 setattr(self, name, value)
 
-    def _asked(self, number: int) -> dict[str, Any]:
-        """What the page may know when a question is asked; behind the last one, the whole log."""
-        whole = len(self.questions)
-        told: dict[str, Any] = {"number": number, "of": whole}
-        if number >= whole:
-            return {"log": self._until(len(self._events)), "question": told, "verdict": {}}
-        question = self.questions[number]
-        told |= {
-            "kind": question.kind,
-            "step": question.step,
-            "words": question.words,
-            "form": question.form,
-            "choices": list(question.choices),
-            "texts": list(question.texts),
-            "unit": question.unit,
-            "about": question.about,
-        }
-        return {"log": self._until(question.index), "question": told, "verdict": {}}
+    def _state_before(self, number: int) -> dict[str, Any]:
+        """Return what the page may have when a question is asked; after the last one, the whole log."""
+        total = len(self.questions)
+        shown: dict[str, Any] = {"number": number, "of": total}
+        end = len(self._events)
+        if number < total:
+            question = self.questions[number]
+            end = question.index
+            fields = ("kind", "step", "words", "form", "choices", "texts", "unit", "about")
+            values = {name: getattr(question, name) for name in fields}
+            shown |= values | {"choices": [*question.choices], "texts": [*question.texts]}
+        return {"log": self._packed_until(end), "question": shown, "verdict": {}}
 
-    def _until(self, end: int) -> str:
-        """The log's events before index `end`, packed, in base64; of a long log the last ones."""
-        part, begin = EventLog(), 0
-        state = State()
-        for index, event in enumerate(self._events[:end]):
-            if isinstance(event, v.StepStarted) and index and end - index >= MOST_EVENTS:
-                begin = index
+    def _packed_until(self, end: int) -> str:
+        """Return the events before index `end`, packed, in base64; of a long log the last ones."""
+        starts = (
+            index
+            for index in range(max(1, end - MAX_EVENTS), end)
+            if isinstance(self._events[index], v.StepStarted)
+        )
+        begin = next(starts, 0) if end > MAX_EVENTS else 0
+        part = EventLog()
         if begin:
+            state = State()
             for event in self._events[:begin]:
                 state.apply(event)
             part.append(state.keyframe())
@@ -136,21 +133,8 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
             part.append(event)
         return base64.b64encode(gzip.compress(part.to_bytes(), mtime=0)).decode()
 
-    def _said(self, question: Question) -> Words:
-        """The right answer in words."""
-        if question.form == "requests":
-            words: Words = []
-            for place, request in enumerate(question.answer):
-                words += [", " if place else "", request]
-            return words or ["nobody"]
-        if question.form == "prefixes":
-            chosen = zip(question.choices, question.texts, strict=True)
-            return [", ".join(text for id_, text in chosen if id_ in question.answer)]
-        if question.form == "yes":
-            return ["yes" if question.answer[0] else "no"]
-        return [f"{question.answer[0]} {question.unit}"]
-
-    def _value(self, question: Question, value: tuple[int, ...]) -> Any:
+    def _python_value(self, question: Question, value: tuple[int, ...]) -> Any:
+        """Return an answer as a reader of `Prediction.answers` expects it."""
         if question.form == "requests":
             return [self._names.get(id_, f"r{id_}") for id_ in sorted(value)]
         if question.form == "prefixes":
@@ -174,18 +158,18 @@ class Prediction(anywidget.AnyWidget):
 
     @property
     def score(self) -> int:
-        """Right answers so far."""
+        """The number of right answers so far."""
         return int(self.game.score)
 
     @property
     def answers(self) -> list[dict[str, Any]]:
-        """What was asked and answered: question, answer, given, right, why."""
+        """The answered questions: question, answer, given, right, why."""
         return list(self.game.answers)
 
     def answer(self, value: int | bool | Sequence[int]) -> str:
-        """Answer the question from Python: requests' ids, a number, or True or False.
+        """Answer the question from Python with request ids, a number, or True or False.
 
-        Returns what the log says. Raises ValueError if nothing is being asked.
+        Returns the explanation. Raises ValueError if there is no open question.
         """
         return str(self.game.answer(value))
 
@@ -195,7 +179,7 @@ class Prediction(anywidget.AnyWidget):
 
     def __repr__(self) -> str:
         if not self.game.questions:
-            return "Prediction(nothing to ask: no decision of this log can be foreseen)"
+            return "Prediction(no questions: this log has no decision that can be predicted)"
         asked = count(len(self.game.questions), "question")
         return f"Prediction({asked}, {len(self.answers)} answered, {self.score} right)"
 
@@ -203,18 +187,33 @@ class Prediction(anywidget.AnyWidget):
 def predict(
     log: LogLike, questions: int = 5, seed: int = 0, kinds: Sequence[str] = KINDS
 ) -> Prediction:
-    """Ask at most so many questions about a log, before it shows what came.
+    """Ask up to `questions` questions about a log, each before the log shows the answer.
 
     kinds  of "preempted", "admitted", "blocked", "hit", "tokens", "scheduled" and "evicted"
-    seed   another seed, other questions
+    seed   selects the questions
 
     Raises ValueError for an unknown kind.
     """
     return Prediction(log, questions, seed, kinds)
 
 
+def _answer_words(question: Question) -> Words:
+    """Return the right answer in words."""
+    if question.form == "requests":
+        words: Words = []
+        for request in question.answer:
+            words += [", ", request] if words else [request]
+        return words or ["none"]
+    if question.form == "prefixes":
+        choices = zip(question.choices, question.texts, strict=True)
+        return [", ".join(text for id_, text in choices if id_ in question.answer)]
+    if question.form == "yes":
+        return ["yes" if question.answer[0] else "no"]
+    return [f"{question.answer[0]} {question.unit}"]
+
+
 def _end_of_step(log: EventLog, index: int) -> int:
-    """Behind the last event of the step that begins at `index`."""
+    """Return the index after the last event of the step that starts at `index`."""
     for end in range(index + 1, len(log)):
         if isinstance(log[end], v.StepStarted):
             return end

@@ -1,8 +1,8 @@
-"""Time a measured run by the cost model of its replay, so that only the change differs.
+"""Give a measured run the times of the cost model of its replay, so that only the change differs.
 
 `what_if` replays a log on a cost model that is fitted to it. The model has an error. If the replay were
-compared with the measured times, that error would look like an effect. The replay's header says what
-the model takes for each step of the original, and the original is compared with these times.
+compared with the measured times, that error would look like an effect of the change. The replay's
+header has the model's time for each step of the original, so the comparison uses those times.
 """
 
 import math
@@ -13,11 +13,8 @@ import msgspec
 from engine.events import EventLog
 from engine.events import vocabulary as v
 
-# What a replay repeats or changes. All other classes belong to the machine that ran the model.
-_REPLAYED = ("policy", "pool", "tree", "eviction", "drafter")
 
-
-def fitted(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
+def fit_record(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
     """Return the header's `fitted`, if `replay` is a replay of `log` with a cost fitted to it."""
     started, original = replay[0], log[0]
     if not isinstance(started, v.RunStarted) or not isinstance(original, v.RunStarted):
@@ -27,9 +24,9 @@ def fitted(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
 
 
 def retime(log: EventLog, replay: EventLog) -> EventLog:
-    """Return `log` as the machine of its replay would have run it: the same decisions, its times.
+    """Return `log` with the times of the cost model, and with the same decisions.
 
-    As in the replay, requests arrive at the end of the step before, and an idle engine takes no time.
+    As in the replay, requests arrive at the end of the previous step, and idle time is 0.
     """
     machine = replay[0]
     assert isinstance(machine, v.RunStarted)
@@ -37,13 +34,12 @@ def retime(log: EventLog, replay: EventLog) -> EventLog:
     for event in log:
         match event:
             case v.RunStarted(classes=ran):
-                classes = {
-                    name: cls for name, cls in machine.classes.items() if name not in _REPLAYED
-                }
-                classes |= {name: cls for name, cls in ran.items() if name in _REPLAYED}
+                decided = {name: cls for name, cls in ran.items() if name in v.DECIDING_PARTS}
+                kept = machine.classes.items()
+                classes = {name: cls for name, cls in kept if name not in v.DECIDING_PARTS}
                 timed.append(
                     msgspec.structs.replace(
-                        event, classes=classes, model=machine.model, clock=machine.clock
+                        event, classes=classes | decided, model=machine.model, clock=machine.clock
                     )
                 )
             case v.RequestArrived():

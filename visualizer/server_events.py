@@ -1,4 +1,4 @@
-"""GET /events from Python: server-sent events in batches, to pass on a few times a second."""
+"""GET /events from Python: server-sent events in batches, a few batches per second."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,11 +7,12 @@ from typing import Any
 import httpx
 import msgspec
 
-SILENCE = 40.0  # seconds; a server with nothing to say sends a comment every 15
-TOGETHER = 0.04  # seconds: what comes within them is one batch
+READ_TIMEOUT = 40.0  # seconds; an idle server sends a comment every 15
+BATCH_SECONDS = 0.04  # events that arrive within this time form one batch
+MAX_QUEUED = 10_000
 
 
-class Sent(msgspec.Struct):
+class ServerEvent(msgspec.Struct):
     """One server-sent event."""
 
     id: str = ""
@@ -19,37 +20,42 @@ class Sent(msgspec.Struct):
     data: str = ""
 
 
-class RefusedError(Exception):
-    """The server asks for a key, or for another one."""
+class UnauthorizedError(Exception):
+    """The server requires an API key, or another one."""
 
 
-async def batches(url: str, key: str | None, last_seen: str | None) -> AsyncGenerator[list[Sent]]:
-    """What a server sends, in batches; ends or raises httpx.HTTPError when the connection does."""
+async def batches(
+    url: str, key: str | None, last_seen: str | None
+) -> AsyncGenerator[list[ServerEvent]]:
+    """Yield a server's events in batches, until the connection ends or raises httpx.HTTPError.
+
+    `last_seen` is the id of the last event received, to continue after it.
+    """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     if last_seen is not None:
         headers["Last-Event-ID"] = last_seen
     options: dict[str, Any] = {"trust_env": False, "verify": url.startswith("https:")}
-    timeout = httpx.Timeout(10.0, read=SILENCE)
+    timeout = httpx.Timeout(10.0, read=READ_TIMEOUT)
     async with (
         httpx.AsyncClient(**options, timeout=timeout) as client,
         client.stream("GET", f"{url}/events", headers=headers) as response,
     ):
         if response.status_code == 401:
-            raise RefusedError
+            raise UnauthorizedError
         response.raise_for_status()
-        queue: asyncio.Queue[Sent | None] = asyncio.Queue(10_000)
+        queue: asyncio.Queue[ServerEvent | None] = asyncio.Queue(MAX_QUEUED)
         reading = asyncio.create_task(_read(response, queue))
         try:
-            sent: Sent | None = Sent()
-            while sent is not None:
-                sent = await queue.get()
-                await asyncio.sleep(TOGETHER)
-                batch: list[Sent] = []
-                while sent is not None:
-                    batch.append(sent)
+            event: ServerEvent | None = ServerEvent()
+            while event is not None:
+                event = await queue.get()
+                await asyncio.sleep(BATCH_SECONDS)
+                batch: list[ServerEvent] = []
+                while event is not None:
+                    batch.append(event)
                     if queue.empty():
                         break
-                    sent = queue.get_nowait()
+                    event = queue.get_nowait()
                 if batch:
                     yield batch
             await reading
@@ -57,19 +63,19 @@ async def batches(url: str, key: str | None, last_seen: str | None) -> AsyncGene
             reading.cancel()
 
 
-async def _read(response: httpx.Response, queue: "asyncio.Queue[Sent | None]") -> None:
+async def _read(response: httpx.Response, queue: "asyncio.Queue[ServerEvent | None]") -> None:
     try:
-        sent = Sent()
+        event = ServerEvent()
         async for line in response.aiter_lines():
             field, _, value = line.partition(": ")
             if field == "id":
-                sent.id = value
+                event.id = value
             elif field == "event":
-                sent.name = value
+                event.name = value
             elif field == "data":
-                sent.data = value
-            elif not line and sent.data:
-                await queue.put(sent)
-                sent = Sent()
+                event.data = value
+            elif not line and event.data:
+                await queue.put(event)
+                event = ServerEvent()
     finally:
         await queue.put(None)

@@ -1,4 +1,4 @@
-"""The settings of a run, from wherever its log begins."""
+"""The settings of a run, from a whole log or from a window of it."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from engine.events.vocabulary import Keyframe, RunStarted
 
 
 def settings_of(log: EventLog) -> dict[str, Any]:
-    """The EngineConfig's fields and `num_blocks`; nothing for a log without an event."""
+    """Return the EngineConfig's fields and `num_blocks`; empty for a log without an event."""
     match log[0] if len(log) else None:
         case RunStarted(settings=settings):
             return settings

@@ -1,4 +1,4 @@
-"""A run in a few lines of text, for the shell."""
+"""A summary of a run in a few lines of text, for the shell."""
 
 import pandas as pd
 
@@ -8,11 +8,11 @@ from visualizer.durations import duration
 from visualizer.settings import settings_of
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
-ENOUGH = {"median": 1, "p95": 20, "p99": 100}  # values, before a percentile says anything
+MIN_VALUES = {"median": 1, "p95": 20, "p99": 100}  # with fewer, the percentile means nothing
 
 
 def summary(log: EventLog) -> str:
-    """Requests and their ends, steps, tokens, TTFT and ITL, memory, the prefix cache."""
+    """Return a line each for requests, steps, tokens, TTFT, ITL, prefix cache and memory."""
     requests, steps, tokens = log.requests, log.steps, log.tokens
     prompts = requests[(requests["sample"] == 0) & requests.cached_tokens.notna()]
     found, asked = int(prompts.cached_tokens.sum()), int(prompts.prompt_tokens.sum())
@@ -22,12 +22,14 @@ def summary(log: EventLog) -> str:
     drafted = int(steps.drafted_tokens.sum())
     blocks = settings_of(log)["num_blocks"]
     rows = {
-        "requests": f"{len(requests):,}{_listed({k: n for k, n in ends.items() if n})}",
-        "steps": f"{len(steps):,}{_lasted(steps)}",
+        "requests": f"{len(requests):,}{_in_brackets({k: n for k, n in ends.items() if n})}",
+        "steps": f"{len(steps):,}{_run_time(steps)}",
         "tokens": f"{steps.tokens.sum():,} computed, {len(tokens):,} output"
-        + _listed({"forced": forced, "drafts accepted": accepted} if forced or accepted else {}),
-        "TTFT": _percentiles(requests.ttft_ms),
-        "ITL": _percentiles(tokens.gap_ms),
+        + _in_brackets(
+            {"forced": forced, "drafts accepted": accepted} if forced or accepted else {}
+        ),
+        "TTFT": percentiles_text(requests.ttft_ms.dropna()),
+        "ITL": percentiles_text(tokens.gap_ms.dropna()),
         "prefix cache": f"{found:,} of {asked:,} prompt tokens found{_percent(found, asked)}",
         "drafts": f"{accepted:,} of {drafted:,} accepted{_percent(accepted, drafted)}",
         "preemptions": f"{steps.preempted.sum():,}",
@@ -39,35 +41,38 @@ def summary(log: EventLog) -> str:
     if steps.empty:
         del rows["KV blocks"]
     if isinstance(log[0], v.Keyframe):
-        rows["window"] = f"begins after step {log[0].state['step']}; what came before is missing"
-    return "\n".join(f"{name:13}{said}" for name, said in rows.items())
+        rows["window"] = f"begins after step {log[0].state['step']}; earlier events are missing"
+    return "\n".join(f"{name:13}{text}" for name, text in rows.items())
 
 
-def number(value: float) -> str:
-    """Three significant digits, thousands set apart."""
+def three_digits(value: float) -> str:
+    """Return a number with three significant digits and thousands separators."""
     return f"{float(f'{value:.3g}'):,.10g}"
 
 
-def _percentiles(values: pd.Series) -> str:
-    values = values.dropna()
-    told = [
-        f"{name} {duration(values.quantile(share))}"
-        for name, share in PERCENTILES.items()
-        if len(values) >= ENOUGH[name]
+def percentiles(values: pd.Series) -> dict[str, float]:
+    """Return the percentiles, by name, that so many values support."""
+    return {name: p for name, p in PERCENTILES.items() if len(values) >= MIN_VALUES[name]}
+
+
+def percentiles_text(values: pd.Series) -> str:
+    """Return the percentiles and the maximum of durations in ms."""
+    shown = [
+        f"{name} {duration(values.quantile(share))}" for name, share in percentiles(values).items()
     ]
-    return ", ".join([*told, f"max {duration(values.max())}"] if told else ["none"])
+    return ", ".join([*shown, f"max {duration(values.max())}"]) if shown else "none"
 
 
-def _lasted(steps: pd.DataFrame) -> str:
-    """Seconds from the first to the last, and the tokens of that time."""
+def _run_time(steps: pd.DataFrame) -> str:
+    """Return the time from the first step to the last, and the output tokens per second."""
     ms = (steps.start_ms + steps.duration_ms).max() - steps.start_ms.min()
     if not ms > 0:
         return ""
     output = steps.sampled_tokens.sum() + steps.forced_tokens.sum()
-    return f" in {duration(ms)}: {number(1000 * output / ms)} output tokens/s"
+    return f" in {duration(ms)}: {three_digits(1000 * output / ms)} output tokens/s"
 
 
-def _listed(counts: dict[str, int]) -> str:
+def _in_brackets(counts: dict[str, int]) -> str:
     return f" ({', '.join(f'{count:,} {name}' for name, count in counts.items())})" * bool(counts)
 
 

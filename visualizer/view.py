@@ -1,9 +1,9 @@
-"""What the panels of one log share: the log, one cursor, one selection.
+"""The model that all panels of one log share: the log, one step, one selected request.
 
-A view is a widget without a picture. Every panel refers to it, so the log travels and is saved once,
-however many panels there are, and what one panel does all others show. The packed log is base64 text:
-JupyterLab saves bytes as an empty object. A large log is not saved in the notebook: a part that is
-small enough is, and the browser asks for the whole while there is a kernel.
+A LogModel is a widget without a view. Every panel refers to it, so the log is sent and saved once,
+however many panels there are, and a change in one panel shows in all of them. The packed log is base64
+text because JupyterLab saves bytes as an empty object. If a log is too large to be saved in the
+notebook, a part of it is saved, and the browser asks the kernel for the rest.
 """
 
 import base64
@@ -17,29 +17,26 @@ import traitlets
 
 from engine.events import EventLog
 from engine.events.vocabulary import Event, RequestArrived, RequestFinished
-from visualizer.logs import LogLike, Steps, read_log
-from visualizer.named_logs import Scenario, find
+from visualizer.html import MODULE
+from visualizer.logs import LogLike, Select, StepIndex, read_log
+from visualizer.named_logs import Scenario, find_scenario
 
-NOBODY = -1
 AXES = ("steps", "time")
 SAVED_BYTES = 1_300_000  # of a packed log in the notebook; base64 takes 4 characters for 3 bytes
+LARGE_LOG = 20_000_000  # bytes before packing
+PROJECT = MODULE.parents[2]
 
-LARGE = 20_000_000  # bytes of a log
-
-PROJECT = Path(__file__).parents[1]
-
-_VIEWS: "WeakValueDictionary[int, LogModel]" = (
-    WeakValueDictionary()
-)  # by the id of the log it holds
+# By the id of the log it holds.
+_MODELS: "WeakValueDictionary[int, LogModel]" = WeakValueDictionary()
 
 
 class LogModel(ipywidgets.Widget):  # type: ignore[misc]
-    """Where readers of a log are: step, selected request (or -1), range, window, time axis.
+    """A log and what its readers look at: step, selected request or None, range, window, time axis.
 
-    A notebook saves at most `room` bytes of the packed log.
+    A notebook saves at most `max_saved` bytes of the packed log.
 
-    log    the packed log in base64, or the part that is saved; empty where no part is small enough
-    whole  is that all of the log?
+    log    the packed log in base64, or the part that is saved; empty if no part is small enough
+    whole  whether `log` holds the whole log
     sizes  bytes of the packed log, and the limit
     """
 
@@ -47,7 +44,12 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
     whole = traitlets.Bool(True).tag(sync=True)
     sizes = traitlets.Dict().tag(sync=True)
     step = traitlets.Int(0).tag(sync=True)
-    selected = traitlets.Int(NOBODY).tag(sync=True)
+    # On the wire and in saved notebooks, -1 stands for None.
+    selected = traitlets.Int(None, allow_none=True).tag(
+        sync=True,
+        to_json=lambda request, _: -1 if request is None else request,
+        from_json=lambda request, _: None if request == -1 else request,
+    )
     range = traitlets.List(traitlets.Int()).tag(sync=True)
     window = traitlets.List(traitlets.Int()).tag(sync=True)
     axis = traitlets.Enum(AXES, default_value="steps").tag(sync=True)
@@ -58,114 +60,113 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         self,
         events: EventLog,
         step: int | None = None,
-        select: int | None = None,
+        select: Select = "auto",
         scenario: Scenario | None = None,
-        room: int = SAVED_BYTES,
+        max_saved: int = SAVED_BYTES,
     ) -> None:
-        self.room = room
+        self.max_saved = max_saved
         if scenario is not None:
             step = scenario.step if step is None else step
-            select = scenario.select if select is None else select
+            select = scenario.select if select == "auto" else select
         super().__init__(
-            **self._opened(events, step, select),
+            **self._load(events, step, select),
             project={"path": str(PROJECT), "home": str(Path.home())},
             about={} if scenario is None else scenario.about,
         )
-        self.on_msg(self._answer)
+        self.on_msg(self._send_whole_log)
 
-    def replace(self, log: LogLike, step: int | None = None, select: int | None = None) -> None:
-        """Show another log in all panels of this view, at a moment, or where something happens."""
-        state = self._opened(read_log(log), step, select) | {"range": [], "window": [], "about": {}}
+    def replace(self, log: LogLike, step: int | None = None, select: Select = "auto") -> None:
+        """Show another log in all panels of this model."""
+        state = self._load(read_log(log), step, select) | {"range": [], "window": [], "about": {}}
         with self.hold_sync():
             for name, value in state.items():
                 setattr(self, name, value)
 
-    def _opened(self, events: EventLog, step: int | None, select: int | None) -> dict[str, Any]:
-        """Takes a log, and says what its panels have to know of it and of its first moment."""
+    def _load(self, events: EventLog, step: int | None, select: Select) -> dict[str, Any]:
+        """Set the log and return the traits that depend on it."""
         self.events = events
         self.count = len(events)
-        self.steps = Steps(events)
-        self.requests = _count_requests(events)
+        self.steps = StepIndex(events)
+        self.num_requests = _count_requests(events)
         request = None
         if step is None:
             step, request = self.steps.opening
-        if select is None:
-            select = self.steps.whose(step) if request is None else request
+        if select == "auto":
+            select = self.steps.notable_request(step) if request is None else request
         self.packed = _pack(events)
-        whole = len(self.packed) <= self.room
-        part = b"" if whole else _part(events, self.steps, step, len(self.packed), self.room)
+        whole = len(self.packed) <= self.max_saved
+        saved = self.packed if whole else _part(self, step)
         return {
-            "log": base64.b64encode(self.packed if whole else part).decode(),
+            "log": base64.b64encode(saved).decode(),
             "whole": whole,
-            "sizes": {"packed": len(self.packed), "limit": self.room},
+            "sizes": {"packed": len(self.packed), "limit": self.max_saved},
             "step": step,
-            "selected": NOBODY if select is None else select,
+            "selected": select,
         }
 
-    def _answer(self, _: Any, message: Any, __: Any) -> None:
-        """The browser asks for what is too large to be saved."""
+    def _send_whole_log(self, _: Any, message: Any, __: Any) -> None:
         if isinstance(message, dict) and message.get("ask") == "log":
             self.send({"log": True}, [self.packed])
 
     @traitlets.validate("step")
-    def _within_log(self, proposal: Any) -> int:
-        return self.checked(proposal["value"], "step")
+    def _validate_step(self, proposal: Any) -> int:
+        return self.check_step(proposal["value"], "step")
 
     @traitlets.validate("range", "window")
-    def _ends_within_log(self, proposal: Any) -> list[int]:
+    def _validate_steps(self, proposal: Any) -> list[int]:
         ends: list[int] = proposal["value"]
         name = proposal["trait"].name
         if ends and (len(ends) != 2 or ends[0] > ends[1]):
             raise ValueError(f"{name} must be (first step, last step), got {tuple(ends)}")
         if name == "range":
             for end in ends:
-                self.checked(end, name)
+                self.check_step(end, name)
         return ends
 
-    def checked(self, step: int, name: str) -> int:
-        """`step`, if the log has it; ValueError otherwise, which calls it `name`."""
-        known = self.steps.ends
-        if not known:
+    def check_step(self, step: int, name: str) -> int:
+        """Return `step` if the log has it. Raises ValueError naming the field `name` otherwise."""
+        ends = self.steps.ends
+        if not ends:
             return 0
-        first, last = min(known), max(known)
+        first, last = min(ends), max(ends)
         if not first <= step <= last:
-            raise ValueError(f"{name} must lie in {first} to {last}, got {step}")
+            raise ValueError(f"{name} must be between {first} and {last}, got {step}")
         return step
 
 
-def view_of(log: LogLike, step: int | None = None, select: int | None = None) -> LogModel:
-    """The view that the panels of this log share.
+def model_of(log: LogLike, step: int | None = None, select: Select = "auto") -> LogModel:
+    """Return the model that the panels of this log share.
 
-    A log that has grown since begins a new one. A caller who asks for a moment gets a view of their
-    own, so that what was shown before stays as it was; a scenario by its name is such a moment, too.
+    The caller gets a new model if the log has grown, if `step` or `select` is given, or for a
+    scenario's name, so that boards that are already on the page stay as they are.
     """
-    events, scenario = read_log(log), find(log)
-    if step is not None or select is not None or scenario is not None:
+    events, scenario = read_log(log), find_scenario(log)
+    if step is not None or select != "auto" or scenario is not None:
         return LogModel(events, step, select, scenario)
-    view = _VIEWS.get(id(events))
-    if view is None or view.count != len(events):
-        view = _VIEWS[id(events)] = LogModel(events)
-    return view
+    model = _MODELS.get(id(events))
+    if model is None or model.count != len(events):
+        model = _MODELS[id(events)] = LogModel(events)
+    return model
 
 
 def _pack(log: EventLog) -> bytes:
     data = log.to_bytes()
-    # A large one goes to the browser on this machine once: packing it well would take longer than that.
-    return gzip.compress(data, 6 if len(data) < LARGE else 1, mtime=0)
+    # A large log goes once to a browser on this machine. Good compression takes longer than that.
+    return gzip.compress(data, 6 if len(data) < LARGE_LOG else 1, mtime=0)
 
 
-def _part(log: EventLog, steps: Steps, step: int, packed: int, room: int) -> bytes:
-    """The steps around `step`, behind a keyframe, as many as fit into `room` bytes; packed.
+def _part(model: LogModel, step: int) -> bytes:
+    """Return a keyframe and as many steps around `step` as fit into `max_saved` bytes, packed.
 
-    Empty where not even one fits: ten thousand long prompts may wait in every step.
+    Empty if not even one step fits: in each step, ten thousand long prompts may be waiting.
     """
-    ends = list(steps.ends.values())
+    log, ends = model.events, list(model.steps.ends.values())
     if not ends:
         return b""
-    at = list(steps.ends).index(step)
-    count = max(1, int(room / packed * len(ends)))
+    position = list(model.steps.ends).index(step)
+    count = max(1, int(model.max_saved / len(model.packed) * len(ends)))
     while True:
-        first = min(max(0, at - count // 2), len(ends) - count)
+        first = min(max(0, position - count // 2), len(ends) - count)
         begin = ends[first - 1] if first else 0
         part = EventLog()
         if begin:
@@ -173,7 +174,7 @@ def _part(log: EventLog, steps: Steps, step: int, packed: int, room: int) -> byt
         for event in log[begin : ends[first + count - 1]]:
             part.append(event)
         data = _pack(part)
-        if len(data) <= room:
+        if len(data) <= model.max_saved:
             return data
         if count == 1:
             return b""
@@ -181,7 +182,7 @@ def _part(log: EventLog, steps: Steps, step: int, packed: int, room: int) -> byt
 
 
 def _count_requests(log: EventLog) -> int:
-    """How many requests the log knows, the samples of one prompt counted each."""
+    """Return the number of requests in the log; each sample counts."""
     known: set[int] = set()
     event: Event
     for event in log:

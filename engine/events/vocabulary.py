@@ -25,6 +25,10 @@ import msgspec
 
 SCHEMA_VERSION = 1
 
+# The keys of `RunStarted.classes` that name parts which make decisions. A replay repeats or replaces
+# these parts; the other classes belong to the machine that ran the model.
+DECIDING_PARTS = ("policy", "pool", "tree", "eviction", "drafter")
+
 WaitingReason = Literal[
     "token_budget",  # the step's budget has too few tokens left
     "batch_full",  # the batch has too few free seats: a request takes one per sample

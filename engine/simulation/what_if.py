@@ -15,7 +15,7 @@ from typing import Any
 from engine.cache.eviction import EVICTIONS
 from engine.config import ConfigError, EngineConfig
 from engine.events.log import EventLog
-from engine.events.vocabulary import RunStarted, StepFinished, StepScheduled
+from engine.events.vocabulary import DECIDING_PARTS, RunStarted, StepFinished, StepScheduled
 from engine.scheduling.admission import RequestError
 from engine.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
@@ -23,7 +23,6 @@ from engine.simulation.fit import fit
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
 
-PARTS = ("policy", "pool", "tree", "eviction", "drafter")
 BUILT_IN = {"pool": "BlockPool", "tree": "RadixTree"}
 
 
@@ -48,7 +47,9 @@ def what_if(
     started = log[0]
     assert isinstance(started, RunStarted)
     parts = {
-        name: changes.pop(name) for name in PARTS if not isinstance(changes.get(name, ""), str)
+        name: changes.pop(name)
+        for name in DECIDING_PARTS
+        if not isinstance(changes.get(name, ""), str)
     }
     config = _changed(started.settings, changes)
     _check_parts(started, config, parts, changes)
@@ -89,7 +90,7 @@ def _changed(settings: dict[str, Any], changes: dict[str, Any]) -> EngineConfig:
         if name not in fields:
             raise ConfigError(
                 f"{name} is not a setting; there are {', '.join(fields)}, and the parts "
-                f"{', '.join(PARTS)}"
+                f"{', '.join(DECIDING_PARTS)}"
             )
     return EngineConfig(**{name: settings[name] for name in fields if name in settings} | changes)
 
@@ -103,7 +104,7 @@ def _check_parts(
         built_in["policy"] = POLICIES[config.policy].__name__
     if config.eviction in EVICTIONS:
         built_in["eviction"] = EVICTIONS[config.eviction].__name__
-    for name in PARTS:
+    for name in DECIDING_PARTS:
         ran = started.classes.get(name)
         known = name not in started.classes or ran == built_in.get(name)
         if known or name in parts or name in changes:

@@ -6,7 +6,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page, expect
 
 from engine.events import EventLog
-from visualizer.logs import Steps, state_at
+from visualizer.logs import StepIndex, state_at
 
 
 class BoardOnPage:
@@ -89,7 +89,7 @@ def numbers_in(text: str) -> list[int]:
 
 def counts_at(log: EventLog, step: int) -> dict[str, int]:
     """Blocks by kind after a step, counted from the Python fold's plain state."""
-    state = state_at(log, Steps(log), step)
+    state = state_at(log, StepIndex(log), step)
     holders: dict[int, int] = {}
     for request in state["requests"]:
         for block in request["table"]:
@@ -120,5 +120,5 @@ def swatches_for(counts: dict[str, int]) -> list[int]:
 
 def table_at(log: EventLog, step: int, request: int) -> list[int]:
     """A request's block table after a step."""
-    state: dict[str, Any] = state_at(log, Steps(log), step)
+    state: dict[str, Any] = state_at(log, StepIndex(log), step)
     return next(entry["table"] for entry in state["requests"] if entry["id"] == request)

@@ -21,7 +21,7 @@ from tests.browser.conftest import NewPage
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd, storytellers
 from visualizer import show, to_html
-from visualizer.logs import Steps, state_at
+from visualizer.logs import StepIndex, state_at
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def test_hovering_tells(board: BoardOnPage, log: EventLog) -> None:
     board.page.mouse.move(lanes["x"] + 400, lanes["y"] + 3 + 22 * 8 + 11)
     expect(board.root.locator(".tip")).to_contain_text("r9")
     [step] = numbers_in(board.text(".tip p:nth-child(2)"))[:1]
-    assert 9 in state_at(log, Steps(log), step)["waiting"]
+    assert 9 in state_at(log, StepIndex(log), step)["waiting"]
 
 
 def test_keys_act_only_on_a_focused_board_and_stay_inside(board: BoardOnPage) -> None:
@@ -224,7 +224,7 @@ def test_screen_readers_get_words_for_everything(board: BoardOnPage, log: EventL
     expect(tables).to_have_count(4)
     requests = board.root.locator(".time .alternative table").nth(1)
     assert numbers_in(requests.locator("caption").inner_text()) == [30]
-    state = state_at(log, Steps(log), 30)
+    state = state_at(log, StepIndex(log), 30)
     names = [f"r{one}" for one in [8, *state["running"], *state["waiting"]]]
     assert requests.locator("tbody th").all_inner_texts() == list(dict.fromkeys(names))
 

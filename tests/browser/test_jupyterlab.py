@@ -329,3 +329,27 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(
     again = nbformat.read(path, as_version=4).metadata.widgets[STATE]["state"]
     assert len(again) == len(state)
     assert not again.keys() & state.keys()
+
+
+def test_plain_widgets_are_saved_beside_a_board(
+    new_page: NewPage, jupyter: tuple[str, Path]
+) -> None:
+    address, work = jupyter
+    path = work / "forms.ipynb"
+    form = "[ipywidgets.HTML('<b>Guess</b>'), ipywidgets.RadioButtons(options=['5', '7'])]"
+    cells = ["from visualizer import show\nshow('preemption')"]
+    write_notebook(path, [*cells, f"import ipywidgets\nipywidgets.VBox({form})"])
+    page = new_page(width=1400, height=3000)
+    open_notebook(page, address, path.name)
+    run_cell(page, 0)
+    BoardOnPage(page).wait()
+    run_cell(page, 1)
+    page.locator("input[type=radio]").nth(1).check()
+    save(page)
+
+    # The new kernel knows none of these widgets: what the page shows is what was saved.
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+    open_notebook(page, address, path.name)
+    expect(page.locator("input[type=radio]")).to_have_count(2)
+    expect(page.locator("input[type=radio]").nth(1)).to_be_checked()
+    expect(page.get_by_text("model not found")).to_have_count(0)

@@ -109,10 +109,10 @@ def last_step_by(log: EventLog, other: EventLog, step: int) -> int:
     return int(ends[ends <= others[step]].index.max())
 
 
-def expect_board(board: Locator, log: EventLog, step: int, selected: int) -> None:
+def expect_board(board: Locator, log: EventLog, step: int, selected: int | None) -> None:
     """It stands at the step, with the request selected, and counts what the Python fold counts."""
     expect(board).to_have_attribute("data-step", str(step))
-    if selected >= 0:
+    if selected is not None:
         expect(board).to_have_attribute("data-selected", str(selected))
     expected = counts_at(log, step)
     assert {name: int(board.get_attribute(f"data-{name}") or -1) for name in expected} == expected

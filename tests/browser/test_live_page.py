@@ -22,7 +22,7 @@ from tests.browser.live import (
 )
 from tests.facts import assert_names
 from tests.server.harness import Feed, get, start, trace
-from visualizer.logs import Steps, state_at
+from visualizer.logs import StepIndex, state_at
 
 
 @pytest.fixture
@@ -305,7 +305,7 @@ def test_after_a_crowd_has_come_who_runs_is_in_sight_and_keeps_the_lane(
         said = board.root.locator(".lanes canvas").get_attribute("data-shown") or ""
         shown = [int(request) for request in said.split()]
         log = trace(url)
-        running = state_at(log, Steps(log), step)["running"]
+        running = state_at(log, StepIndex(log), step)["running"]
         assert len(shown) == 30
         assert set(running) <= set(shown)
         assert all(shown.index(one) == places.get(one, shown.index(one)) for one in running)

@@ -12,7 +12,7 @@ from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.conftest import NewPage
 from tests.facts import assert_names
 from visualizer.html import page_of
-from visualizer.logs import Steps
+from visualizer.logs import StepIndex
 
 # Notes, in the page, what stood there when the board was first drawn.
 _WATCH = """
@@ -31,7 +31,7 @@ def long_log() -> EventLog:
     config = EngineConfig(token_budget=64, max_batch_size=16, max_kv_tokens=256, block_size=4)
     log = simulate(workload, config, cost=Cost(1, 0.01, 0.02, 0.00002, 1e-6))
     assert len(log) > 80_000
-    assert min(Steps(log).preempted) < 500
+    assert min(StepIndex(log).preempted) < 500
     return log
 
 
@@ -47,7 +47,7 @@ def test_it_is_drawn_before_its_end_and_is_whole_in_the_end(
     new_page: NewPage, tmp_path: Path
 ) -> None:
     log = long_log()
-    steps = Steps(log)
+    steps = StepIndex(log)
     page = open_page(new_page, tmp_path / "long.html", log.to_bytes())
     board = BoardOnPage(page).wait()
     expect(board.root).to_have_attribute("data-loaded", "1", timeout=60_000)
@@ -74,5 +74,5 @@ def test_a_broken_line_is_named_and_what_came_before_it_is_shown(
     note = board.root.get_by_role("alert")
     expect(board.root).to_have_attribute("data-error", "60001", timeout=60_000)
     assert_names(note.inner_text(), 60001, "admitted", "request")
-    expect_fold(board, log, Steps(log).opening[0])
-    assert 500 < int(board.data("steps")) < max(Steps(log).ends)
+    expect_fold(board, log, StepIndex(log).opening[0])
+    assert 500 < int(board.data("steps")) < max(StepIndex(log).ends)

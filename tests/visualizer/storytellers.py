@@ -111,7 +111,7 @@ class _Words:
 
 
 class ScriptedRunner:
-    """Says what it was told to say; a step takes 6 ms and 0.25 ms for each token."""
+    """A runner with scripted outputs; a step takes 6 ms plus 0.25 ms per token."""
 
     max_context: int | None = None
 
@@ -162,7 +162,7 @@ def crowd(
 
 
 def _play(config: EngineConfig, coming: list[tuple[int, str, str, list[str]]]) -> EventLog:
-    """Steps an engine until everybody (step of arrival, label, prompt, outputs) is served."""
+    """Step an engine until all requests (step of arrival, label, prompt, outputs) are finished."""
     clock, tokenizer = VirtualClock(), WordTokenizer()
     scripts: dict[int, list[int]] = {}
     engine = Engine(ScriptedRunner(clock, scripts), config, tokenizer=tokenizer, clock=clock)

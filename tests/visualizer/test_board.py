@@ -1,4 +1,4 @@
-"""The widget's Python side: reading logs, the opening step, the state, and what it says of itself."""
+"""The board in Python: reading logs, the opening step, the state, selection and repr."""
 
 import base64
 import gzip
@@ -14,7 +14,7 @@ from engine.events.vocabulary import Preempted, RequestArrived, StepStarted
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
-from visualizer.logs import Steps, read_log, state_at
+from visualizer.logs import StepIndex, read_log, state_at
 
 
 @pytest.fixture(scope="module")
@@ -22,14 +22,14 @@ def log() -> EventLog:
     return storytellers()
 
 
-def test_a_log_is_taken_in_every_form(log: EventLog, tmp_path: Path) -> None:
+def test_a_log_is_read_in_every_form(log: EventLog, tmp_path: Path) -> None:
     log.save(tmp_path / "run.jsonl")
     text = log.to_bytes()
     for form in (log, text, text.decode(), tmp_path / "run.jsonl", str(tmp_path / "run.jsonl")):
         assert read_log(form).to_bytes() == text
 
 
-def test_what_is_not_a_log_is_refused_with_the_reason(tmp_path: Path) -> None:
+def test_what_is_not_a_log_is_rejected_with_the_reason(tmp_path: Path) -> None:
     with raises_naming(TypeError, "EventLog"):
         show({"events": []})  # type: ignore[arg-type]
     with pytest.raises(FileNotFoundError):
@@ -56,12 +56,12 @@ def test_without_preemption_it_opens_at_the_first_hit_else_at_the_fullest_batch(
     assert cold.selected in state["running"]
 
 
-def test_what_was_asked_for_wins(log: EventLog) -> None:
+def test_given_step_and_selection_win(log: EventLog) -> None:
     board = show(log, step=3, select=2)
     assert (board.step, board.selected) == (3, 2)
 
 
-def test_the_repr_is_true_and_the_same_every_time(log: EventLog) -> None:
+def test_the_repr_names_the_facts_and_is_stable(log: EventLog) -> None:
     board = show(log, step=9)
     assert_names(repr(board), "Board", 12, 53, 9)
     board.step = 10
@@ -75,13 +75,13 @@ def test_the_state_is_the_fold_up_to_the_end_of_the_step(log: EventLog) -> None:
     for step in (1, 17, 28, 53):
         board.step = step
         assert board.state()["step"] == step
-        # Nobody may be half-way: a finished step has no plan left.
+        # A finished step has no plan left.
         assert board.state()["plan"] == []
     assert board.state()["requests"] == []
 
 
 def test_arrivals_after_a_step_belong_to_the_next(log: EventLog) -> None:
-    steps = Steps(log)
+    steps = StepIndex(log)
     for step, end in steps.ends.items():
         if end < len(log):
             following = log[end]
@@ -89,7 +89,7 @@ def test_arrivals_after_a_step_belong_to_the_next(log: EventLog) -> None:
         assert state_at(log, steps, step)["step"] == step
 
 
-def test_a_step_outside_the_log_is_refused(log: EventLog) -> None:
+def test_a_step_outside_the_log_is_rejected(log: EventLog) -> None:
     with raises_naming(ValueError, "step", 1, 53, 54):
         show(log, step=54)
 
@@ -101,7 +101,7 @@ def test_an_empty_log_can_be_shown_but_has_no_state(log: EventLog) -> None:
         board.state()
 
 
-def test_the_log_travels_packed_and_once_for_all_its_panels(log: EventLog) -> None:
+def test_the_log_is_sent_packed_and_once_for_all_panels(log: EventLog) -> None:
     board = show(log)
     sent = board.view_model.log
     assert gzip.decompress(base64.b64decode(sent)) == log.to_bytes()
@@ -112,7 +112,7 @@ def test_the_log_travels_packed_and_once_for_all_its_panels(log: EventLog) -> No
         assert "log" not in panel.get_state()
 
 
-def test_panels_of_one_log_move_together_and_each_says_where_it_stands() -> None:
+def test_panels_of_one_log_move_together_and_each_has_the_step_in_its_repr() -> None:
     log = storytellers()
     timeline, blocks = Timeline(log), BlockMap(log)
     assert (timeline.step, timeline.selected) == (30, 8)
@@ -126,7 +126,7 @@ def test_panels_of_one_log_move_together_and_each_says_where_it_stands() -> None
     assert (timeline.step, blocks.step) == (12, 12)
 
 
-def test_a_moment_of_ones_own_and_a_log_that_has_grown_leave_other_boards_alone() -> None:
+def test_a_board_with_its_own_step_and_a_grown_log_leave_other_boards_alone() -> None:
     log = storytellers()
     shared, own = show(log), show(log, step=9)
     beside = Tokens(own)
@@ -162,7 +162,20 @@ def test_a_view_can_be_shown_again(log: EventLog) -> None:
         show(log, axis="days")
 
 
-def test_ranges_and_panels_that_are_none_are_refused(log: EventLog) -> None:
+def test_no_selection_is_none_and_only_the_wire_has_a_number_for_it(log: EventLog) -> None:
+    assert show(log, step=30).selected == 8, "left out, the request that the step is about"
+    board = show(log, step=30, select=None)
+    assert board.selected is board.view_model.selected is None
+    assert board.view_model.get_state("selected") == {"selected": -1}
+    assert board.to_kwargs() == {"step": 30, "select": None}
+    assert board.url_fragment() == "#step=30&selected="
+    board.view_model.set_state({"selected": 5})
+    assert board.selected == 5
+    board.view_model.set_state({"selected": -1})
+    assert board.selected is None
+
+
+def test_wrong_ranges_and_panels_are_rejected(log: EventLog) -> None:
     with raises_naming(ValueError, "range", 1, 53, 60):
         show(log, range=(50, 60))
     with raises_naming(ValueError, "range"):
@@ -174,6 +187,7 @@ def test_ranges_and_panels_that_are_none_are_refused(log: EventLog) -> None:
 def test_unknown_names_are_no_attributes() -> None:
     module = importlib.import_module("visualizer")
     assert module.Board is Board
+    assert all(getattr(module, name).__name__ == name for name in module.__all__)
     with raises_naming(AttributeError, "nonsense"):
         _ = module.nonsense
 

@@ -1,4 +1,4 @@
-"""`python -m visualizer`: opens, exports and sums up a log, and says in one line what is wrong."""
+"""`python -m visualizer` shows, exports and summarizes a log, and reports an error in one line."""
 
 import gzip
 import json
@@ -92,7 +92,9 @@ def test_the_summary_says_what_happened(trace: Path, log: EventLog) -> None:
     said = {line[:13].strip(): line[13:] for line in lines}
     ttft, gaps = log.requests.ttft_ms, log.tokens.gap_ms
     assert_names(said["requests"], 12, 9, "length", 3, "stop")
-    assert_names(said["steps"], len(log.steps), "463 ms")
+    first, last = log.steps.iloc[0], log.steps.iloc[-1]
+    lasted = last.start_ms + last.duration_ms - first.start_ms
+    assert_names(said["steps"], len(log.steps), duration(lasted))
     assert_names(said["tokens"], log.steps.tokens.sum(), len(log.tokens))
     assert_names(said["TTFT"], duration(ttft.median()), duration(ttft.max()))
     assert "p95" not in said["TTFT"], "12 requests have no 95th percentile"
@@ -102,7 +104,7 @@ def test_the_summary_says_what_happened(trace: Path, log: EventLog) -> None:
     assert_names(said["KV blocks"], 40, 28)
 
 
-def test_every_log_can_be_summed_up(first_seed: int) -> None:
+def test_every_log_can_be_summarized(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + 40):
         workload = random_workload(seed)
         log = EventLog(window=None if seed % 2 else 30)
@@ -112,7 +114,7 @@ def test_every_log_can_be_summed_up(first_seed: int) -> None:
         assert "nan" not in done.stdout
 
 
-def test_a_log_without_a_step_is_summed_up(log: EventLog) -> None:
+def test_a_log_without_a_step_is_summarized(log: EventLog) -> None:
     done = run("-", "--summary", stdin=log.to_bytes().split(b"\n")[0] + b"\n")
     assert [line.split() for line in done.stdout.splitlines()[:2]] == [
         ["requests", "0"],
@@ -126,6 +128,14 @@ def test_a_scenario_is_shown_by_its_name(tmp_path: Path) -> None:
     assert (tmp_path / "page.html").read_text("utf-8") == to_html("preemption")
 
 
+def test_a_request_or_none_is_selected(trace: Path, log: EventLog, tmp_path: Path) -> None:
+    for option, select in (("3", 3), ("none", None), ("auto", "auto")):
+        assert run(trace, "--select", option, "--html", tmp_path / "page.html").exit_code == 0
+        page = (tmp_path / "page.html").read_text("utf-8")
+        assert page == to_html(log, select=select, title=trace.name)
+    assert "selected: null" in to_html(log, select=None)
+
+
 WRONG = [
     (["no/such.jsonl"], ["no/such.jsonl", "No such file"]),
     (["preemptoin"], ["preemptoin", "preemption"]),
@@ -136,6 +146,7 @@ WRONG = [
     (["{torn_gz}"], ["{torn_gz}"]),
     (["{trace}", "--step", "99"], ["--step", 1, 53, 99]),
     (["{trace}", "--select", "99"], ["--select", 99]),
+    (["{trace}", "--select", "-1"], ["--select", "-1", "none"]),
     (["{trace}", "--theme", "pink"], ["--theme", "light", "dark", "pink"]),
     (["{trace}", "--html", "/no/such/folder/x.html"], ["/no/such/folder/x.html"]),
     (["{trace}", "--csv", "{trace}"], ["{trace}", "File exists"]),
@@ -143,7 +154,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("arguments", "facts"), WRONG, ids=lambda value: str(value)[:40])
-def test_what_is_wrong_is_said_in_a_line_with_exit_code_2(
+def test_an_error_is_one_line_with_exit_code_2(
     arguments: list[str], facts: list[object], trace: Path, tmp_path: Path
 ) -> None:
     whole = trace.read_bytes()

@@ -1,4 +1,4 @@
-"""compare: one planted change in an otherwise equal run is found, where it first decides something."""
+"""compare() finds a planted change in an otherwise equal run, at the first decision it affects."""
 
 import base64
 import copy
@@ -72,7 +72,7 @@ def one_arrival_later(workload: Workload) -> EventLog:
     other = copy.deepcopy(workload)
     other.arrivals.sort(key=lambda arrival: arrival.step)
     following = [*other.arrivals[1:], None]
-    # The first whom nobody follows at once: the order of arrival stays.
+    # The first arrival with none after it in the same step, so that the order of arrival stays.
     for arrival, after in zip(other.arrivals, following, strict=True):
         if after is None or after.step > arrival.step:
             arrival.step += 1
@@ -91,9 +91,9 @@ PLANTS = [
 
 
 def decided(log: EventLog) -> Iterator[tuple[int, list[Any]]]:
-    """What each step decided, straight from its events: nothing folded, nothing put in order.
+    """Return what each step decided, directly from its events: not folded, not sorted.
 
-    Two runs number nodes alike until they first decide otherwise; blocks they do not.
+    Up to the first difference, two runs number nodes alike, but not blocks.
     """
     step, events = 0, list[Any]()
     for event in log:
@@ -142,7 +142,7 @@ def test_one_planted_change_is_found_in_the_step_where_it_first_decides_somethin
         workload = random_workload(seed)
         a, b = run(workload), plant(workload)
         if requests_of(a) != requests_of(b):
-            continue  # more room took somebody in who had been refused
+            continue  # with more memory, a request was accepted that had been rejected
         difference = first_difference(a, b, pair(a, b))
         assert (difference and difference.step) == first_step_that_differs(a, b), seed
         found += difference is not None
@@ -213,7 +213,7 @@ def log() -> EventLog:
     return storytellers()
 
 
-def test_the_difference_is_told_with_both_reasons(log: EventLog) -> None:
+def test_the_difference_comes_with_both_reasons(log: EventLog) -> None:
     comparison = compare(log, storytellers(max_kv_tokens=328), names=("before", "after"))
     assert comparison.settings == {"max_kv_tokens": (320, 328), "num_blocks": (40, 41)}
     other = storytellers(max_kv_tokens=328)
@@ -222,7 +222,7 @@ def test_the_difference_is_told_with_both_reasons(log: EventLog) -> None:
     assert_names(comparison.first_difference, 22, "before", "after", "r6", "LRU", 0, 1, 2)
 
 
-def test_a_larger_batch_lets_somebody_in(log: EventLog) -> None:
+def test_a_larger_batch_admits_another_request(log: EventLog) -> None:
     other = storytellers(max_batch_size=8)
     difference = first_difference(log, other, pair(log, other))
     assert (difference.step, difference.kind, difference.requests) == (17, "admitted", (9, 9))
@@ -339,7 +339,7 @@ def test_requests_pair_by_prompt_label_and_order_and_others_are_named() -> None:
         assert names[0][id_] == names[1][row["id_b"]] == row["name"]
 
 
-def test_what_came_from_outside_is_told_apart_from_decisions() -> None:
+def test_inputs_are_kept_apart_from_decisions() -> None:
     workload = random_workload(8)
     workload.aborts = []
     other = copy.deepcopy(workload)
@@ -360,7 +360,7 @@ def test_windows_are_compared_from_where_both_begin(log: EventLog) -> None:
     assert first_difference(log, window, pair(log, window)) is None
 
 
-def test_a_run_that_goes_on_is_told(log: EventLog) -> None:
+def test_a_run_that_goes_on_is_a_difference(log: EventLog) -> None:
     part = EventLog()
     ends = [i for i, event in enumerate(log) if isinstance(event, v.StepStarted)]
     for event in log[: ends[30]]:
@@ -389,9 +389,9 @@ def test_two_long_logs_save_no_more_than_one(
     both = len(whole.a.packed) + len(whole.b.packed)
     for room in (both * 5 // 4, both - 1, both // 2, both // 3):
         monkeypatch.setattr("visualizer.comparison.SAVED_BYTES", room)
-        for told in (compare(log, other), compare(other, log)):
-            saved = [len(base64.b64decode(view.log)) for view in (told.a, told.b)]
+        for compared in (compare(log, other), compare(other, log)):
+            saved = [len(base64.b64decode(view.log)) for view in (compared.a, compared.b)]
             assert 0 < sum(saved) <= room
-            assert (told.a.whole and told.b.whole) == (room > both)
-            assert told.a.log and told.b.log
-            assert told.a.step == told.b.step == told.step
+            assert (compared.a.whole and compared.b.whole) == (room > both)
+            assert compared.a.log and compared.b.log
+            assert compared.a.step == compared.b.step == compared.step

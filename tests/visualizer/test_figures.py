@@ -1,4 +1,4 @@
-"""The figures show the frames' numbers, say what is seen, and can be read in light and dark."""
+"""The figures show the frames' numbers, state the result, and are legible in light and dark."""
 
 import html
 import json
@@ -21,12 +21,11 @@ from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import figures
-from visualizer.figures.logs import POINTS
-from visualizer.figures.theme import LINE_WIDTH, LOOKS, TITLE_WIDTH
+from visualizer.figures.logs import MAX_POINTS
+from visualizer.figures.theme import LINE_WIDTH, PALETTES, TITLE_WIDTH
 
 OF_A_LOG: dict[str, Callable[..., go.Figure]] = {
-    name: getattr(figures, name)
-    for name in ("ttft", "itl", "throughput", "queue", "memory", "tokens_per_step")
+    name: getattr(figures, name) for name in ("ttft", "itl", "throughput", "memory")
 }
 THEMES = ("light", "dark", None)
 
@@ -68,13 +67,13 @@ def drawn(figure: go.Figure, name: str) -> go.Scatter:
 
 def test_ttft_is_the_distribution_of_all_requests(busy: EventLog) -> None:
     figure = figures.ttft(busy)
-    curve, told = figure.data
+    curve, dots = figure.data
     values = np.sort(busy.requests.ttft_ms.dropna())
     assert np.array_equal(curve.x[1:], values)
     assert np.allclose(curve.y[1:], np.arange(1, len(values) + 1) / len(values))
     assert curve.y[0] == 0 and curve.line.shape == "hv"
-    assert told.y == (0.5, 0.95, 0.99)
-    assert told.x == tuple(np.quantile(values, [0.5, 0.95, 0.99]))
+    assert dots.y == (0.5, 0.95, 0.99)
+    assert dots.x == tuple(np.quantile(values, [0.5, 0.95, 0.99]))
     assert curve.customdata[1:] == tuple(
         f"r{id_} {label}<br>" for id_, label in busy.requests.label[
             busy.requests.sort_values("ttft_ms").index
@@ -85,14 +84,14 @@ def test_ttft_is_the_distribution_of_all_requests(busy: EventLog) -> None:
 def test_itl_is_the_distribution_of_all_gaps_thinned_out_but_true(busy: EventLog) -> None:
     curve = figures.itl(busy).data[0]
     gaps = np.sort(busy.tokens.gap_ms.dropna())
-    assert len(gaps) > POINTS >= len(curve.x) - 1
+    assert len(gaps) > MAX_POINTS >= len(curve.x) - 1
     for x, y in list(zip(curve.x, curve.y, strict=True))[1::50]:
         below, upto = np.searchsorted(gaps, x, "left"), np.searchsorted(gaps, x, "right")
         assert below / len(gaps) < y <= upto / len(gaps)
     assert curve.x[-1] == gaps[-1] and curve.y[-1] == 1
 
 
-def test_percentiles_are_told_only_with_enough_values_behind_them(log: EventLog) -> None:
+def test_percentiles_are_shown_only_with_enough_values(log: EventLog) -> None:
     assert figures.ttft(log).data[1].y == (0.5,)  # 12 requests
     assert_names(heading(figures.ttft(log))[-1], 12, 18.3, 175)
     assert figures.itl(log).data[1].y == (0.5, 0.95, 0.99)  # 251 gaps
@@ -115,85 +114,35 @@ def test_a_token_in_the_last_millisecond_is_no_peak_of_throughput() -> None:
     assert max(line.y) < 800
 
 
-@pytest.mark.parametrize("x", ["step", "time"])
-def test_memory_and_tokens_stack_up_to_the_frames_columns(log: EventLog, x: str) -> None:
+def test_memory_stacks_up_to_the_frames_columns(log: EventLog) -> None:
     steps = log.steps
-    at = steps.index if x == "step" else steps.start_ms
-    memory = figures.memory(log, x=x)
-    used, cached = (drawn(memory, name) for name in (
-        "held by requests", "cached: given up when needed")
-    )  # fmt: skip
+    memory = figures.memory(log)
+    used, cached = drawn(memory, "held by requests"), drawn(memory, "cached")
     assert used.y[:-1] == tuple(steps.used_blocks) and cached.y[:-1] == tuple(steps.cached_blocks)
-    assert used.x[:-1] == pytest.approx(tuple(at))
+    assert used.x[:-1] == tuple(steps.index)
     assert used.stackgroup == cached.stackgroup
     assert cached.fillpattern.shape == "/" and not used.fillpattern.shape
     assert set(drawn(memory, "all blocks").y) == {40}
-    assert drawn(memory, "preemptions").x == pytest.approx(tuple(at[steps.preempted > 0]))
+    assert drawn(memory, "preemptions").x == tuple(steps.index[steps.preempted > 0])
     assert_names(" ".join(heading(memory)), "100%", 1)
-
-    tokens = figures.tokens_per_step(log, x=x)
-    total = sum(
-        np.array(drawn(tokens, name).y)
-        for name in ("decode", "catch-up: output computed again", "prefill")
-    )
-    assert total[:-1].tolist() == steps.tokens.tolist()
-    assert set(drawn(tokens, "token budget").y) == {64}
 
 
 def test_several_logs_stand_on_one_scale(busy: EventLog, static: EventLog) -> None:
-    for draw in (figures.memory, figures.tokens_per_step):
-        figure = draw({"one": busy, "other": static})
-        assert figure.layout.yaxis.range == figure.layout.yaxis2.range
-        (low, high), (low2, high2) = figure.layout.yaxis.domain, figure.layout.yaxis2.domain
-        assert 0 == low2 < high2 < low < high == 1
-        assert [note.text for note in figure.layout.annotations] == ["<b>one</b>", "<b>other</b>"]
-    waiting = figures.queue({"one": busy, "other": static})
-    assert [trace.name for trace in waiting.data] == ["one waiting", "other waiting"]
-    assert len({trace.line.color for trace in waiting.data}) == 2
+    figure = figures.memory({"one": busy, "other": static})
+    assert figure.layout.yaxis.range == figure.layout.yaxis2.range
+    (low, high), (low2, high2) = figure.layout.yaxis.domain, figure.layout.yaxis2.domain
+    assert 0 == low2 < high2 < low < high == 1
+    assert [note.text for note in figure.layout.annotations] == ["<b>one</b>", "<b>other</b>"]
 
 
 def test_a_long_run_is_drawn_with_few_points_and_says_so() -> None:
     long = served(20, requests=640)
-    assert len(long.steps) > 2 * POINTS
-    for draw, what in (
-        (figures.memory, "fullest"), (figures.tokens_per_step, "mean"), (figures.queue, "largest"),
-    ):  # fmt: skip
-        figure = draw(long)
-        assert max(len(trace.x) for trace in figure.data[:2]) <= POINTS + 1
-        assert_names(" ".join(heading(figure)), what)
-        assert len(figure.to_json()) < 400_000
-    used = drawn(figures.memory(long), "held by requests")
-    assert max(used.y) == long.steps.used_blocks.max()
-    tokens = figures.tokens_per_step(long).data[:3]
-    assert sum(np.mean(trace.y[:-2]) for trace in tokens) == pytest.approx(
-        long.steps.tokens.mean(), rel=0.01
-    )
-
-
-def test_latency_against_load_has_a_dot_for_each_run() -> None:
-    runs = {load: served(load, requests=60) for load in (40, 10, 20)}
-    figure = figures.latency_vs_load(runs)
-    median, p95 = drawn(figure, "median"), drawn(figure, "p95")
-    assert tuple(median.x) == tuple(p95.x) == (10, 20, 40)
-    ttft = {load: run.requests.ttft_ms for load, run in runs.items()}
-    assert tuple(median.y) == tuple(ttft[load].median() for load in (10, 20, 40))
-    assert tuple(p95.y) == tuple(ttft[load].quantile(0.95) for load in (10, 20, 40))
-    two = figures.latency_vs_load({"fcfs": runs, "sjf": {10: runs[10]}}, measure="e2e")
-    assert [trace.name for trace in two.data] == [
-        "fcfs median",
-        "fcfs p95",
-        "sjf median",
-        "sjf p95",
-    ]
-    few = figures.latency_vs_load({5: storytellers()})
-    assert np.isnan(drawn(few, "p95").y[0])  # 12 requests have no 95th percentile
-    assert_names(heading(few)[0], "TTFT", 18.3, 5)
-    with raises_naming(ValueError, "measure", "speed"):
-        figures.latency_vs_load(runs, measure="speed")
-    with pytest.raises(TypeError):
-        figures.latency_vs_load({"fcfs": runs[10]})
-    with pytest.raises(TypeError):
-        figures.latency_vs_load(runs[10])
+    assert len(long.steps) > 2 * MAX_POINTS
+    figure = figures.memory(long)
+    assert max(len(trace.x) for trace in figure.data[:2]) <= MAX_POINTS + 1
+    assert_names(" ".join(heading(figure)), "fullest", -(-len(long.steps) // MAX_POINTS))
+    assert len(figure.to_json()) < 400_000
+    assert max(drawn(figure, "held by requests").y) == long.steps.used_blocks.max()
 
 
 def test_a_step_stands_under_the_roof_that_holds_it_back() -> None:
@@ -274,14 +223,12 @@ def test_titles_fit_a_narrow_column_and_axes_have_units(
         assert figure.layout.showlegend is False
         assert "sendChartToCloud" in figure.layout.modebar.remove
         assert figure.layout.width is None, "as wide as its column"
-        assert figure.layout.paper_bgcolor == LOOKS[theme].ground
+        assert figure.layout.paper_bgcolor == PALETTES[theme].background
 
 
-def test_an_unknown_theme_or_axis_is_refused(log: EventLog) -> None:
+def test_an_unknown_theme_is_rejected(log: EventLog) -> None:
     with raises_naming(ValueError, "light", "dark", None):
         figures.ttft(log, theme="pink")
-    with raises_naming(ValueError, "x", "step", "time"):
-        figures.memory(log, x="date")
 
 
 @pytest.mark.parametrize(
@@ -289,10 +236,10 @@ def test_an_unknown_theme_or_axis_is_refused(log: EventLog) -> None:
     [("light", "#ffffff"), ("dark", "#14161a"), (None, "#ffffff"), (None, "#14161a")],
 )
 def test_colours_stand_out_from_the_ground(theme: str | None, ground: str) -> None:
-    look = LOOKS[theme]
-    assert all(contrast(hue, ground) >= 3 for hue in look.hues)
+    palette = PALETTES[theme]
+    assert all(contrast(hue, ground) >= 3 for hue in palette.hues)
     least = 4.5 if theme else 4.2  # no grey has 4.5 on white and on #14161a
-    assert contrast(look.ink, ground) >= least and contrast(look.muted, ground) >= least
+    assert contrast(palette.ink, ground) >= least and contrast(palette.muted, ground) >= least
 
 
 def contrast(one: str, other: str) -> float:

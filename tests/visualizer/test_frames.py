@@ -1,4 +1,4 @@
-"""The frames are a plain recount of the run: against the engine's own requests and the folded state."""
+"""The frames agree with the engine's requests and with the folded state."""
 
 import math
 from collections import Counter
@@ -249,7 +249,7 @@ def test_a_window_tells_what_it_knows_and_nothing_else(seeds: range) -> None:
         names = [name for name in FRAMES["steps"] if not name.endswith("_ms")]
         first = part[0].state["step"]
         late = whole.steps[names]
-        late = late[late.index > first + 1]  # who came before is cut off in the first
+        late = late[late.index > first + 1]  # earlier requests are truncated in the first
         pd.testing.assert_frame_equal(part.steps[names].loc[late.index], late)
         assert all(step > first for step in part.steps.index)
         columns = ["request", "index", "step", "id", "text", "forced", "drafted"]

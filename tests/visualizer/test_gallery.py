@@ -1,4 +1,4 @@
-"""The gallery: a name is enough to see a scenario at its telling step, with its caption, at once."""
+"""The gallery: a scenario's name opens its board at its step, with its caption."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ NAMES = list(gallery())
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_scenario_opens_at_its_telling_step_with_its_request_selected(name: str) -> None:
+def test_a_scenario_opens_at_its_step_with_its_request_selected(name: str) -> None:
     one = gallery()[name]
     board = show(name)
     assert (board.step, board.selected) == (one.step, one.select)

@@ -1,7 +1,7 @@
-"""The fold in the browser is the fold in Python: equal after every event of random workloads.
+"""The fold in the browser equals the fold in Python after every event of random workloads.
 
-And what the browser's model makes of the fold is true: counts and reasons in sentences, blocks,
-trees and measures are held against a recount, step by step (`test/model/truths.js`).
+What the browser's model says about the fold is true: `test/model/truths.js` compares counts and reasons
+in sentences, blocks, trees and measures with a recount, step by step.
 """
 
 import hashlib

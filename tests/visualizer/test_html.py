@@ -1,4 +1,4 @@
-"""The exported page is one file that asks for nothing else, and no text in a log becomes markup."""
+"""The exported page is one file that loads nothing else, and a log's text never becomes markup."""
 
 import base64
 import gzip
@@ -35,7 +35,7 @@ def test_the_same_log_gives_the_same_page() -> None:
     assert to_html(log) == to_html(log.to_bytes())
 
 
-def test_an_unknown_theme_is_refused() -> None:
+def test_an_unknown_theme_is_rejected() -> None:
     with raises_naming(ValueError, "light", "dark", None):
         to_html(storytellers(), theme="blue")
 

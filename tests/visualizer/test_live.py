@@ -1,4 +1,4 @@
-"""watch(): what the kernel passes on to a board's views is what the server's engine did."""
+"""watch(): the kernel forwards to a board's views exactly what the server's engine did."""
 
 import asyncio
 import queue
@@ -19,14 +19,14 @@ from server.process import BackgroundServer
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 from tests.server.harness import post, start, trace
 from visualizer import watch
-from visualizer.server_events import Sent
+from visualizer.server_events import ServerEvent
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 PATIENCE = 30.0
 
 
-class LogModel:
-    """A view of a board: says hello, and folds what it is sent."""
+class FakeView:
+    """A view of a board: it says hello and folds the events that it gets."""
 
     def __init__(self, board: Any, name: str = "view") -> None:
         self.board, self.name = board, name
@@ -42,7 +42,7 @@ class LogModel:
         self.sent(message, *rest)
 
     def say(self, what: str) -> None:
-        self.board._heard(self.board, {what: self.name}, [])
+        self.board._on_message(self.board, {what: self.name}, [])
 
     def hear(self) -> dict[str, Any]:
         """The next message that is for this view."""
@@ -93,7 +93,7 @@ def test_a_view_joins_in_the_middle_and_has_what_the_trace_has(
     board: Any, server: BackgroundServer
 ) -> None:
     post(server.url, "/v1/completions", BODY)
-    view = LogModel(board)
+    view = FakeView(board)
     view.until(server.url)
     for _ in range(3):
         post(server.url, "/v1/completions", BODY)
@@ -104,19 +104,19 @@ def test_a_view_joins_in_the_middle_and_has_what_the_trace_has(
 
 
 def test_a_second_view_gets_a_keyframe_of_its_own(board: Any, server: BackgroundServer) -> None:
-    first = LogModel(board, "first")
+    first = FakeView(board, "first")
     first.until(server.url)
     post(server.url, "/v1/completions", BODY)
     first.until(server.url)
-    second = LogModel(board, "second")
+    second = FakeView(board, "second")
     second.until(server.url)
     assert second.seen[0]["joins"]
     assert not any(message.get("to") == "second" for message in first.seen)
     assert len(threads()) == 1
 
 
-def test_nobody_who_looks_no_connection(board: Any, server: BackgroundServer) -> None:
-    view = LogModel(board)
+def test_without_a_view_there_is_no_connection(board: Any, server: BackgroundServer) -> None:
+    view = FakeView(board)
     view.until(server.url)
     [thread] = threads()
     view.say("bye")
@@ -129,11 +129,11 @@ def test_nobody_who_looks_no_connection(board: Any, server: BackgroundServer) ->
     view.until(server.url)
 
 
-def test_a_lost_server_is_said_and_a_new_one_is_a_new_run() -> None:
+def test_a_lost_server_is_reported_and_a_new_one_is_a_new_run() -> None:
     with start() as first:
         post(first.url, "/v1/completions", BODY)
         board = watch(first.url)
-        view = LogModel(board)
+        view = FakeView(board)
         view.until(first.url)
         run = view.until_type("status")["status"]["run"]
         first.process.kill()
@@ -151,16 +151,16 @@ def test_a_lost_server_is_said_and_a_new_one_is_a_new_run() -> None:
 def test_a_server_with_a_key_refuses_without_it_and_not_with_it() -> None:
     with start(server={"api_key": "sesame"}) as server:
         refused = watch(server.url)
-        assert LogModel(refused).until_type("refused")["status"] == 401
+        assert FakeView(refused).until_type("refused")["status"] == 401
         board = watch(f"{server.url}/", "sesame")
-        view = LogModel(board)
+        view = FakeView(board)
         assert view.until_type("events")["joins"]
         refused.close()
         board.close()
 
 
 def test_python_moves_the_picture_by_message(board: Any) -> None:
-    view = LogModel(board)
+    view = FakeView(board)
     board.step, board.selected, board.following = 3, None, False
     assert [view.until_type("go") for _ in range(3)] == [
         {"type": "go", "step": 3},
@@ -179,19 +179,21 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
     keyframe = msgspec.json.encode(engine.log.state().keyframe()).decode()
     connections = 0
 
-    async def feed(_url: str, _key: str | None, last: str | None) -> AsyncIterator[list[Sent]]:
+    async def feed(
+        _url: str, _key: str | None, last: str | None
+    ) -> AsyncIterator[list[ServerEvent]]:
         nonlocal connections
         connections += 1
         assert last is None
         if connections == 1:
-            yield [Sent(id="r:5", data='{"type":"step_started","step":1}')]
-        yield [Sent(id="r:0", data=keyframe)]
+            yield [ServerEvent(id="r:5", data='{"type":"step_started","step":1}')]
+        yield [ServerEvent(id="r:0", data=keyframe)]
         await asyncio.Event().wait()
 
     monkeypatch.setattr(visualizer.live, "batches", feed)
-    monkeypatch.setattr(visualizer.live, "WAITS", (0.01,))
+    monkeypatch.setattr(visualizer.live, "RETRY_SECONDS", (0.01,))
     board = watch("http://server")
-    view = LogModel(board)
+    view = FakeView(board)
     view.until_type("lost")
     assert view.until_type("events")["joins"]
     [record] = caplog.records
@@ -203,11 +205,11 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
     assert not thread.is_alive()
 
 
-def test_each_new_view_of_a_board_that_was_refused_is_told() -> None:
+def test_each_new_view_learns_that_the_server_refused_the_key() -> None:
     with start(server={"api_key": "sesame"}) as server:
         board = watch(server.url)
         for name in ("first", "second"):
-            view = LogModel(board, name)
+            view = FakeView(board, name)
             assert view.until_type("refused")["status"] == 401
             for thread in threads():
                 thread.join(PATIENCE)

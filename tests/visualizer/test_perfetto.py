@@ -1,4 +1,4 @@
-"""The Perfetto export keeps the format's rules and says what the log says, no more and no less."""
+"""The Perfetto export follows the format's rules and holds exactly what the log says."""
 
 import gzip
 import json
@@ -163,12 +163,12 @@ def check_against(log: EventLog, events: list[Event]) -> Counter[str]:
     names = Counter(event["name"].split(":")[0].split()[0] for _, event in phases)
     flows = Counter(event["name"] for event in events if event["ph"] == "s")
     evicted = sum(event["ph"] == "i" for event in events)
-    assert (flows["resumed"], flows["forked"]) == goings_on(log)
+    assert (flows["resumed"], flows["forked"]) == resumed_and_forked(log)
     return names + flows + Counter(evicted=evicted, lives=len(with_owner(events)) - len(phases))
 
 
-def goings_on(log: EventLog) -> tuple[int, int]:
-    """How often somebody computed again after a preemption, and first after a fork."""
+def resumed_and_forked(log: EventLog) -> tuple[int, int]:
+    """Count requests that computed again after a preemption, and first after a fork."""
     ways: dict[int, set[type]] = defaultdict(set)
     gone_on: Counter[type] = Counter()
     for event in log:
@@ -185,7 +185,7 @@ def goings_on(log: EventLog) -> tuple[int, int]:
 
 
 def finished_steps(log: EventLog) -> tuple[list[int], list[Any], list[Any]]:
-    """Steps that are over, their rows, and who was running and got none: (step, request, reason)."""
+    """Return finished steps, rows, and running requests without a row: (step, request, reason)."""
     steps, rows, skipped = [], [], []
     step, planned, stalled, waiting = 0, [], [], set[int]()
     for event in log:

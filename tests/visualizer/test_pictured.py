@@ -1,4 +1,4 @@
-"""An output of a board gets the picture that the front end draws, once, and keeps the widget."""
+"""Each output of a board gets the picture that the front end draws, once, and keeps the widget."""
 
 import base64
 from pathlib import Path

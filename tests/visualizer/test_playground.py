@@ -1,4 +1,4 @@
-"""The playground's Python side: settings lead to runs, one at a time, and the run before stays."""
+"""The playground in Python: settings start runs, one at a time, and the run before stays."""
 
 import asyncio
 import importlib
@@ -6,6 +6,7 @@ import re
 import threading
 from dataclasses import replace
 
+import ipywidgets as widgets
 import pytest
 
 from engine.config import EngineConfig
@@ -15,7 +16,7 @@ from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate
 from tests.facts import assert_names, raises_naming
 from visualizer import playground, show
-from visualizer.logs import Steps
+from visualizer.logs import StepIndex
 from visualizer.playing import rerun
 from visualizer.playing.numbers import UNITS, change, numbers, table
 from visualizer.playing.playground import Playground
@@ -25,29 +26,29 @@ from visualizer.playing.rerun import Setup, SetupError
 
 @pytest.fixture(autouse=True)
 def no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take longer than the run, and have a test of their own."""
+    """Figures take longer than the run and have a test of their own."""
     if "figures" not in request.node.name:
         module = importlib.import_module("visualizer.playing.playground")
         monkeypatch.setattr(module, "plots", lambda *_: [{}] * 4)
 
 
 def words(p: Playground) -> str:
-    return p._words.value
+    return p._message_box.value
 
 
-def test_it_begins_with_something_happening() -> None:
+def test_the_first_run_has_preemptions_hits_and_a_queue() -> None:
     p = playground()
     assert p.log.of(Preempted)
     assert p.log.steps.cached_tokens.sum() > 0
     assert p.log.steps.waiting.max() > 0
-    assert (p.board.step, p.board.selected) == Steps(p.log).opening
+    assert (p.board.step, p.board.selected) == StepIndex(p.log).opening
     assert p.previous is None
 
 
 def test_a_control_runs_what_it_says_and_the_run_before_stays() -> None:
     p = playground()
     first = p.log
-    p._at_rest = 0
+    p._debounce = 0
     p.controls["max_batch_size"].value = 2
     assert p.settings["max_batch_size"] == 2
     assert p.previous is first
@@ -81,7 +82,7 @@ def test_a_control_runs_what_it_says_and_the_run_before_stays() -> None:
 )
 def test_every_control_changes_the_run(name: str, value: object) -> None:
     p = playground(max_kv_tokens=400, max_batch_size=8, token_budget=96)
-    p._at_rest = 0
+    p._debounce = 0
     p.controls[name].value = value
     assert p.settings[name] == value
     assert p.log.to_bytes() != p.previous.to_bytes()
@@ -108,13 +109,13 @@ def test_the_cursor_and_the_selection_stay_whatever_is_changed() -> None:
         assert (p.board_before.step, p.board_before.selected) == (9, 3)
     p.board.selected = p.log.requests.index[-1]
     p.set(requests=2)
-    assert p.board.selected == -1
-    p.board.step = max(Steps(p.log).ends)
+    assert p.board.selected is None
+    p.board.step = max(StepIndex(p.log).ends)
     p.set(output_tokens=4)
-    assert p.board.step == max(Steps(p.log).ends)
+    assert p.board.step == max(StepIndex(p.log).ends)
 
 
-def test_a_board_of_ones_own_does_not_go_along() -> None:
+def test_another_board_of_the_log_does_not_move_along() -> None:
     p = playground()
     mine = show(p.log)
     log = p.log
@@ -123,9 +124,9 @@ def test_a_board_of_ones_own_does_not_go_along() -> None:
     assert p.board_before.view_model is not mine.view_model
 
 
-def test_what_can_never_be_served_is_said_and_the_last_run_stays() -> None:
+def test_an_impossible_setting_is_reported_and_the_last_run_stays() -> None:
     p = playground()
-    p._at_rest = 0
+    p._debounce = 0
     log = p.log
     p.controls["max_kv_tokens"].value = 64
     assert 'role="alert"' in words(p)
@@ -140,14 +141,14 @@ def test_what_can_never_be_served_is_said_and_the_last_run_stays() -> None:
     assert p.settings["max_kv_tokens"] == 256
 
 
-def test_there_and_back_again_keeps_the_run_before() -> None:
+def test_moving_back_keeps_the_run_before() -> None:
     p = playground()
-    p._at_rest = 0
+    p._debounce = 0
     p.set(token_budget=40)
-    log, before, told = p.log, p.previous, words(p)
+    log, before, message = p.log, p.previous, words(p)
     p.controls["max_kv_tokens"].value = 64  # cannot be run
     p.controls["max_kv_tokens"].value = 224
-    assert (p.log, p.previous, words(p)) == (log, before, told)
+    assert (p.log, p.previous, words(p)) == (log, before, message)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +160,7 @@ def test_there_and_back_again_keeps_the_run_before() -> None:
         ({"policy": "chance"}, ["policy", "chance"]),
     ],
 )
-def test_wrong_settings_are_refused_by_name(settings: dict, facts: list[object]) -> None:
+def test_wrong_settings_are_rejected_by_name(settings: dict, facts: list[object]) -> None:
     with raises_naming(SetupError, *facts):
         playground(**settings)
 
@@ -168,9 +169,9 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     served, running = [], threading.Lock()
-    serve = Setup.serve
+    serve = Setup.run
 
-    def counted(self: Setup) -> rerun.Served:
+    def counted(self: Setup) -> rerun.Run:
         assert running.acquire(blocking=False), "two runs at a time"
         served.append(self.config.token_budget)
         try:
@@ -178,10 +179,10 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
         finally:
             running.release()
 
-    monkeypatch.setattr(Setup, "serve", counted)
+    monkeypatch.setattr(Setup, "run", counted)
 
     async def drag() -> Playground:
-        p = Playground(Setup(), at_rest=0)
+        p = Playground(Setup(), debounce=0)
         for budget in range(47, 22, -1):
             p.controls["token_budget"].value = budget
         for budget in (22, 21, 20):
@@ -201,7 +202,7 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
     assert p.settings["token_budget"] == 14
 
 
-def test_a_workload_of_ones_own_is_served_and_has_no_controls_for_traffic() -> None:
+def test_a_given_workload_is_served_and_has_no_controls_for_traffic() -> None:
     one = scenario("preemption")
     p = playground(one.config, one.workload)
     assert p.log.deterministic() == one.run().deterministic()
@@ -213,14 +214,14 @@ def test_a_workload_of_ones_own_is_served_and_has_no_controls_for_traffic() -> N
         p.set(requests=3)
 
 
-def test_odd_values_have_a_place_on_the_controls() -> None:
+def test_the_controls_show_unusual_values() -> None:
     p = playground(EngineConfig(token_budget=300, max_kv_tokens=3333, block_size=7))
     assert p.controls["token_budget"].value == 300
     assert p.controls["max_kv_tokens"].value == 3333
     assert p.controls["block_size"].value == 7
 
 
-def test_a_run_that_would_take_too_long_is_cut_and_says_so(
+def test_a_run_that_would_take_too_long_is_truncated_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rerun, "SIMULATED_TOKENS", 300)
@@ -232,7 +233,7 @@ def test_a_run_that_would_take_too_long_is_cut_and_says_so(
     assert total <= 300
 
 
-def test_the_model_serves_the_same_people() -> None:
+def test_the_model_serves_the_same_requests() -> None:
     p = playground(requests=3, output_tokens=4)
     p.set(model=True)
     assert p.previous.requests.label.tolist() == p.log.requests.label.tolist()
@@ -260,7 +261,7 @@ def test_numbers_are_those_of_the_log() -> None:
         (float("nan"), 4, "–"),
     ],
 )
-def test_a_change_is_said_so_that_it_can_be_read(before: float, now: float, said: str) -> None:
+def test_a_change_has_a_legible_form(before: float, now: float, said: str) -> None:
     assert change(before, now) == said
 
 
@@ -292,10 +293,20 @@ def test_figures_are_there_for_one_run_and_for_two_and_this_run_keeps_its_colour
     assert shown == both
 
 
-def test_the_repr_is_true_and_stable() -> None:
+def test_the_repr_is_stable_and_names_the_settings() -> None:
     p = playground()
     assert repr(p).startswith("Playground(token_budget=48, ")
     assert repr(p) == repr(playground())
-    shown = p._repr_mimebundle_()
-    data = shown[0] if isinstance(shown, tuple) else shown
-    assert data["text/plain"] == repr(p)
+    text = p._repr_mimebundle_()["text/plain"]  # ipywidgets truncates it
+    assert repr(p).startswith(text.removesuffix("…"))
+
+
+def test_it_is_a_widget_that_other_widgets_can_hold() -> None:
+    p = playground()
+    box = widgets.HBox([p])
+    saved = widgets.Widget.get_manager_state()["state"]
+    assert f"IPY_MODEL_{p.model_id}" in saved[box.model_id]["state"]["children"]
+    assert saved[p.model_id]["model_name"] == "VBoxModel"
+    assert (
+        p._repr_mimebundle_()["application/vnd.jupyter.widget-view+json"]["model_id"] == p.model_id
+    )

@@ -1,4 +1,4 @@
-"""predict: answers are those of the log, and before the reveal the page has nothing of them."""
+"""predict(): the answers are those of the log, and the page does not have them before the reveal."""
 
 import base64
 import gzip
@@ -94,7 +94,7 @@ def test_equal_seeds_ask_the_same_and_others_do_not(log: EventLog) -> None:
 
 
 def page_of(game: Prediction) -> tuple[bytes, str]:
-    """All that a page is told: the log, unpacked, and the rest of the state as text."""
+    """Return what a page gets: the unpacked log, and the rest of the state as text."""
     state: dict[str, Any] = game.game.get_state()
     logs = gzip.decompress(base64.b64decode(state.pop("log")))
     own = game.get_state(["kind", "game"])  # the rest is module and layout
@@ -113,12 +113,12 @@ def test_before_the_reveal_no_later_event_and_no_answer_is_in_the_state(
     for number, question in enumerate(game.game.questions):
         so_far, rest = page_of(game)
         assert so_far == b"".join(log.to_bytes().splitlines(keepends=True)[: question.index])
-        told = json.loads(rest)[0]
-        assert set(told["question"]) == {
+        shown = json.loads(rest)[0]
+        assert set(shown["question"]) == {
             "number", "of", "kind", "step", "words", "form", "choices", "texts", "unit", "about",
         }  # fmt: skip
-        assert told["verdict"] == {}
-        assert told["question"]["choices"] == sorted(told["question"]["choices"])
+        assert shown["verdict"] == {}
+        assert shown["question"]["choices"] == sorted(shown["question"]["choices"])
         assert not any(line in rest for line in lines_from(log, question.index))
         if question.form == "number":
             assert str(question.answer[0]) not in "".join(map(str, question.words[1:]))
@@ -147,9 +147,9 @@ def test_a_wrong_answer_gets_the_reason_from_the_log(log: EventLog) -> None:
     why = game.answer([1])
     assert_names(why, "r8", "r6", 0, "Fcfs")
     assert game.score == 0
-    [told] = game.answers
-    assert_names(told.pop("question"), 30)
-    assert told == {"answer": ["r8"], "given": ["r1"], "right": False, "why": why}
+    [answered] = game.answers
+    assert_names(answered.pop("question"), 30)
+    assert answered == {"answer": ["r8"], "given": ["r1"], "right": False, "why": why}
     assert_names(repr(game), "Prediction", 1, 0)
 
 
@@ -178,7 +178,7 @@ def test_yes_and_numbers_are_taken_plainly(log: EventLog) -> None:
     assert_names(game.answers[0]["why"], 8)
 
 
-def test_a_log_without_decisions_says_so_and_unknown_kinds_are_refused(log: EventLog) -> None:
+def test_a_log_without_decisions_says_so_and_unknown_kinds_are_rejected(log: EventLog) -> None:
     header = log.to_bytes().splitlines(keepends=True)[0]
     game = predict(header)
     assert game.game.questions == []

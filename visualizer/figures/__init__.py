@@ -1,13 +1,13 @@
-"""Figures for distributions and comparisons, in plotly: what the board, which shows moments, does not.
+"""Plotly figures of whole runs: distributions and comparisons. The board shows single steps.
 
     from visualizer import figures
     figures.ttft(log)                           # one run
-    figures.ttft({"fcfs": a, "sjf": b})         # several, by name, on one scale
-    figures.latency_vs_load({2: slow, 8: fast}) # requests per second -> the log of that run
-    figures.roofline(dots, flops_per_s=1e12, bytes_per_s=1e11)  # what computing costs, what fetching
+    figures.ttft({"fcfs": a, "sjf": b})         # several runs by name, on one scale
+    figures.roofline(points, flops_per_s=1e12, bytes_per_s=1e11)
 
-Each returns a plotly Figure. `theme` is "light", "dark" or None: a transparent ground, with colours
-that can be read on a light and on a dark page. Times come from the log: real, or of a virtual clock.
+Each function returns a plotly Figure. `theme` is "light", "dark" or None: a transparent background
+with colours that can be read on a light and on a dark page. Times come from the log's clock, real or
+virtual.
 """
 
 try:
@@ -18,18 +18,8 @@ except ModuleNotFoundError as error:
     ) from error
 
 from visualizer.figures.distributions import itl, ttft
-from visualizer.figures.load import latency_vs_load
-from visualizer.figures.over_time import queue, throughput
+from visualizer.figures.memory import memory
 from visualizer.figures.roofline import roofline
-from visualizer.figures.stacks import memory, tokens_per_step
+from visualizer.figures.throughput import throughput
 
-__all__ = [
-    "itl",
-    "latency_vs_load",
-    "memory",
-    "queue",
-    "roofline",
-    "throughput",
-    "tokens_per_step",
-    "ttft",
-]
+__all__ = ["itl", "memory", "roofline", "throughput", "ttft"]

@@ -1,7 +1,7 @@
-"""How figures look: the board's palette and type, as a plotly layout.
+"""The look of the figures: the board's colours and font as a plotly layout.
 
-There is no legend: a figure's heading states what is seen, and below it stands one line for each thing
-that is drawn, with its swatch and its numbers.
+A figure has no legend. Its title states the result. Below the title, each thing that is drawn has a
+line with its swatch and its numbers.
 """
 
 import html
@@ -12,95 +12,92 @@ import plotly.graph_objects as go
 
 FONT = "Arial, 'Liberation Sans', sans-serif"
 HEIGHT = 380
-TITLE_WIDTH, LINE_WIDTH = 44, 56  # letters that fit into a column of 360 pixels
+TITLE_WIDTH, LINE_WIDTH = 44, 56  # characters that fit into a column of 360 pixels
 TITLE_PX, LINE_PX = 15, 12
-UNWANTED = [
-    "sendChartToCloud",
-    "select2d",
-    "lasso2d",
-]  # the first uploads the chart; no data leaves
+REMOVED_BUTTONS = ["sendChartToCloud", "select2d", "lasso2d"]  # the first one uploads the chart
 NAME_LENGTH = 24
+NO_STEP = "No step with a time in this log: let the engine step, then draw again."
 
 
 @dataclass(frozen=True)
-class Look:
-    """Colours of a theme. `hues` are for logs, by order; forms of one log are neutral."""
+class Palette:
+    """The colours of a theme. Each log has one of the `hues`, in order; `neutral` serves any log."""
 
-    ground: str
+    background: str
     ink: str
     muted: str
     rule: str
     neutral: str
-    label: str  # ground of what is told while the mouse is there
+    label: str  # background of hover texts
     hues: tuple[str, ...]
 
     def hue(self, index: int) -> str:
-        """The colour of the log at a place."""
+        """Return the colour of the log with this index."""
         return self.hues[index % len(self.hues)]
 
 
 _ON_BOTH = ("#1f78b2", "#cf7f22", "#9b79fd", "#0ea493", "#de3460", "#836900")
-LOOKS = {
-    "light": Look(
+PALETTES = {
+    "light": Palette(
         "#ffffff", "#16181d", "#5a606b", "#d9dce2", "#969ca8", "#f5f6f8",
         ("#293ec1", "#cf7f22", "#006942", "#8b1868", "#836900",
          "#0ea493", "#9b79fd", "#de3460", "#1f78b2", "#92081a"),
     ),
-    "dark": Look(
+    "dark": Palette(
         "#14161a", "#eceef2", "#a5abb6", "#33373f", "#6b727e", "#1f2228",
         ("#6374ff", "#ef9206", "#87bd7e", "#c65b93", "#f0e175",
          "#30f6e8", "#d4a7ff", "#e64031", "#3ca0bd", "#feaec6"),
     ),
-    # For a page whose ground is not known: 4.2:1 on white and on #14161a, the most there is for both.
-    None: Look(
+    # For an unknown background. A contrast of 4.2:1 on both white and #14161a is the best possible.
+    None: Palette(
         "rgba(0,0,0,0)", "#757c88", "#757c88", "rgba(128,135,147,0.35)", "#808793", "#16181d",
         _ON_BOTH,
     ),
 }  # fmt: skip
 
 
-def look_of(theme: str | None) -> Look:
-    """The colours of a theme. Raises ValueError for one that does not exist."""
-    if theme not in LOOKS:
+def palette_of(theme: str | None) -> Palette:
+    """Return the colours of a theme. Raises ValueError for an unknown theme."""
+    if theme not in PALETTES:
         raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
-    return LOOKS[theme]
+    return PALETTES[theme]
 
 
-def short(name: object) -> str:
-    """A name on one line, cut if it is long."""
+def short_name(name: object) -> str:
+    """Return a name on one line, truncated if it is long."""
     plain = " ".join(str(name).split())
     return plain if len(plain) <= NAME_LENGTH else plain[: NAME_LENGTH - 1] + "…"
 
 
-def text(name: object) -> str:
-    """The same for plotly, which reads markup in all it writes. `figure` does it for a heading."""
-    return html.escape(short(name), quote=False)
+def escaped(name: object) -> str:
+    """Return the short name for a plotly text, which may hold markup: escaped."""
+    return html.escape(short_name(name), quote=False)
 
 
 def swatch(colour: str, form: str = "■") -> str:
-    """A mark in the heading that looks like what it stands for."""
+    """Return a mark for the heading in the colour and shape of what it stands for."""
     return f'<span style="color:{colour};font-size:{TITLE_PX}px">{form}</span>'
 
 
-def figure(
-    look: Look,
+def new_figure(
+    palette: Palette,
     title: str,
     lines: list[tuple[str, str]],
     keys: list[tuple[str, str]] | None = None,
     *,
     rows: int = 1,
 ) -> go.Figure:
-    """An empty figure with a heading.
+    """Return a figure with a heading and no data.
 
-    Below the title stands a line for each of `lines`, then all `keys` behind each other; both are
-    (swatch, words).
+    Below the title, each of `lines` has a line of its own, and all `keys` share lines. Both are pairs
+    of swatch and words.
     """
     heads = _balanced(title)
     below = [line for mark, words in lines for line in _wrapped(mark, words)] + _packed(keys or [])
     heading = "<br>".join(
         [f"<b>{html.escape(head, quote=False)}</b>" for head in heads]
         + [
-            f'<span style="font-size:{LINE_PX}px;color:{look.muted}">{line}</span>'
+            f'<span style="font-size:{LINE_PX}px;color:{palette.muted}">{line}</span>'
             for line in below
         ]
     )
@@ -108,45 +105,45 @@ def figure(
     drawn = go.Figure()
     drawn.update_layout(
         title={
-            "text": heading, "font": {"size": TITLE_PX, "color": look.ink},
+            "text": heading, "font": {"size": TITLE_PX, "color": palette.ink},
             "x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "yref": "container",
             "pad": {"l": 12, "t": 12},
         },
         height=HEIGHT - 60 + top + (rows - 1) * 150,
         margin={"l": 58, "r": 18, "t": top, "b": 52},
-        font={"family": FONT, "size": LINE_PX, "color": look.ink},
-        paper_bgcolor=look.ground,
-        plot_bgcolor=look.ground,
+        font={"family": FONT, "size": LINE_PX, "color": palette.ink},
+        paper_bgcolor=palette.background,
+        plot_bgcolor=palette.background,
         showlegend=False,
         hovermode="closest",
         hoverlabel={
-            "bgcolor": look.label, "bordercolor": look.rule,
-            "font": {"family": FONT, "color": "#eceef2" if look.label < "#8" else "#16181d"},
+            "bgcolor": palette.label, "bordercolor": palette.rule,
+            "font": {"family": FONT, "color": "#eceef2" if palette.label < "#8" else "#16181d"},
         },
         modebar={
-            "bgcolor": "rgba(0,0,0,0)", "color": look.muted, "activecolor": look.ink,
-            "remove": UNWANTED,
+            "bgcolor": "rgba(0,0,0,0)", "color": palette.muted, "activecolor": palette.ink,
+            "remove": REMOVED_BUTTONS,
         },
     )  # fmt: skip
     axis = {
-        "gridcolor": look.rule, "zeroline": False, "linecolor": look.muted, "ticks": "outside",
-        "tickcolor": look.rule, "tickfont": {"size": 11, "color": look.muted},
-        "title": {"font": {"size": LINE_PX, "color": look.muted}},
+        "gridcolor": palette.rule, "zeroline": False, "linecolor": palette.muted, "ticks": "outside",
+        "tickcolor": palette.rule, "tickfont": {"size": 11, "color": palette.muted},
+        "title": {"font": {"size": LINE_PX, "color": palette.muted}},
     }  # fmt: skip
     drawn.update_xaxes(showline=True, showgrid=False, **axis)
     drawn.update_yaxes(showline=False, rangemode="tozero", **axis)
     return drawn
 
 
-def nothing(look: Look, what: str, advice: str) -> go.Figure:
-    """A figure of a log that has nothing to show yet says so."""
-    drawn = figure(look, what, [("", advice)])
+def empty_figure(palette: Palette, title: str, advice: str = NO_STEP) -> go.Figure:
+    """Return a figure that says why there is nothing to show."""
+    drawn = new_figure(palette, title, [("", advice)])
     drawn.update_layout(height=160, xaxis_visible=False, yaxis_visible=False)
     return drawn
 
 
 def _balanced(title: str) -> list[str]:
-    """The title on as few lines as it needs, all about equally long."""
+    """Break the title into as few lines as possible, of about equal length."""
     lines = textwrap.wrap(title, TITLE_WIDTH)
     narrower = (textwrap.wrap(title, width) for width in range(10, TITLE_WIDTH))
     return next((one for one in narrower if len(one) == len(lines)), lines)
@@ -158,7 +155,7 @@ def _wrapped(mark: str, words: str) -> list[str]:
 
 
 def _packed(keys: list[tuple[str, str]]) -> list[str]:
-    """Keys behind each other, on a new line where the next does not fit."""
+    """Put the keys side by side, and start a new line where the next one does not fit."""
     lines, length = list[str](), LINE_WIDTH
     for mark, words in keys:
         key = f"{mark} {html.escape(words, quote=False)}" if mark else html.escape(words)

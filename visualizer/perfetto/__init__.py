@@ -1,18 +1,18 @@
-"""A log as a trace for ui.perfetto.dev, chrome://tracing, or a query with Perfetto's trace processor.
+"""Export a log as a trace for ui.perfetto.dev, chrome://tracing or Perfetto's trace processor.
 
     to_perfetto(log, "run.json.gz")
 
-Two processes. **engine**: a track of steps, each with its scheduling and its forward pass inside, a
-track with evictions, and counters (KV blocks, requests, tokens of a step, tokens a second).
-**requests**: a lane for each request, or, with many of them, lanes that are used again once a request
-has ended. In a lane lies the request's life, in that its phases: `waiting: <reason>`, `prefill`,
-`catch-up` (output that is computed again), `decode` (a run of steps), `stalled: <reason>`,
-`preempted`. Arrows lead from a preempted phase to where the request goes on, from who computed a block
-to who found it in the cache, and from a prompt to its further samples.
+The trace has two processes. **engine** has a track of steps, each with its scheduling and its forward
+pass, a track of evictions, and counters (KV blocks, requests, tokens per step, output tokens per
+second). **requests** has a lane per request; with many requests, a lane is reused after its request has
+ended. A lane shows the request's span and its phases: `waiting: <reason>`, `prefill`, `catch-up`
+(output that is recomputed), `decode` (consecutive steps), `stalled: <reason>`, `preempted`. Arrows lead
+from a preemption to where the request resumes, from the request that computed a block to one that found
+it in the cache, and from a prompt to its samples.
 
-Times are the log's, in microseconds since the run started: real ones, or those of a virtual clock. In
-a log that was saved without times every step takes one millisecond. The log does not say when an abort
-came: it is drawn at the latest time known then.
+Times are microseconds since the run started, from a real or a virtual clock. If the log was saved
+without times, each step takes one millisecond. The log has no time for an abort; it is drawn at the
+latest time known then.
 
 Format: "Trace Event Format" (Google, 2016), JSON object form.
 """
@@ -32,9 +32,9 @@ def to_perfetto(log: LogLike, path: None = None) -> str: ...
 @overload
 def to_perfetto(log: LogLike, path: str | Path) -> Path: ...
 def to_perfetto(log: LogLike, path: str | Path | None = None) -> str | Path:
-    """The log as trace-event JSON: its text, or, with a `path`, the file that was written.
+    """Return the log as trace-event JSON, or write it to `path` and return the path.
 
-    A path that ends in `.gz` is compressed; Perfetto opens both.
+    A path that ends in `.gz` is written compressed; Perfetto opens both.
     """
     events = read_log(log)
     if path is None:
@@ -44,8 +44,8 @@ def to_perfetto(log: LogLike, path: str | Path | None = None) -> str | Path:
     path = Path(path)
     with path.open("wb") as file:
         if path.suffix == ".gz":
-            # Level 6 takes half the time of the default 9 for 2% more; no time of day, so that the
-            # same log gives the same file.
+            # Level 6 takes half the time of the default 9, and the file is 2% larger. Without a time
+            # stamp, the same log gives the same file.
             with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
                 Reader(events, Trace(packed)).read()
         else:

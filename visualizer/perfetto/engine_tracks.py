@@ -1,4 +1,4 @@
-"""The engine's process: steps with what they did, evictions, and counters."""
+"""The engine's process in the trace: steps, evictions and counters."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,18 +11,18 @@ PID = 1
 STEPS = PID, 1
 CACHE = PID, 2
 US_PER_S = 1_000_000
-IDLE_US = 1000  # a pause this long between steps shows in the counters
+IDLE_US = 1000  # a longer pause between steps sets the counters to 0
 
-Name = Callable[[int], str]
+NameOf = Callable[[int], str]
 
 
 class EngineTracks:
-    """Writes each step when it is over."""
+    """Writes each step after it has finished."""
 
-    def __init__(self, trace: Trace, name: Name, budget: int) -> None:
+    def __init__(self, trace: Trace, name_of: NameOf, budget: int) -> None:
         self._trace = trace
-        self._name = name
-        self._shown: dict[str, dict[str, int]] = {}  # counter -> its last values
+        self._name_of = name_of
+        self._last_values: dict[str, dict[str, int]] = {}  # of each counter
         self._end: int | None = None
         self._budget = budget
         trace.process(PID, "engine")
@@ -30,11 +30,11 @@ class EngineTracks:
         trace.thread(CACHE, "prefix cache")
 
     def step(self, step: Step) -> None:
-        """A step, its two parts, its evictions, its counters."""
+        """Write a step with its two phases, evictions and counters."""
         tokens = step.tokens()
-        output = sum(len(gain.ids) for gain in step.gains)
+        output = sum(len(row.ids) for row in step.outputs)
         args = {
-            "what": self._sentence(step),
+            "what": self._summary(step),
             "tokens": tokens.total(),
             "token_budget": self._budget,
             "prefill_tokens": tokens[PREFILL],
@@ -45,7 +45,7 @@ class EngineTracks:
             "waiting": step.waiting,
         }
         self._trace.slice(STEPS, f"step {step.number}", step.start, step.end, args)
-        if step.scheduled > step.start:  # a virtual clock stands still while the engine thinks
+        if step.scheduled > step.start:  # with a virtual clock, scheduling takes no time
             self._trace.slice(STEPS, "schedule", step.start, step.scheduled)
         if step.plan.rows:
             self._trace.slice(STEPS, "forward pass", step.scheduled, step.end)
@@ -54,54 +54,56 @@ class EngineTracks:
         self._count(step, tokens[PREFILL], tokens[CATCH_UP] + tokens[DECODE], output)
 
     def eviction(self, event: RadixEvicted, blocks: int, at: int) -> None:
-        """A leaf left the prefix cache."""
+        """Write the eviction of a leaf from the prefix cache."""
         args: dict[str, Any] = {"node": event.node, "blocks": blocks, "reason": event.reason}
         if event.needed_by >= 0:
-            args["needed_by"] = self._name(event.needed_by)
+            args["needed_by"] = self._name_of(event.needed_by)
         self._trace.instant(CACHE, "evicted", at, args)
 
     def _count(self, step: Step, prefill: int, others: int, output: int) -> None:
         if self._end is not None and step.start - self._end > IDLE_US:
-            self._work(self._end, 0, 0, 0)
+            self._count_tokens(self._end, 0, 0, 0)
         self._end = step.end
         lasted = step.end - step.start
-        self._work(step.start, prefill, others, output * US_PER_S // lasted if lasted else 0)
+        self._count_tokens(
+            step.start, prefill, others, output * US_PER_S // lasted if lasted else 0
+        )
         if step.memory is not None:
             memory = step.memory
             blocks = {"used": memory.used, "cached": memory.cached, "free": memory.free}
-            self._show("KV blocks", step.start, blocks)
+            self._set_counter("KV blocks", step.start, blocks)
             requests = {"running": step.running, "waiting": step.waiting}
-            self._show("requests", step.start, requests)
+            self._set_counter("requests", step.start, requests)
 
-    def _work(self, at: int, prefill: int, others: int, per_second: int) -> None:
-        self._show("tokens per step", at, {"prefill": prefill, "decode": others})
-        self._show("output tokens per second", at, {"tokens/s": per_second})
+    def _count_tokens(self, at: int, prefill: int, others: int, per_second: int) -> None:
+        self._set_counter("tokens per step", at, {"prefill": prefill, "decode": others})
+        self._set_counter("output tokens per second", at, {"tokens/s": per_second})
 
-    def _show(self, counter: str, at: int, values: dict[str, int]) -> None:
-        if self._shown.get(counter) != values:
-            self._shown[counter] = values
+    def _set_counter(self, counter: str, at: int, values: dict[str, int]) -> None:
+        if self._last_values.get(counter) != values:
+            self._last_values[counter] = values
             self._trace.counter(PID, counter, at, values)
 
     def close(self) -> None:
-        """Nothing is computed behind the last step."""
+        """Set the token counters to 0 after the last step."""
         if self._end is not None:
-            self._work(self._end, 0, 0, 0)
+            self._count_tokens(self._end, 0, 0, 0)
 
-    def _sentence(self, step: Step) -> str:
-        """The step in words: who computes, who was preempted, why the queue waits."""
+    def _summary(self, step: Step) -> str:
+        """Return the step in words: rows, preemptions, and why the queue waits."""
         rows = step.tokens().total()
         parts = [
             f"{count} {kind}{'' if count == 1 else 's'}"
             for kind in (PREFILL, CATCH_UP, DECODE)
             if (count := step.kinds.count(kind))
         ]
-        words = [f"{', '.join(parts) or 'nobody computes'}, {rows} of {self._budget} tokens"]
+        words = [f"{', '.join(parts) or 'no requests'}, {rows} of {self._budget} tokens"]
         words += [
-            f"{self._name(move.request)} preempted for {self._name(move.needed_by)}"
-            for move in step.moves
-            if isinstance(move, Preempted)
+            f"{self._name_of(event.request)} preempted for {self._name_of(event.needed_by)}"
+            for event in step.transitions
+            if isinstance(event, Preempted)
         ]
         if (blocked := step.plan.blocked) is not None:
             behind = f", {blocked.behind} behind" if blocked.behind else ""
-            words.append(f"{self._name(blocked.request)} waits: {blocked.reason}{behind}")
+            words.append(f"{self._name_of(blocked.request)} waits: {blocked.reason}{behind}")
         return "; ".join(words)

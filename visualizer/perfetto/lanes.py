@@ -1,24 +1,24 @@
-"""Which lane a request is drawn in: its own, or with many requests one whose request has ended.
+"""Assign lanes to requests: a lane each, or with many requests a lane whose request has ended.
 
-`visualizer/frontend/src/drawing/lane_packing.js` does the same for the timeline. Here lanes are given
-out while the log is read, by time: a request may have been submitted before the last one ended.
+`visualizer/frontend/src/drawing/lane_packing.js` does the same for the timeline. Here lanes are
+assigned by time while the log is read, because a request may arrive before an earlier one ends.
 """
 
 import heapq
 
-A_LANE_EACH = 64
+MAX_OWN_LANES = 64  # with more requests, lanes are reused
 
 
 class Lanes:
-    """Lanes count from 1. At any time a lane holds at most one request; without `reuse`, ever."""
+    """Lanes, numbered from 1. A lane holds one request at a time, or only one if not `reuse`."""
 
     def __init__(self, reuse: bool) -> None:
         self.count = 0
         self.reuse = reuse
         self._free: list[tuple[int, int]] = []  # lane, when it became free
 
-    def take(self, begin: int) -> int:
-        """The topmost lane that is free from `begin` on."""
+    def allocate(self, begin: int) -> int:
+        """Return the topmost lane that is free from `begin` on."""
         later = []
         lane = 0
         while self._free and not lane:
@@ -34,7 +34,7 @@ class Lanes:
             lane = self.count
         return lane
 
-    def give_back(self, lane: int, end: int) -> None:
-        """The lane's request ended."""
+    def release(self, lane: int, end: int) -> None:
+        """Free the lane of a request that ended."""
         if self.reuse:
             heapq.heappush(self._free, (lane, end))

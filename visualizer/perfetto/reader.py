@@ -1,4 +1,4 @@
-"""Reads a log from its beginning to its end and tells the tracks what happened, step by step."""
+"""Read a log once and write each finished step to the tracks."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.events.vocabulary import Event
 from visualizer.perfetto.engine_tracks import EngineTracks
-from visualizer.perfetto.lanes import A_LANE_EACH, Lanes
+from visualizer.perfetto.lanes import MAX_OWN_LANES, Lanes
 from visualizer.perfetto.request_lanes import RequestLanes
 from visualizer.perfetto.step import Step
 from visualizer.perfetto.trace import Trace
@@ -14,7 +14,7 @@ from visualizer.settings import settings_of
 
 
 class Reader:
-    """A log, its folded state, and the step that is going on."""
+    """A log, its folded state, and the current step."""
 
     def __init__(self, log: EventLog, trace: Trace) -> None:
         self._log = log
@@ -24,17 +24,17 @@ class Reader:
             "start" in event.t for event in log if isinstance(event, v.StepFinished)
         )
         self._steps_read = 0
-        self._now = _first_time(log) if self._has_times else 0  # the latest time that is known
-        self._last: Step | None = None  # the step that is over, while its commit goes on
-        self._open: Step | None = None
+        self._now = _first_time(log) if self._has_times else 0  # the latest known time
+        self._last: Step | None = None  # the finished step, while its commit goes on
+        self._current: Step | None = None
         settings = settings_of(log)
         self._requests = RequestLanes(
-            trace, Lanes(_crowd(log) > A_LANE_EACH), settings.get("block_size", 0)
+            trace, Lanes(_count_requests(log) > MAX_OWN_LANES), settings.get("block_size", 0)
         )
         self._engine = EngineTracks(trace, self._requests.name, settings.get("token_budget", 0))
 
     def read(self) -> None:
-        """Write everything."""
+        """Write the whole trace."""
         for event in self._log:
             self._before(event)
             self._state.apply(event)
@@ -42,24 +42,24 @@ class Reader:
         self._requests.close(self._now)
         self._engine.close()
         first = self._log[0] if len(self._log) else None
-        clock = first.clock if isinstance(first, v.RunStarted) else "not known in a window"
+        clock = first.clock if isinstance(first, v.RunStarted) else "unknown (the log is a window)"
         self._trace.close(
             {
                 "made_by": "Underglass",
                 "times": f"microseconds, clock: {clock}"
                 if self._has_times
-                else "none in the log: every step takes one millisecond here",
+                else "none in the log; each step is drawn with one millisecond",
                 "settings": settings_of(self._log),
             }
         )
 
     def _before(self, event: Event) -> None:
-        """What must be read off the state before the event changes it."""
-        state, step = self._state, self._open
+        """Read what the event is about to change in the state."""
+        state, step = self._state, self._current
         match event:
             case v.RadixEvicted():
                 blocks = state.nodes[event.node].blocks
-                self._requests.forget(blocks)
+                self._requests.forget_producers(blocks)
                 if step is None:
                     self._engine.eviction(event, len(blocks), self._now)
                 else:
@@ -68,7 +68,7 @@ class Reader:
                 step.lost[event.request] = state.requests[event.request].computed
             case v.Forked() if step is not None:
                 step.forks.append(event)
-            case v.StepStarted() if step is not None:  # a window began, but not inside a step
+            case v.StepStarted() if step is not None:  # the window did not begin inside a step
                 self._end_all(step.ended)
             case v.StepFinished() if step is not None:
                 self._finish_step(step, event)
@@ -78,23 +78,23 @@ class Reader:
                 self._requests.end(event.request, self._now, self._outcome(event))
 
     def _after(self, event: Event) -> None:
-        state, step = self._state, self._open
+        state, step = self._state, self._current
         match event:
             case v.Keyframe():
-                self._rejoin()
+                self._start_window()
             case v.RequestArrived():
                 at = event.t.get("at", self._now) if self._has_times else self._now
                 self._now = max(self._now, at)
                 self._arrive(event.request, at)
                 self._requests.wait(event.request, "waiting", at, {})
             case v.StepStarted():
-                self._open, self._last = Step(event.step), None
+                self._current, self._last = Step(event.step), None
             case v.Admitted() | v.Preempted() if step is not None:
-                step.moves.append(event)
+                step.transitions.append(event)
             case v.StepScheduled() if step is not None:
                 step.schedule(event, state)
             case v.RadixInserted() | v.RadixExtended() if self._last is not None:
-                self._requests.produced(event.request, event.blocks, self._last)
+                self._requests.cached(event.request, event.blocks, self._last)
 
     def _finish_step(self, step: Step, event: v.StepFinished) -> None:
         step.finish(event, self._steps_read, self._has_times)
@@ -105,7 +105,7 @@ class Reader:
         for fork in step.forks:
             self._requests.fork(fork.request, fork.parent, step)
         self._end_all(step.ended)
-        self._open, self._last = None, step
+        self._current, self._last = None, step
 
     def _end_all(self, ended: list[tuple[int, dict[str, Any]]]) -> None:
         for request, outcome in ended:
@@ -116,18 +116,20 @@ class Reader:
         args = {"prompt_tokens": known.prompt_length, "max_tokens": known.max_tokens}
         self._requests.arrive(request, known.label, at, args | {"priority": known.priority})
 
-    def _rejoin(self) -> None:
-        """A window begins with who is there, perhaps in the middle of a step."""
+    def _start_window(self) -> None:
+        """Start a window with the requests of its keyframe, possibly in the middle of a step."""
         state = self._state
         for request in state.requests.values():
             self._arrive(request.id, self._now)
             if request.id in state.waiting:
                 name = "preempted" if request.preemptions else "waiting"
                 self._requests.wait(request.id, name, self._now, {})
-        self._open = Step(state.step)
-        planned = [row for row in state.plan if row.request in state.requests]  # others failed
+        self._current = Step(state.step)
+        planned = [
+            row for row in state.plan if row.request in state.requests
+        ]  # the others have failed
         if planned:
-            self._open.schedule(v.StepScheduled(planned, []), state)
+            self._current.schedule(v.StepScheduled(planned, []), state)
 
     def _outcome(self, event: v.RequestFinished) -> dict[str, Any]:
         request = self._state.requests[event.request]
@@ -141,15 +143,15 @@ class Reader:
 
 
 def _first_time(log: EventLog) -> int:
-    """The first time that the log tells."""
+    """Return the first time in the log, or 0."""
     for event in log:
         if isinstance(event, v.RequestArrived | v.StepFinished) and event.t:
             return int(event.t["at"] if isinstance(event, v.RequestArrived) else event.t["start"])
     return 0
 
 
-def _crowd(log: EventLog) -> int:
-    """How many requests the log tells of, samples included."""
+def _count_requests(log: EventLog) -> int:
+    """Return the number of requests in the log, samples included."""
     first = log[0] if len(log) else None
     known = len(first.state["requests"]) if isinstance(first, v.Keyframe) else 0
     return known + sum(event.n for event in log if isinstance(event, v.RequestArrived))

@@ -1,4 +1,4 @@
-"""One step, gathered from its events: its times are known only when it is over."""
+"""One step, collected from its events, because its times are known only at its end."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ PREFILL, CATCH_UP, DECODE = "prefill", "catch-up", "decode"
 
 @dataclass(slots=True)
 class Memory:
-    """KV blocks: requests hold the used ones, the prefix tree alone the cached ones."""
+    """Counts of KV blocks: used by requests, held only by the prefix cache, and free."""
 
     used: int
     cached: int
@@ -29,7 +29,7 @@ class Memory:
 
     @classmethod
     def of(cls, state: State) -> "Memory":
-        """As it is now."""
+        """Count the blocks of a state."""
         tables = (state.requests[request].table for request in state.running)
         used, free = len(set[int]().union(*tables)), len(state.free)
         return cls(used, len(state.refs) - used - free, free)
@@ -37,41 +37,47 @@ class Memory:
 
 @dataclass(slots=True)
 class Step:
-    """What happened in a step, in the order of its events; times in microseconds."""
+    """A step's events, in order; times in microseconds."""
 
     number: int
     start: int = 0
     scheduled: int = 0
     end: int = 0
-    moves: list[Admitted | Preempted] = field(default_factory=list)
-    lost: dict[int, int] = field(default_factory=dict)  # preempted -> tokens it had computed
-    evictions: list[tuple[RadixEvicted, int]] = field(default_factory=list)  # and how many blocks
+    transitions: list[Admitted | Preempted] = field(default_factory=list)
+    lost: dict[int, int] = field(
+        default_factory=dict
+    )  # preempted request -> tokens it had computed
+    evictions: list[tuple[RadixEvicted, int]] = field(
+        default_factory=list
+    )  # with the number of blocks
     plan: StepScheduled = field(default_factory=lambda: StepScheduled([], []))
-    kinds: list[str] = field(default_factory=list)  # of the plan's rows
+    kinds: list[str] = field(default_factory=list)  # one for each row of the plan
     running: int = 0
     waiting: int = 0
-    put_off: list[int] = field(default_factory=list)  # waiting requests that the policy put off
+    deferred: list[int] = field(default_factory=list)  # waiting requests that the policy deferred
     memory: Memory | None = None
     forks: list[Forked] = field(default_factory=list)
-    ended: list[tuple[int, dict[str, Any]]] = field(default_factory=list)  # the forward pass failed
-    gains: list[TokenRow] = field(default_factory=list)
+    ended: list[tuple[int, dict[str, Any]]] = field(
+        default_factory=list
+    )  # requests that ended within the step
+    outputs: list[TokenRow] = field(default_factory=list)
 
     @property
     def middle(self) -> int:
-        """A time within the step, where arrows begin and end."""
+        """The time within the step where arrows start and end."""
         return (self.start + self.end) // 2
 
     def schedule(self, plan: StepScheduled, state: State) -> None:
-        """Scheduling is over; `state` has the plan."""
+        """Store the plan; `state` is the state after it."""
         self.plan = plan
         self.kinds = [_kind(row, state) for row in plan.rows]
         self.running, self.waiting = len(state.running), len(state.waiting)
-        self.put_off = [request for request, _ in plan.skipped if request in state.waiting]
+        self.deferred = [request for request, _ in plan.skipped if request in state.waiting]
         self.memory = Memory.of(state)
 
     def finish(self, event: StepFinished, index: int, has_times: bool) -> None:
-        """The step is over. In a log without times the `index`-th one takes its millisecond."""
-        self.gains = event.tokens
+        """Store outputs and times. Without times, the step takes the `index`-th millisecond."""
+        self.outputs = event.tokens
         if has_times:
             self.start, self.end = event.t["start"], event.t["end"]
             self.scheduled = event.t["scheduled"]
@@ -80,7 +86,7 @@ class Step:
             self.end = self.start + 1000
 
     def tokens(self) -> Counter[str]:
-        """Tokens by the kind of their row."""
+        """Return the number of tokens for each kind of row."""
         counts = Counter({PREFILL: 0, CATCH_UP: 0, DECODE: 0})
         for row, kind in zip(self.plan.rows, self.kinds, strict=True):
             counts[kind] += row.count

@@ -1,8 +1,8 @@
-"""Writes trace events one after another, so that a log of any length needs little memory.
+"""Write trace events one after another, so that a log of any length needs little memory.
 
-Each method adds one kind of event of the format: `M` names, `X` slices, `C` counters, `i` instants,
-`s` and `f` the two ends of an arrow. A track is a pair of process and thread. Slices of a track must
-lie within each other or apart; that is up to the caller.
+Each method adds one kind of event of the format: `M` names, `X` slices, `C` counters, `i` instants, `s`
+and `f` the two ends of an arrow. A track is a pair of process and thread ids. The slices that a caller
+adds to one track must be nested or disjoint.
 """
 
 import gzip
@@ -12,28 +12,28 @@ import msgspec
 
 Track = tuple[int, int]  # pid, tid
 
-_CHUNK = 4096  # events that are written together
+_CHUNK = 4096  # events written at once
 _encode = msgspec.json.Encoder().encode
 
 
 class Trace:
-    """An open trace file. `close` completes it."""
+    """An open trace file. `close` completes it, and leaves the file open."""
 
     def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
         self._file = file
-        self._lines: list[bytes] = []
+        self._pending: list[bytes] = []
         self._flows = 0
         self._separator = b""
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
 
     def process(self, pid: int, name: str) -> None:
-        """Name a process; they are listed by their number."""
+        """Name a process. The viewer lists processes by their ids."""
         self._add({"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}})
         order = {"sort_index": pid}
         self._add({"ph": "M", "pid": pid, "tid": 0, "name": "process_sort_index", "args": order})
 
     def thread(self, track: Track, name: str) -> None:
-        """Name a track; those of a process are listed by their number."""
+        """Name a track. The viewer lists the tracks of a process by their ids."""
         pid, tid = track
         self._add(
             {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
@@ -44,24 +44,24 @@ class Trace:
     def slice(
         self, track: Track, name: str, begin: int, end: int, args: dict[str, Any] | None = None
     ) -> None:
-        """Something that lasts from `begin` to `end`, in microseconds."""
+        """Add a slice from `begin` to `end`, in microseconds."""
         pid, tid = track
         entry = {"ph": "X", "pid": pid, "tid": tid, "ts": begin, "dur": end - begin, "name": name}
         self._add(entry | {"args": args} if args else entry)
 
     def instant(self, track: Track, name: str, at: int, args: dict[str, Any]) -> None:
-        """Something that takes no time."""
+        """Add an event without a duration."""
         pid, tid = track
         self._add(
             {"ph": "i", "s": "t", "pid": pid, "tid": tid, "ts": at, "name": name, "args": args}
         )
 
     def counter(self, pid: int, name: str, at: int, values: dict[str, int]) -> None:
-        """Values that hold from `at` on."""
+        """Set the values of a counter from `at` on."""
         self._add({"ph": "C", "pid": pid, "tid": 0, "ts": at, "name": name, "args": values})
 
     def flow(self, name: str, source: tuple[Track, int], target: tuple[Track, int]) -> None:
-        """An arrow from the innermost slice of a track at a time to that of another."""
+        """Add an arrow from the innermost slice of a track at a time to that of another."""
         self._flows += 1
         for phase, ((pid, tid), at) in (("s", source), ("f", target)):
             end = {"ph": phase, "id": self._flows, "pid": pid, "tid": tid, "ts": at}
@@ -69,17 +69,17 @@ class Trace:
             self._add(end | {"cat": "flow", "name": name} | binding)
 
     def close(self, about: dict[str, Any]) -> None:
-        """Write what is left, and what the viewer shows as the trace's metadata."""
+        """Write the remaining events and `about`, which the viewer shows as the trace's metadata."""
         self._flush()
         self._file.write(b'\n],"otherData":' + _encode(about) + b"}\n")
 
     def _add(self, entry: dict[str, Any]) -> None:
-        self._lines.append(_encode(entry))
-        if len(self._lines) == _CHUNK:
+        self._pending.append(_encode(entry))
+        if len(self._pending) == _CHUNK:
             self._flush()
 
     def _flush(self) -> None:
-        if self._lines:
-            self._file.write(self._separator + b",\n".join(self._lines))
+        if self._pending:
+            self._file.write(self._separator + b",\n".join(self._pending))
             self._separator = b",\n"
-            self._lines = []
+            self._pending = []

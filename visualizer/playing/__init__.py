@@ -1,5 +1,5 @@
-"""The playground: controls over a workload, the board of what they lead to, and the run before.
+"""The playground: controls over a workload, the board of its run, and the run before.
 
-`rerun` starts engines, `controls` are the widgets for its settings, `numbers` and `plots` hold two runs
-side by side, `playground` joins them.
+`rerun` starts engines, `controls` holds the widgets for the settings, `numbers` and `plots` compare two
+runs, `playground` is the widget.
 """

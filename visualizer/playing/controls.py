@@ -1,7 +1,7 @@
-"""The playground's controls: a widget for each setting, in two groups that wrap as the page is wide.
+"""The playground's controls: a widget for each setting, in two groups that wrap with the page's width.
 
-They are the usual kinds (sliders with a field to type in, lists, boxes to tick), so that each can be
-reached and moved by keyboard. The tooltip says what a setting does.
+They are standard ipywidgets (sliders with a text field, dropdowns, checkboxes), so they work by
+keyboard. A tooltip explains each setting.
 """
 
 from collections.abc import Mapping
@@ -12,25 +12,28 @@ import ipywidgets as widgets
 from visualizer.playing.rerun import POLICY_NAMES
 
 ENGINE = {
-    "token_budget": ("token budget", "tokens computed in one step, over all requests"),
-    "max_batch_size": ("batch size", "requests that run at once"),
+    "token_budget": ("token budget", "most tokens that one step computes, over all requests"),
+    "max_batch_size": ("batch size", "most requests that run at the same time"),
     "max_kv_tokens": ("memory", "token slots of KV memory"),
     "block_size": ("block size", "token slots in a KV block"),
-    "policy": ("policy", "who is next in the queue"),
-    "batching": ("batching", "static: a batch runs until its last member has finished"),
-    "chunked_prefill": ("chunked prefill", "a prompt may be cut to fit into a step's budget"),
-    "prefix_cache": ("prefix cache", "computed blocks are kept and found again"),
-    "preemption": ("preemption", "memory is promised before it is there, and taken back"),
+    "policy": ("policy", "order of the waiting queue"),
+    "batching": ("batching", "static: a batch runs until its last request has finished"),
+    "chunked_prefill": ("chunked prefill", "a prompt may be split to fit into the token budget"),
+    "prefix_cache": ("prefix cache", "computed blocks stay cached for later requests"),
+    "preemption": (
+        "preemption",
+        "requests are admitted without reserving memory for their whole output",
+    ),
 }
 TRAFFIC = {
-    "requests": ("requests", "how many come"),
+    "requests": ("requests", "number of requests"),
     "rate": ("arrival rate", "requests per second, on average"),
     "prompt_tokens": ("prompt length", "tokens, on average"),
     "output_tokens": ("output length", "tokens, on average"),
-    "shared": ("shared prefix", "percent of the average prompt that all begin with"),
-    "seed": ("seed", "another number, other luck"),
+    "shared": ("shared prefix", "shared by all prompts, in percent of the average prompt"),
+    "seed": ("seed", "random seed of the traffic"),
 }
-RUNS_ON = {"model": ("runs on", "a pretend machine answers at once; the model writes real text")}
+RUNS_ON = {"model": ("runs on", "a simulated machine is fast; the model writes real text")}
 
 NAMES = {name: label for name, (label, _) in (ENGINE | TRAFFIC | RUNS_ON).items()}
 
@@ -48,22 +51,22 @@ _CHOICES: dict[str, list[tuple[str, Any]]] = {
     "block_size": [(str(size), size) for size in (1, 2, 4, 8, 16, 32)],
     "policy": [(name, name) for name in POLICY_NAMES],
     "batching": [("continuous", "continuous"), ("static", "static")],
-    "model": [("a pretend machine", False), ("the bundled model", True)],
+    "model": [("a simulated machine", False), ("the bundled model", True)],
 }
 _CELL = {"width": "auto", "margin": "0"}
 _LABEL = {"description_width": "96px"}
 
 
 def build(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A control for each setting that has one, by name, showing its value."""
+    """Return {setting: its widget} for the settings that have one, set to their values."""
     titles = ENGINE | TRAFFIC | RUNS_ON
     return {
         name: _control(name, *titles[name], settings[name]) for name in titles if name in settings
     }
 
 
-def laid_out(controls: Mapping[str, Any]) -> Any:
-    """The controls in their groups."""
+def lay_out(controls: Mapping[str, Any]) -> Any:
+    """Return the controls in their groups."""
     groups = [
         ("Engine", [name for name in ENGINE if name in controls]),
         ("Traffic", [name for name in (*TRAFFIC, *RUNS_ON) if name in controls]),

@@ -1,4 +1,4 @@
-"""Two runs in numbers, the one before and this one, with what has changed between them."""
+"""A table of ten measures: of this run, of the run before, and the change."""
 
 import html
 
@@ -21,9 +21,9 @@ UNITS = {
 
 
 def numbers(log: EventLog) -> dict[str, float]:
-    """A run in ten numbers, in the units of `UNITS`. What the run does not have is nan.
+    """Return a run's measures in the units of `UNITS`; nan for a measure without a value.
 
-    Times to first token are of requests, those between tokens (ITL) of all tokens.
+    TTFT is measured per request, ITL over all tokens.
     """
     requests, steps, gaps = log.requests, log.steps, log.tokens.gap_ms
     first, last = steps.iloc[0], steps.iloc[-1]
@@ -44,7 +44,7 @@ def numbers(log: EventLog) -> dict[str, float]:
 
 
 def table(now: dict[str, float], before: dict[str, float] | None) -> str:
-    """The numbers as an HTML table: a row for each run, and one for the change."""
+    """Return an HTML table with a row for each run and a row for the change."""
     head = "".join(
         f'<th scope="col">{html.escape(name)}{f" <small>{unit}</small>" if unit else ""}</th>'
         for name, unit in UNITS.items()
@@ -60,7 +60,7 @@ def table(now: dict[str, float], before: dict[str, float] | None) -> str:
 
 
 def change(before: float, now: float) -> str:
-    """What has changed: in percent, as a factor if it is large, as a number if it was 0 before."""
+    """Return the change in percent, as a factor if it is large, or as a number if it was 0 before."""
     if pd.isna(before) or pd.isna(now) or before == now:
         return "\N{EN DASH}"
     sign = "+" if now > before else "\N{MINUS SIGN}"

@@ -1,12 +1,12 @@
-"""The playground: move a control, and the same people are served again under other settings.
+"""The playground: move a control, and the same workload runs again with other settings.
 
-    p = playground()                      # a pretend machine, a little too small for its traffic
-    p.log, p.previous, p.settings         # this run, the one before, what it ran with
+    p = playground()                      # a simulated machine with a little too little memory
+    p.log, p.previous, p.settings         # this run, the run before, the settings of this run
     p.set(token_budget=16)                # the same as moving the control
-    compare(p.previous, p.log)            # both beside each other, and the first decision that differs
+    compare(p.previous, p.log)            # both runs beside each other, with their first difference
 
-The run before stays: its numbers above this run's, its lines dashed in the figures, its board a click
-away. Controls come to rest before anything is run, and never is there more than one run at a time.
+The run before stays visible: its numbers stand above this run's, its lines are in the figures, and its
+board is one click away. The playground waits until the controls are at rest, and runs are sequential.
 """
 
 import asyncio
@@ -15,191 +15,177 @@ from dataclasses import replace
 from typing import Any
 
 import ipywidgets as widgets
+import traitlets
 
 from engine.events import EventLog
-from visualizer.board import NOBODY, Board
+from visualizer.board import Board
 from visualizer.durations import duration
-from visualizer.logs import Steps
+from visualizer.logs import StepIndex
+from visualizer.moments import count
 from visualizer.playing import controls
 from visualizer.playing.numbers import numbers, table
 from visualizer.playing.plots import plots
-from visualizer.playing.rerun import (
-    Cost,
-    EngineConfig,
-    Served,
-    Setup,
-    SetupError,
-    Workload,
-)
+from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError, Workload
 from visualizer.playing.style import STYLE
 
-AT_REST = 0.25  # seconds without a move
+DEBOUNCE_SECONDS = 0.25  # without a move, before the workload runs
 
 
-class Playground:
-    """Controls over a workload, and what they lead to.
+class Playground(widgets.VBox):  # type: ignore[misc]
+    """Controls over a workload, and the run that they lead to.
 
-    log        of this run
-    previous   of the run before, or None
-    setup      all that this run depends on; `settings` are the parts that can be changed, by name
-    board      this run's board; `board_before` is that of the run before, or None
-    controls   the widgets, by the name of their setting
-    widget     all of it, to be put into other widgets
+    log           of this run
+    previous      log of the run before, or None
+    setup         everything that this run depends on
+    board         this run's board
+    board_before  the board of the run before, or None
+    controls      {setting: its widget}
     """
 
-    def __init__(self, setup: Setup, *, at_rest: float = AT_REST) -> None:
+    log = traitlets.Instance(EventLog)
+
+    def __init__(self, setup: Setup, *, debounce: float = DEBOUNCE_SECONDS) -> None:
         self.setup = setup
         self.controls = controls.build(setup.settings)
-        self.log = EventLog()
         self.previous: EventLog | None = None
         self.board_before: Board | None = None
-        self._told = ""
-        self._at_rest = at_rest
-        self._moved = False
-        self._quiet = False
+        self._debounce = debounce
+        self._pending = False  # a control has moved and the workload has not run since
+        self._ignore_moves = False
         self._settling: asyncio.Task[None] | None = None
-        self._words = widgets.HTML()
-        self._which = widgets.ToggleButtons(
+        self._message = ""
+        self._message_box = widgets.HTML()
+        self._run_choice = widgets.ToggleButtons(
             options=["this run", "the run before"], layout={"display": "none"}
         )
         self._numbers = widgets.HTML()
         self._plots = widgets.Box([widgets.Output() for _ in range(4)])
-        self._stage = widgets.Box()
-        for part, name in ((self._plots, "plots"), (self._stage, "stage"), (self._words, "words")):
-            part.add_class(f"underglass-{name}")
-        self._show(setup, setup.serve())
-        self._draw(plots(self.log, self.previous))
-        self._which.observe(self._look, "value")
-        for control in self.controls.values():
-            control.observe(self._control_moved, "value")
+        self._boards = widgets.Box()
+        self._plots.add_class("underglass-plots")
+        self._boards.add_class("underglass-stage")
+        self._message_box.add_class("underglass-words")
         parts = [
             widgets.HTML(STYLE, layout={"display": "none"}),
-            controls.laid_out(self.controls),
-            widgets.HBox([self._words, self._which], layout={"flex_flow": "row wrap"}),
+            controls.lay_out(self.controls),
+            widgets.HBox([self._message_box, self._run_choice], layout={"flex_flow": "row wrap"}),
             self._numbers,
-            self._stage,
+            self._boards,
             self._plots,
         ]
-        self.widget = widgets.VBox(parts)
-        self.widget.add_class("underglass-playground")
+        run = setup.run()
+        super().__init__(parts, log=run.log)
+        self.add_class("underglass-playground")
+        self.board = Board(run.log, *StepIndex(run.log).opening)  # shares its step with no other
+        self._boards.children = [self.board]
+        self._show_numbers(run, "")
+        self._show_plots(plots(run.log, None))
+        self._run_choice.observe(self._switch_board, "value")
+        for control in self.controls.values():
+            control.observe(self._on_move, "value")
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What this run ran with, by name."""
+        """The settings of this run, by name."""
         return self.setup.settings
 
     def set(self, **settings: Any) -> "Playground":
-        """Change settings and run at once. Raises SetupError if they cannot be, and changes nothing."""
+        """Change settings and run at once. Raises SetupError, and changes nothing, if that fails."""
         setup = self.setup.changed(**settings)
-        served = setup.serve()
-        self._quiet = True
+        run = setup.run()
+        self._ignore_moves = True
         try:
             for name, value in settings.items():
                 if name in self.controls:
                     self.controls[name].value = value
         finally:
-            self._quiet = False
-        self._show(setup, served)
-        self._draw(plots(self.log, self.previous))
+            self._ignore_moves = False
+        self._show(setup, run)
+        self._show_plots(plots(self.log, self.previous))
         return self
 
     async def settled(self) -> None:
-        """Wait until the controls are at rest and what they ask for is shown."""
+        """Wait until the controls are at rest and their run is shown."""
         if self._settling is not None:
             await self._settling
 
-    # A control moves
-
-    def _control_moved(self, _: Any) -> None:
-        if self._quiet:
+    def _on_move(self, _: Any) -> None:
+        if self._ignore_moves:
             return
-        self._moved = True
+        self._pending = True
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # no notebook: nothing would ever wake up again
+        except RuntimeError:  # not in a notebook: there is no loop for a task
             asyncio.run(self._settle())
             return
         if self._settling is None or self._settling.done():
             self._settling = loop.create_task(self._settle())
 
     async def _settle(self) -> None:
-        while self._moved:
-            self._moved = False
-            await asyncio.sleep(self._at_rest)
-            if not self._moved:
+        while self._pending:
+            self._pending = False
+            await asyncio.sleep(self._debounce)
+            if not self._pending:
                 await self._run()
 
     async def _run(self) -> None:
-        elsewhere = asyncio.get_running_loop().run_in_executor
+        in_thread = asyncio.get_running_loop().run_in_executor
         try:
             setup = self.setup.changed(**{name: one.value for name, one in self.controls.items()})
-            if setup == self.setup:  # there and back again: the run before is worth keeping
-                self._say(self._told)
+            if setup == self.setup:  # moved back: keep the run before
+                self._show_message(self._message)
                 return
             if setup.model:
-                self._say("Running on the model \N{HORIZONTAL ELLIPSIS}")
-            served = await elsewhere(None, setup.serve)
-            self._show(setup, served)
-            # Figures take longer than the run: the board is there before them.
-            self._draw(await elsewhere(None, plots, self.log, self.previous))
+                self._show_message("Running on the model \N{HORIZONTAL ELLIPSIS}")
+            run = await in_thread(None, setup.run)
+            self._show(setup, run)
+            # The figures take longer than the run, so the board is shown before them.
+            self._show_plots(await in_thread(None, plots, self.log, self.previous))
         except SetupError as error:
-            self._say(str(error), wrong=True)
+            self._show_message(str(error), failed=True)
         except Exception as error:
-            self._say(f"{type(error).__name__}: {error}", wrong=True)
+            self._show_message(f"{type(error).__name__}: {error}", failed=True)
             raise
 
-    # What it leads to
+    def _show(self, setup: Setup, run: Run) -> None:
+        """Show a new run; the current one becomes the run before."""
+        changes = _changes(self.setup.settings, setup.settings)
+        self.setup, self.previous, self.log = setup, self.log, run.log
+        self._show_numbers(run, changes)
+        self._show_boards(self.previous)
 
-    def _show(self, setup: Setup, served: Served) -> None:
-        changed = _changes(self.setup.settings, setup.settings)
-        self.setup, self.previous, self.log = setup, self.log if len(self.log) else None, served.log
-        now = numbers(self.log)
+    def _show_numbers(self, run: Run, changes: str) -> None:
+        now = numbers(run.log)
         self._numbers.value = table(now, None if self.previous is None else numbers(self.previous))
-        self._show_boards()
-        self._told = " ".join(filter(None, (changed, _in_words(served, now))))
-        self._say(self._told)
+        self._message = f"{changes} {_describe(run, now)}".strip()
+        self._show_message(self._message)
 
-    def _draw(self, bundles: list[dict[str, Any]]) -> None:
+    def _show_plots(self, bundles: list[dict[str, Any]]) -> None:
         for output, data in zip(self._plots.children, bundles, strict=True):
             output.outputs = ({"output_type": "display_data", "data": data, "metadata": {}},)
 
-    def _show_boards(self) -> None:
-        """Show this run where the reader is; the first run opens where something happens."""
-        if self.previous is None:
-            # With a moment of its own, so that nobody else's board of this log goes along.
-            self.board = Board(self.log, *Steps(self.log).opening)
-            self._stage.children = [self.board]
+    def _show_boards(self, previous: EventLog) -> None:
+        """Show both runs at the current step and selection."""
+        step, selected = self.board.step, self.board.selected
+        if self.board_before is None:
+            self.board_before = Board(previous, step, selected)
+            self._boards.children = [self.board, self.board_before]
+            self._run_choice.layout.display = None
         else:
-            view, step, selected = self.board.view_model, self.board.step, self.board.selected
-            if self.board_before is None:
-                self.board_before = Board(self.previous, step, selected)
-                self._stage.children = [self.board, self.board_before]
-                self._which.layout.display = None
-            else:
-                self.board_before.view_model.replace(self.previous, step, selected)
-            last = max(Steps(self.log).ends)
-            known = selected in self.log.requests.index
-            view.replace(self.log, min(step, last), selected if known else NOBODY)
-            self._which.value = "this run"
+            self.board_before.view_model.replace(previous, step, selected)
+        last = max(StepIndex(self.log).ends)
+        known = selected in self.log.requests.index
+        self.board.view_model.replace(self.log, min(step, last), selected if known else None)
+        self._run_choice.value = "this run"
 
-    def _look(self, change: Any) -> None:
-        """This run's board, or the one before."""
-        look = (
-            self._stage.add_class if change["new"] == "the run before" else self._stage.remove_class
-        )
-        look("underglass-look-back")
+    def _switch_board(self, change: Any) -> None:
+        before = change["new"] == "the run before"
+        (self._boards.add_class if before else self._boards.remove_class)("underglass-look-back")
 
-    def _say(self, words: str, *, wrong: bool = False) -> None:
-        if wrong:
-            words += " Nothing was run: below is still the last run."
-        role = "alert" if wrong else "status"
-        self._words.value = f'<p role="{role}">{html.escape(words)}</p>'
-
-    def _repr_mimebundle_(self, **options: Any) -> Any:
-        shown = self.widget._repr_mimebundle_(**options)
-        data = shown[0] if isinstance(shown, tuple) else shown
-        data["text/plain"] = repr(self)
-        return shown
+    def _show_message(self, message: str, *, failed: bool = False) -> None:
+        if failed:
+            message += " Nothing was run; the last run is still shown below."
+        role = "alert" if failed else "status"
+        self._message_box.value = f'<p role="{role}">{html.escape(message)}</p>'
 
     def __repr__(self) -> str:
         settings = ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
@@ -213,14 +199,14 @@ def playground(
     cost: Cost | None = None,
     **settings: Any,
 ) -> Playground:
-    """Controls over a workload that is served again whenever one is moved.
+    """Show controls over a workload that runs again when a control moves.
 
-    config     where the controls begin
-    workload   who asks what, in place of traffic that is drawn; then its controls are not there
-    cost       what a step costs on the pretend machine; None: 10 ms and 0.25 ms per token
-    settings   where single controls begin: fields of EngineConfig and of Traffic, and `model`
+    config     the initial engine settings
+    workload   requests to serve instead of generated traffic, which then has no controls
+    cost       the time of a step on the simulated machine; by default 10 ms and 0.25 ms per token
+    settings   initial values of single controls: fields of EngineConfig and of Traffic, and `model`
 
-    Raises SetupError for settings that cannot be run.
+    Raises SetupError for settings that cannot run.
     """
     setup = Setup(workload=workload)
     setup = replace(setup, config=config or setup.config, cost=cost or setup.cost)
@@ -228,24 +214,24 @@ def playground(
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any]) -> str:
+    arrow = "\N{RIGHTWARDS ARROW}"
     changed = [
-        f"{controls.NAMES.get(name, name)} {_spoken(before[name])} \N{RIGHTWARDS ARROW} {_spoken(new)}"
+        f"{controls.NAMES.get(name, name)} {_value_text(before[name])} {arrow} {_value_text(new)}"
         for name, new in now.items()
         if before[name] != new
     ]
     return f"Changed: {', '.join(changed)}." if changed else ""
 
 
-def _spoken(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
     return str(value)
 
 
-def _in_words(served: Served, now: dict[str, float]) -> str:
-    requests = len(served.log.requests)
-    words = f"{requests} request{'' if requests == 1 else 's'} in {now['steps']:.0f} steps, "
-    words += f"run in {duration(1000 * served.seconds)}."
-    if served.left_out:
-        words += f" {served.left_out} more were left out, so that a run does not take too long."
-    return words
+def _describe(run: Run, now: dict[str, float]) -> str:
+    requests, seconds = count(len(run.log.requests), "request"), duration(1000 * run.seconds)
+    text = f"{requests} in {now['steps']:.0f} steps; the run took {seconds}."
+    if run.left_out:
+        text += f" {run.left_out} more were left out to keep the run short."
+    return text

@@ -1,6 +1,6 @@
-"""Two runs in four figures, as plotly's JSON for the notebook to draw.
+"""Four figures of two runs, as plotly JSON that the notebook draws.
 
-A figure widget would carry all of plotly.js; the notebook has it already.
+A FigureWidget would bring its own plotly.js, which the notebook already has.
 """
 
 import json
@@ -10,14 +10,14 @@ from engine.events import EventLog
 from visualizer import figures
 
 MIME = "application/vnd.plotly.v1+json"
-SHOWN = (figures.ttft, figures.itl, figures.throughput, figures.memory)
+FIGURES = (figures.ttft, figures.itl, figures.throughput, figures.memory)
 
 
 def plots(now: EventLog, before: EventLog | None) -> list[dict[str, Any]]:
-    """Mime bundles of the figures. This run comes first, so that its colour stays."""
+    """Return the figures' MIME bundles. This run comes first, so that its colour never changes."""
     logs = {"this run": now} if before is None else {"this run": now, "the run before": before}
     bundles = []
-    for figure in SHOWN:
+    for figure in FIGURES:
         drawn = json.loads(figure(logs).to_json())
         drawn["config"] = {"displayModeBar": False, "responsive": True}
         bundles.append({MIME: drawn, "text/plain": figure.__name__})

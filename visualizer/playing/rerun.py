@@ -1,7 +1,7 @@
-"""A run with other settings: the one place where the visualizer starts an engine.
+"""Run a workload with changed settings. Only here does the visualizer start an engine.
 
-Everything else in this room reads logs, and logs alone. A playground has to make them, so the import
-contract in `pyproject.toml` names this module, and no other, as its exception.
+The rest of the package only reads logs. The playground has to make them, so the import contract in
+`pyproject.toml` names this module as its one exception.
 """
 
 import time
@@ -23,19 +23,19 @@ from engine.simulation.workload import Arrival, Workload
 __all__ = ["POLICY_NAMES", "Cost", "EngineConfig", "Setup", "SetupError", "Traffic", "Workload"]
 
 POLICY_NAMES = tuple(POLICIES)
-# Tokens that one run may have, prompts and answers: about a second on a pretend machine, and a few on
-# the bundled model.
+# Limits on the prompt and output tokens of a run: about one second on the simulated machine, and a few
+# seconds on the bundled model.
 SIMULATED_TOKENS = 60_000
 MODEL_TOKENS = 6_000
 
 
 class SetupError(ValueError):
-    """These settings cannot be run. The message says why, for whoever has just moved a control."""
+    """These settings cannot run. The message says why, for the reader who moved a control."""
 
 
 @dataclass(frozen=True)
-class Served:
-    """A run: its log, how many seconds it took to make, and how many requests were left out of it."""
+class Run:
+    """A run's log, the seconds it took, and the number of requests that were left out."""
 
     log: EventLog
     seconds: float
@@ -44,11 +44,11 @@ class Served:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """All that a run depends on.
+    """Everything that a run depends on.
 
-    workload   what was asked for in place of the traffic
-    cost       what a step costs on the pretend machine
-    model      run on the bundled model
+    workload   requests to serve instead of generated traffic
+    cost       the time of a step on the simulated machine
+    model      whether to run the bundled model
     """
 
     config: EngineConfig = field(
@@ -63,17 +63,17 @@ class Setup:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What can be changed, by name."""
+        """The settings that can be changed, by name."""
         config: dict[str, Any] = msgspec.to_builtins(self.config)
         traffic = {} if self.workload is not None else asdict(self.traffic)
         return config | traffic | {"model": self.model}
 
     def changed(self, **changes: Any) -> "Setup":
-        """The same with other settings. Raises SetupError for one that does not exist or cannot be."""
+        """Return a copy with other settings. Raises SetupError for an unknown name or a wrong value."""
         unknown = sorted(changes.keys() - self.settings.keys())
         if unknown:
             names = ", ".join(self.settings)
-            raise SetupError(f"{unknown[0]} is not a setting here; there are {names}")
+            raise SetupError(f"{unknown[0]} is not a setting; choose one of {names}")
         of_config = EngineConfig.__struct_fields__
         config = {name: value for name, value in changes.items() if name in of_config}
         traffic = {
@@ -91,9 +91,9 @@ class Setup:
         except (ConfigError, TrafficError) as error:
             raise SetupError(str(error)) from error
 
-    def serve(self) -> Served:
-        """Run it. Raises SetupError, which says who can never be served, where somebody cannot."""
-        workload, left_out = _limited(
+    def run(self) -> Run:
+        """Run the workload. Raises SetupError if a request can never be served."""
+        workload, left_out = _truncated(
             self.workload or self.traffic.workload,
             MODEL_TOKENS if self.model else SIMULATED_TOKENS,
         )
@@ -104,14 +104,14 @@ class Setup:
             else:
                 log = simulate(workload, self.config, cost=self.cost)
         except RequestError as error:
-            raise SetupError(f"Somebody could never be served. {error}.") from error
+            raise SetupError(f"A request can never be served: {error}.") from error
         except (ConfigError, ValueError) as error:
             raise SetupError(str(error)) from error
-        return Served(log, time.perf_counter() - started, left_out)
+        return Run(log, time.perf_counter() - started, left_out)
 
 
-def _limited(workload: Workload, most: int) -> tuple[Workload, int]:
-    """As many of a workload's inputs as have at most so many tokens, and how many are left out."""
+def _truncated(workload: Workload, most: int) -> tuple[Workload, int]:
+    """Return the first inputs, with at most `most` tokens together, and how many are left out."""
     tokens = 0
     for index, one in enumerate(workload.inputs):
         if isinstance(one, Arrival):

@@ -1,4 +1,4 @@
-"""The playground's style sheet. Colours are the notebook's, so that it follows light and dark."""
+"""The playground's style sheet. It uses JupyterLab's colours, so it follows light and dark themes."""
 
 STYLE = """<style>
 .underglass-playground {

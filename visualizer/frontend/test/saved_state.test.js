@@ -18,8 +18,34 @@ const FIRST = { one: board("v1"), v1: view("a"), "layout-v1": layout };
 const SECOND = { two: board("v2"), v2: view("b"), "layout-v2": layout };
 
 test("a board that is shown is saved with all it refers to, and one that is not shown is left out", () => {
-  const live = { ...FIRST, ...SECOND, slider: { state: { value: 3 } } };
-  assert.deepEqual(mergeStates({ before: {}, saved: {}, live, shown: new Set(["one", "slider"]) }), FIRST);
+  const live = { ...FIRST, ...SECOND };
+  assert.deepEqual(mergeStates({ before: {}, saved: {}, live, shown: new Set(["one"]) }), FIRST);
+});
+
+const FORM = {
+  form: { state: { children: ["IPY_MODEL_slider", "IPY_MODEL_output"] } },
+  slider: { state: { value: 3 } },
+  output: { state: { outputs: [{ data: { "application/vnd.jupyter.widget-view+json": { model_id: "inner" } } }] } },
+  inner: { state: {} },
+};
+
+test("any widget that is shown is saved with all it refers to, and one that is not shown is left out", () => {
+  const live = { ...FIRST, ...FORM, button: { state: {} } };
+  const shown = new Set(["one", "form"]);
+  assert.deepEqual(mergeStates({ before: {}, saved: {}, live, shown }), { ...FIRST, ...FORM });
+  assert.deepEqual(mergeStates({ before: {}, saved: { ...FIRST, ...FORM }, live: {}, shown }), { ...FIRST, ...FORM });
+});
+
+test("a widget that another one replaced is not saved any more", () => {
+  const saved = { ...FIRST, slider: { state: { value: 3 } } };
+  const live = { ...saved, again: { state: { value: 4 } } };
+  const merged = mergeStates({ before: {}, saved, live, shown: new Set(["one", "again"]) });
+  assert.deepEqual(merged, { ...FIRST, again: { state: { value: 4 } } });
+});
+
+test("with the reader's own setting on, widgets that are not shown stay", () => {
+  const live = { ...FIRST, button: { state: {} } };
+  assert.deepEqual(mergeStates({ before: {}, saved: live, live, shown: new Set(["one"]) }), live);
 });
 
 test("a board without a kernel stays as it was saved, and what took its place replaces it", () => {

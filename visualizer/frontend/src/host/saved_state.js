@@ -1,15 +1,15 @@
 /**
- * Saves the boards of a notebook with it. JupyterLab leaves a widget's state out unless the reader asks for
- * it, and a reopened notebook then says "model not found" in place of the board.
+ * Saves the widgets of a notebook with it. By default JupyterLab does not save widget state, and a reopened
+ * notebook then says "model not found" in place of each widget.
  *
- * When JupyterLab saves, the state of our widgets that the notebook shows is put where its manager reads it:
- * into the notebook's metadata. Other widgets are left to the reader's setting.
+ * When JupyterLab saves, this module puts the state of every widget that the notebook shows, with all that it
+ * refers to, where JupyterLab's widget manager reads it: into the notebook's metadata.
  */
 
 const MIME = "application/vnd.jupyter.widget-state+json";
 const watched = (globalThis[Symbol.for("underglass.saved")] ??= new WeakSet());
 
-/** Sees to it that the notebook of a widget's manager saves its boards; other hosts have no such notebook. */
+/** Saves widgets with the notebook of this widget manager. Hosts other than JupyterLab have no such notebook. */
 export function saveWith(manager) {
   const { context } = manager ?? {};
   if (!context?.saveState || !context.model?.setMetadata || watched.has(context)) return;
@@ -31,16 +31,18 @@ export function saveWith(manager) {
 }
 
 /**
- * What to save: of our widgets those that are shown, with what they refer to; of others what is saved now.
- * `before` is what the notebook held when it was opened: with the reader's setting on, the manager keeps
- * only what has a kernel.
+ * Returns the state to save: every widget that is shown, with all that it refers to. If the reader's own setting
+ * has just saved all widgets that have a kernel, those stay, too, except boards that are not shown.
+ * `before` is what the notebook held when it was opened: with that setting on, JupyterLab drops widgets that
+ * have no kernel.
  */
 export function mergeStates({ before, saved, live, shown }) {
   const all = { ...before, ...saved, ...live };
-  const ours = Object.keys(all).filter((id) => isOurs(all[id]));
-  const kept = withReferences(all, ours.filter((id) => shown.has(id)));
-  const left = withReferences(all, ours.filter((id) => !shown.has(id)));
-  const others = Object.entries(saved).filter(([id]) => !left.has(id));
+  const kept = withReferences(all, [...shown]);
+  const hidden = Object.keys(all).filter((id) => isOurs(all[id]) && !shown.has(id));
+  const dropped = withReferences(all, hidden);
+  const savedBySetting = Object.keys(live).every((id) => id in saved);
+  const others = savedBySetting ? Object.entries(saved).filter(([id]) => !dropped.has(id)) : [];
   return Object.fromEntries([...others, ...[...kept].map((id) => [id, all[id]])]);
 }
 
@@ -50,9 +52,9 @@ function savedIn({ model }) {
 
 const isOurs = ({ state }) => state._anywidget_id?.startsWith("visualizer.");
 
-const idsIn = (cells) => new Set([...cells.matchAll(/"model_id":"([^"]+)"/g)].map(([, id]) => id));
+const idsIn = (json) => new Set([...json.matchAll(/"model_id":"([^"]+)"/g)].map(([, id]) => id));
 
-/** These models and all that they refer to, directly or not. */
+/** Returns the ids of these models and of all models that they refer to or show in an output. */
 function withReferences(all, ids) {
   const found = new Set();
   const rest = [...ids];
@@ -60,10 +62,11 @@ function withReferences(all, ids) {
     const id = rest.pop();
     if (found.has(id) || !all[id]) continue;
     found.add(id);
-    const text = JSON.stringify(all[id].state, (_, value) =>
-      typeof value === "string" && !value.startsWith("IPY_MODEL_") ? undefined : value,
+    const references = JSON.stringify(all[id].state, (name, value) =>
+      typeof value !== "string" || value.startsWith("IPY_MODEL_") || name === "model_id" ? value : undefined,
     );
-    rest.push(...[...text.matchAll(/IPY_MODEL_([^"]+)/g)].map(([, other]) => other));
+    rest.push(...[...references.matchAll(/IPY_MODEL_([^"]+)/g)].map(([, other]) => other));
+    rest.push(...idsIn(references));
   }
   return found;
 }
