@@ -12,7 +12,7 @@ import traitlets
 
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, Select, state_at
-from visualizer.moments import count
+from engine.events.messages import count
 from visualizer.pictured import PictureWidget
 from visualizer.view import AXES, LogModel, model_of
 

@@ -21,7 +21,7 @@ from engine.events import EventLog
 from visualizer.board import Board
 from visualizer.durations import duration
 from visualizer.logs import StepIndex
-from visualizer.moments import count
+from engine.events.messages import count
 from visualizer.playing import controls
 from visualizer.playing.numbers import numbers, table
 from visualizer.playing.plots import plots
