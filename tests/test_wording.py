@@ -21,7 +21,7 @@ from engine.why import WhyError, why
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.visualizer.storytellers import storytellers
 from visualizer.asking import KINDS
-from visualizer.differences import first_difference, pair
+from visualizer.comparing.differences import first_difference, pair
 from visualizer.moments import Moment, plain
 from visualizer.questions import questions
 from visualizer.summary import summary

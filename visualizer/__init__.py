@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from visualizer.board import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
-    from visualizer.comparison import Comparison, compare
+    from visualizer.comparing.comparison import Comparison, compare
     from visualizer.html import to_html
     from visualizer.live import Live, watch
     from visualizer.named_logs import Gallery, Scenario, gallery
@@ -58,7 +58,7 @@ __all__ = [
 
 _MODULES = {
     "visualizer.board": "BlockMap Board RadixTree Scheduler Timeline Tokens show",
-    "visualizer.comparison": "Comparison compare",
+    "visualizer.comparing.comparison": "Comparison compare",
     "visualizer.html": "to_html",
     "visualizer.live": "Live watch",
     "visualizer.named_logs": "Gallery Scenario gallery",
