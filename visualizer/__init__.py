@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from visualizer.named_logs import Gallery, Scenario, gallery
     from visualizer.perfetto import to_perfetto
     from visualizer.playing.playground import Playground, playground
-    from visualizer.prediction import Prediction, predict
+    from visualizer.predicting.prediction import Prediction, predict
 
 __all__ = [
     "BlockMap",
@@ -64,7 +64,7 @@ _MODULES = {
     "visualizer.named_logs": "Gallery Scenario gallery",
     "visualizer.perfetto": "to_perfetto",
     "visualizer.playing.playground": "Playground playground",
-    "visualizer.prediction": "Prediction predict",
+    "visualizer.predicting.prediction": "Prediction predict",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
