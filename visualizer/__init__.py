@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from visualizer.board import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
     from visualizer.comparing.comparison import Comparison, compare
     from visualizer.html import to_html
-    from visualizer.live import Live, watch
     from visualizer.named_logs import Gallery, Scenario, gallery
     from visualizer.perfetto import to_perfetto
     from visualizer.playing.playground import Playground, playground
     from visualizer.predicting.prediction import Prediction, predict
+    from visualizer.watching.live import Live, watch
 
 __all__ = [
     "BlockMap",
@@ -60,7 +60,7 @@ _MODULES = {
     "visualizer.board": "BlockMap Board RadixTree Scheduler Timeline Tokens show",
     "visualizer.comparing.comparison": "Comparison compare",
     "visualizer.html": "to_html",
-    "visualizer.live": "Live watch",
+    "visualizer.watching.live": "Live watch",
     "visualizer.named_logs": "Gallery Scenario gallery",
     "visualizer.perfetto": "to_perfetto",
     "visualizer.playing.playground": "Playground playground",
