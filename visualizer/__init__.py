@@ -24,7 +24,6 @@ lazily, so that `to_html` works without notebook packages.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from visualizer.board import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
     from visualizer.comparing.comparison import Comparison, compare
     from visualizer.html import to_html
     from visualizer.named_logs import Gallery, Scenario, gallery
@@ -32,6 +31,15 @@ if TYPE_CHECKING:
     from visualizer.playing.playground import Playground, playground
     from visualizer.predicting.prediction import Prediction, predict
     from visualizer.watching.live import Live, watch
+    from visualizer.widgets.board import (
+        BlockMap,
+        Board,
+        RadixTree,
+        Scheduler,
+        Timeline,
+        Tokens,
+        show,
+    )
 
 __all__ = [
     "BlockMap",
@@ -57,7 +65,7 @@ __all__ = [
 ]
 
 _MODULES = {
-    "visualizer.board": "BlockMap Board RadixTree Scheduler Timeline Tokens show",
+    "visualizer.widgets.board": "BlockMap Board RadixTree Scheduler Timeline Tokens show",
     "visualizer.comparing.comparison": "Comparison compare",
     "visualizer.html": "to_html",
     "visualizer.watching.live": "Live watch",

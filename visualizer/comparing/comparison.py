@@ -29,9 +29,9 @@ from visualizer.comparing.same_machine import fit_record, model_error, retime
 from visualizer.html import MODULE, page_of
 from visualizer.logs import LogLike, read_log
 from visualizer.moments import count, names_of, plain
-from visualizer.pictured import PictureWidget
 from visualizer.settings import settings_of
-from visualizer.view import AXES, SAVED_BYTES, LogModel
+from visualizer.widgets.log_model import AXES, SAVED_BYTES, LogModel
+from visualizer.widgets.picture import PictureWidget
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -18,7 +18,6 @@ import ipywidgets as widgets
 import traitlets
 
 from engine.events import EventLog
-from visualizer.board import Board
 from visualizer.durations import duration
 from visualizer.logs import StepIndex
 from visualizer.moments import count
@@ -27,6 +26,7 @@ from visualizer.playing.numbers import numbers, table
 from visualizer.playing.plots import plots
 from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError, Workload
 from visualizer.playing.style import STYLE
+from visualizer.widgets.board import Board
 
 DEBOUNCE_SECONDS = 0.25  # without a move, before the workload runs
 
