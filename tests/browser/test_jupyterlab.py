@@ -160,7 +160,10 @@ def test_a_decision_links_to_its_function_where_jupyterlab_serves_the_project(
     address, work = jupyter
     log.save(work / "run.jsonl")
     # As if the project had been cloned into the folder that JupyterLab serves.
-    source = "from pathlib import Path\nimport visualizer.widgets.log_model\nvisualizer.view.PROJECT = Path.cwd()\n"
+    source = (
+        "from pathlib import Path\nfrom visualizer.widgets import log_model\n"
+        "log_model.PROJECT = Path.cwd()\n"
+    )
     write_notebook(work / "source.ipynb", [source + CELLS[0]])
     file = work / "engine" / "scheduling" / "scheduler.py"
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """The board and its panels as notebook widgets.
 
-A panel holds the JavaScript module and a reference to its LogModel (see `visualizer.widgets.log_model`). The browser
+A panel holds the JavaScript module and a reference to its LogModel (see `log_model.py`). The browser
 folds the log and draws it, so stepping never waits for the kernel. The kernel gets the current step a
 few times per second and can set it, from any panel.
 """
