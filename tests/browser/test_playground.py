@@ -133,7 +133,7 @@ def test_a_scenario_is_shown_by_its_name_under_its_caption(
     board = BoardOnPage(page).wait()
     board.expect_step(one.step)
     board.expect_selected(one.select)
-    assert board.text("h2.title") == one.title
+    assert board.text("h2.title") == one.name.capitalize()
     assert board.text("p.caption") == one.caption
     run_cell(page, 1)
     rows = page.locator(".jp-RenderedHTMLCommon th")
