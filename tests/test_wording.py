@@ -20,10 +20,10 @@ from engine.simulation.cost_runner import CostRunner
 from engine.why import WhyError, why
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.visualizer.storytellers import storytellers
-from visualizer.asking import KINDS
-from visualizer.differences import first_difference, pair
+from visualizer.comparing.differences import first_difference, pair
 from visualizer.moments import Moment, plain
-from visualizer.questions import questions
+from visualizer.predicting.asking import KINDS
+from visualizer.predicting.questions import questions
 from visualizer.summary import summary
 
 Snapshot = Callable[[str, str], None]

@@ -24,14 +24,22 @@ lazily, so that `to_html` works without notebook packages.
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from visualizer.board import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
-    from visualizer.comparison import Comparison, compare
+    from visualizer.comparing.comparison import Comparison, compare
     from visualizer.html import to_html
-    from visualizer.live import Live, watch
     from visualizer.named_logs import Gallery, Scenario, gallery
     from visualizer.perfetto import to_perfetto
     from visualizer.playing.playground import Playground, playground
-    from visualizer.prediction import Prediction, predict
+    from visualizer.predicting.prediction import Prediction, predict
+    from visualizer.watching.live import Live, watch
+    from visualizer.widgets.board import (
+        BlockMap,
+        Board,
+        RadixTree,
+        Scheduler,
+        Timeline,
+        Tokens,
+        show,
+    )
 
 __all__ = [
     "BlockMap",
@@ -57,14 +65,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    "visualizer.board": "BlockMap Board RadixTree Scheduler Timeline Tokens show",
-    "visualizer.comparison": "Comparison compare",
+    "visualizer.widgets.board": "BlockMap Board RadixTree Scheduler Timeline Tokens show",
+    "visualizer.comparing.comparison": "Comparison compare",
     "visualizer.html": "to_html",
-    "visualizer.live": "Live watch",
+    "visualizer.watching.live": "Live watch",
     "visualizer.named_logs": "Gallery Scenario gallery",
     "visualizer.perfetto": "to_perfetto",
     "visualizer.playing.playground": "Playground playground",
-    "visualizer.prediction": "Prediction predict",
+    "visualizer.predicting.prediction": "Prediction predict",
 }
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -123,6 +123,13 @@ class StepIndex:
         return self.preempted.get(step, self.hits.get(step))
 
 
+def count_requests(log: EventLog) -> int:
+    """Return the number of requests in the log; each sample counts."""
+    first = log[0] if len(log) else None
+    known = len(first.state["requests"]) if isinstance(first, Keyframe) else 0
+    return known + sum(event.n for event in log.of(RequestArrived))
+
+
 def state_at(log: EventLog, steps: StepIndex, step: int) -> dict[str, Any]:
     """Return the state after `step` as plain values; see `State.core`."""
     state = State()

@@ -13,7 +13,7 @@ from tests.browser.notebooks import open_notebook, run_cell, set_theme, write_no
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd, storytellers
 from visualizer import compare
-from visualizer.comparison import Comparison
+from visualizer.comparing.comparison import Comparison
 
 FIRST = 19  # the step in which the two runs part
 PREEMPTIONS = 16  # the column of their change in a row of the comparison's requests

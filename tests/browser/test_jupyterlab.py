@@ -18,7 +18,7 @@ from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.conftest import NewPage
 from tests.browser.notebooks import open_notebook, run_cell, set_theme, write_notebook
 from tests.visualizer.storytellers import storytellers
-from visualizer.view import SAVED_BYTES
+from visualizer.widgets.log_model import SAVED_BYTES
 
 CELLS = [
     'from visualizer import show\nboard = show("run.jsonl")\nboard',
@@ -161,7 +161,8 @@ def test_a_decision_links_to_its_function_where_jupyterlab_serves_the_project(
     log.save(work / "run.jsonl")
     # As if the project had been cloned into the folder that JupyterLab serves.
     source = (
-        "from pathlib import Path\nimport visualizer.view\nvisualizer.view.PROJECT = Path.cwd()\n"
+        "from pathlib import Path\nfrom visualizer.widgets import log_model\n"
+        "log_model.PROJECT = Path.cwd()\n"
     )
     write_notebook(work / "source.ipynb", [source + CELLS[0]])
     file = work / "engine" / "scheduling" / "scheduler.py"

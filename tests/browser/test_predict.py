@@ -13,7 +13,7 @@ from tests.browser.conftest import NewPage
 from tests.browser.notebooks import open_notebook, run_cell, write_notebook
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
-from visualizer.questions import questions
+from visualizer.predicting.questions import questions
 
 CELLS = [
     'from visualizer import predict\ngame = predict("run.jsonl", questions=3, seed=2)\ngame',

@@ -19,7 +19,7 @@ from tests.engine.workloads import Workload, make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer import compare
-from visualizer.differences import decisions, first_difference, pair
+from visualizer.comparing.differences import decisions, first_difference, pair
 from visualizer.moments import Moment, names_of, plain
 
 COST = Cost(10, 0.25)
@@ -388,7 +388,7 @@ def test_two_long_logs_save_no_more_than_one(
     assert whole.a.whole and whole.b.whole
     both = len(whole.a.packed) + len(whole.b.packed)
     for room in (both * 5 // 4, both - 1, both // 2, both // 3):
-        monkeypatch.setattr("visualizer.comparison.SAVED_BYTES", room)
+        monkeypatch.setattr("visualizer.comparing.comparison.SAVED_BYTES", room)
         for compared in (compare(log, other), compare(other, log)):
             saved = [len(base64.b64decode(view.log)) for view in (compared.a, compared.b)]
             assert 0 < sum(saved) <= room

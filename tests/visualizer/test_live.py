@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 import pytest
 
-import visualizer.live
+import visualizer.watching.live
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import State
@@ -19,7 +19,7 @@ from server.process import BackgroundServer
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 from tests.server.harness import post, start, trace
 from visualizer import watch
-from visualizer.server_events import ServerEvent
+from visualizer.watching.server_events import ServerEvent
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 PATIENCE = 30.0
@@ -190,8 +190,8 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
         yield [ServerEvent(id="r:0", data=keyframe)]
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(visualizer.live, "batches", feed)
-    monkeypatch.setattr(visualizer.live, "RETRY_SECONDS", (0.01,))
+    monkeypatch.setattr(visualizer.watching.live, "batches", feed)
+    monkeypatch.setattr(visualizer.watching.live, "RETRY_SECONDS", (0.01,))
     board = watch("http://server")
     view = FakeView(board)
     view.until_type("lost")

@@ -14,9 +14,9 @@ from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import predict
-from visualizer.asking import KINDS
-from visualizer.prediction import Prediction
-from visualizer.questions import questions
+from visualizer.predicting.asking import KINDS
+from visualizer.predicting.prediction import Prediction
+from visualizer.predicting.questions import questions
 
 
 def random_log(seed: int) -> EventLog:

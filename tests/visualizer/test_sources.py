@@ -6,7 +6,7 @@ import re
 import pytest
 
 from visualizer.html import MODULE
-from visualizer.view import PROJECT
+from visualizer.widgets.log_model import PROJECT
 
 SOURCES = (MODULE.parents[1] / "frontend" / "src" / "board" / "sources.js").read_text("utf-8")
 FILES = dict(re.findall(r'const (\w+) = "(engine/[\w/]+\.py)";', SOURCES))

@@ -5,6 +5,7 @@ from typing import Any
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.events.vocabulary import Event
+from visualizer.logs import count_requests
 from visualizer.perfetto.engine_tracks import EngineTracks
 from visualizer.perfetto.lanes import MAX_OWN_LANES, Lanes
 from visualizer.perfetto.request_lanes import RequestLanes
@@ -29,7 +30,7 @@ class Reader:
         self._current: Step | None = None
         settings = settings_of(log)
         self._requests = RequestLanes(
-            trace, Lanes(_count_requests(log) > MAX_OWN_LANES), settings.get("block_size", 0)
+            trace, Lanes(count_requests(log) > MAX_OWN_LANES), settings.get("block_size", 0)
         )
         self._engine = EngineTracks(trace, self._requests.name, settings.get("token_budget", 0))
 
@@ -148,10 +149,3 @@ def _first_time(log: EventLog) -> int:
         if isinstance(event, v.RequestArrived | v.StepFinished) and event.t:
             return int(event.t["at"] if isinstance(event, v.RequestArrived) else event.t["start"])
     return 0
-
-
-def _count_requests(log: EventLog) -> int:
-    """Return the number of requests in the log, samples included."""
-    first = log[0] if len(log) else None
-    known = len(first.state["requests"]) if isinstance(first, v.Keyframe) else 0
-    return known + sum(event.n for event in log if isinstance(event, v.RequestArrived))

@@ -18,15 +18,15 @@ import ipywidgets as widgets
 import traitlets
 
 from engine.events import EventLog
-from visualizer.board import Board
+from engine.events.messages import count
 from visualizer.durations import duration
 from visualizer.logs import StepIndex
-from engine.events.messages import count
 from visualizer.playing import controls
 from visualizer.playing.numbers import numbers, table
 from visualizer.playing.plots import plots
 from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError, Workload
 from visualizer.playing.style import STYLE
+from visualizer.widgets.board import Board
 
 DEBOUNCE_SECONDS = 0.25  # without a move, before the workload runs
 

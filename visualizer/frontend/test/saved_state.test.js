@@ -5,7 +5,7 @@ import { mergeStates } from "../src/host/saved_state.js";
 
 const board = (view) => ({
   state: {
-    _anywidget_id: "visualizer.board.Board",
+    _anywidget_id: "visualizer.widgets.board.Board",
     wants_picture: false,
     layout: `IPY_MODEL_layout-${view}`,
     view_model: `IPY_MODEL_${view}`,

@@ -24,15 +24,15 @@ import traitlets
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.events.messages import count
-from visualizer.differences import first_difference, pair
+from visualizer.comparing.differences import first_difference, pair
+from visualizer.comparing.inputs import input_changes
+from visualizer.comparing.same_machine import fit_record, model_error, retime
 from visualizer.html import MODULE, page_of
-from visualizer.inputs import input_changes
 from visualizer.logs import LogLike, read_log
 from visualizer.moments import names_of, plain
-from visualizer.pictured import PictureWidget
-from visualizer.same_machine import fit_record, model_error, retime
 from visualizer.settings import settings_of
-from visualizer.view import AXES, SAVED_BYTES, LogModel
+from visualizer.widgets.log_model import AXES, SAVED_BYTES, LogModel
+from visualizer.widgets.picture import PictureWidget
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -21,11 +21,11 @@ import traitlets
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.events.messages import Words, count
-from visualizer.asking import KINDS, Question
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, read_log
 from visualizer.moments import names_of, plain
-from visualizer.questions import questions
+from visualizer.predicting.asking import KINDS, Question
+from visualizer.predicting.questions import questions
 
 MAX_EVENTS = 20_000  # on the page; a keyframe replaces older events
 

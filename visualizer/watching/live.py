@@ -28,7 +28,7 @@ import traitlets
 from engine.events import State
 from engine.events.vocabulary import AnyEvent, Event, Keyframe
 from visualizer.html import MODULE
-from visualizer.server_events import ServerEvent, UnauthorizedError, batches
+from visualizer.watching.server_events import ServerEvent, UnauthorizedError, batches
 
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 

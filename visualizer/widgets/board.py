@@ -1,6 +1,6 @@
 """The board and its panels as notebook widgets.
 
-A panel holds the JavaScript module and a reference to its LogModel (see `visualizer.view`). The browser
+A panel holds the JavaScript module and a reference to its LogModel (see `log_model.py`). The browser
 folds the log and draws it, so stepping never waits for the kernel. The kernel gets the current step a
 few times per second and can set it, from any panel.
 """
@@ -10,11 +10,11 @@ from typing import Any
 import ipywidgets
 import traitlets
 
+from engine.events.messages import count
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, Select, state_at
-from engine.events.messages import count
-from visualizer.pictured import PictureWidget
-from visualizer.view import AXES, LogModel, model_of
+from visualizer.widgets.log_model import AXES, LogModel, model_of
+from visualizer.widgets.picture import PictureWidget
 
 PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens")
 StepRange = tuple[int, int]

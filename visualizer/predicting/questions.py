@@ -13,7 +13,7 @@ from typing import NamedTuple
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.events.state import ROOT
-from visualizer.asking import KINDS, Question, ask
+from visualizer.predicting.asking import KINDS, Question, ask
 
 MOST_CHOICES = 10  # requests to choose from
 _TRIES = 12  # candidates to try in a stretch of the log; some would be unfair

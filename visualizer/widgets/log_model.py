@@ -16,9 +16,8 @@ import ipywidgets
 import traitlets
 
 from engine.events import EventLog
-from engine.events.vocabulary import Event, RequestArrived, RequestFinished
 from visualizer.html import MODULE
-from visualizer.logs import LogLike, Select, StepIndex, read_log
+from visualizer.logs import LogLike, Select, StepIndex, count_requests, read_log
 from visualizer.named_logs import Scenario, find_scenario
 
 AXES = ("steps", "time")
@@ -87,7 +86,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         self.events = events
         self.count = len(events)
         self.steps = StepIndex(events)
-        self.num_requests = _count_requests(events)
+        self.num_requests = count_requests(events)
         request = None
         if step is None:
             step, request = self.steps.opening
@@ -179,17 +178,3 @@ def _part(model: LogModel, step: int) -> bytes:
         if count == 1:
             return b""
         count = max(1, count * 3 // 4)
-
-
-def _count_requests(log: EventLog) -> int:
-    """Return the number of requests in the log; each sample counts."""
-    known: set[int] = set()
-    event: Event
-    for event in log:
-        if isinstance(event, RequestArrived):
-            known.update(range(event.request, event.request + event.n))
-        elif isinstance(event, RequestFinished):
-            known.add(event.request)
-        elif (state := getattr(event, "state", None)) is not None:
-            known.update(entry["id"] for entry in state["requests"])
-    return len(known)

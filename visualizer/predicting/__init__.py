@@ -1,0 +1,1 @@
+"""Questions about what the engine does next, and the widget that asks them."""

@@ -1,0 +1,1 @@
+"""A board that follows a running server."""

@@ -1,0 +1,1 @@
+"""The board and its panels as notebook widgets."""
