@@ -118,8 +118,8 @@ class Engine:
         speculation = None
         if drafter is not None:
             speculation = Speculation(drafter, self.cache, self.tokenizer.vocab_size)
-        self._policy = checked_policy(self.policy)
-        self.scheduler = Scheduler(config, self._policy, self.cache, self._emit, speculation)
+        policy = checked_policy(self.policy)
+        self.scheduler = Scheduler(config, policy, self.cache, self._emit, speculation)
         self.requests: dict[int, Request] = {}  # live requests by id
         self.holds = Holds(
             self.cache, config, self.requests, self.scheduler.reserved_blocks, self._emit
@@ -236,7 +236,7 @@ class Engine:
                 self._finish(tokens.request, tokens.finish_reason, tokens.matched)
                 output.finished.append(tokens.request)
         for tokens in output.tokens:
-            self._policy.on_served(tokens.request, 0, len(tokens.ids))
+            self.scheduler.policy.on_served(tokens.request, 0, len(tokens.ids))
         return output
 
     def _fork(self, plan: Plan, row: Row, sample: int) -> Request:
