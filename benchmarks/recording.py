@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import engine.cache.kv_cache_manager
 import engine.engine
-import engine.output.processor
+import engine.recorder
 import engine.scheduling.scheduler
 from benchmarks.pairs import compare
 from benchmarks.report import save
@@ -19,7 +19,7 @@ from engine.events.log import EventLog
 
 MAKERS = (
     engine.engine,
-    engine.output.processor,
+    engine.recorder,
     engine.cache.kv_cache_manager,
     engine.scheduling.scheduler,
 )

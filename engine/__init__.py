@@ -2,8 +2,8 @@
 
     from engine import Engine, EngineConfig, SamplingParams, EventLog
 
-Names are handed on lazily, so that `import engine.events` stays light: it must not pull in torch,
-and a reader of logs needs neither scheduler nor model.
+Names are imported lazily, so that `import engine.events` stays fast: a reader of logs needs neither
+scheduler nor model.
 """
 
 import importlib
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from engine.events.log import EventLog, LogError
     from engine.offline import Completion
     from engine.scheduling.admission import RequestError
-    from engine.scheduling.policies import Policy
+    from engine.scheduling.policy import Policy
     from engine.scheduling.sampling_params import SamplingError, SamplingParams
     from engine.simulation.cost_runner import Cost, CostRunner
     from engine.simulation.simulate import simulate
@@ -31,7 +31,7 @@ _HOME = {
     "EngineConfig": "engine.config",
     "EventLog": "engine.events.log",
     "LogError": "engine.events.log",
-    "Policy": "engine.scheduling.policies",
+    "Policy": "engine.scheduling.policy",
     "RequestError": "engine.scheduling.admission",
     "SamplingError": "engine.scheduling.sampling_params",
     "SamplingParams": "engine.scheduling.sampling_params",

@@ -1,7 +1,7 @@
-"""`python -m engine [MODEL]`: the engine against the naive loop, on the same prompts.
+"""`python -m engine [MODEL]`: compare the engine with the naive loop on the same prompts.
 
-Prints both times and whether every token is the same. MODEL is a Hugging Face directory, the
-bundled model if none is named.
+Prints both times and whether all tokens are equal. MODEL is a Hugging Face directory, by default
+the bundled model.
 """
 
 import sys
@@ -24,19 +24,19 @@ MAX_TOKENS = 64
 
 
 def main() -> int:
-    """Run both, print times and `Match`. Returns 0 if all tokens are equal, else 1."""
+    """Run both, and print times and `Match`. Return 0 if all tokens are equal, else 1."""
     model = sys.argv[1] if len(sys.argv) > 1 else "bundled"
     config = EngineConfig(token_budget=256, max_batch_size=len(PROMPTS), max_kv_tokens=4096)
     try:
         engine = Engine.load(model, config)
-    except ValueError as error:  # what loading raises says what is wrong with the model
+    except ValueError as error:  # the message says what is wrong with the model
         sys.exit(f"python -m engine: {error}")
 
     start = time.perf_counter()
     completions = engine.complete(PROMPTS, SamplingParams(max_tokens=MAX_TOKENS), progress=False)
     engine_seconds = time.perf_counter() - start
 
-    # The naive loop knows no tools: what a tool forced is not the model's to choose.
+    # The naive loop has no tools, so requests with forced tokens are not compared.
     forced = {token.request for token in engine.log.tokens.itertuples() if token.forced}
     compared = [one for one in completions if one.request_id not in forced]
     start = time.perf_counter()
@@ -54,7 +54,7 @@ def main() -> int:
     match = [one.token_ids for one in compared] == naive
     tokens = sum(len(one.token_ids) for one in completions)
     print(f"{len(PROMPTS)} prompts, {tokens} tokens")
-    print(f"naive loop  {naive_seconds:6.2f} s   one at a time, everything computed again")
+    print(f"naive loop  {naive_seconds:6.2f} s   one prompt at a time, all tokens computed again")
     print(f"engine      {engine_seconds:6.2f} s   {engine.step_count} steps")
     print(f"Match: {match}")
     return 0 if match else 1

@@ -1,16 +1,16 @@
-"""Clocks. The step loop reads time from one, so that a simulated run differs by its clock alone."""
+"""Clocks. The step loop reads the time from one, so a simulation only needs another clock."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Microseconds since the run started, never going back."""
+    """Microseconds since the start of the run; they never decrease."""
 
     name: str
 
     def now(self) -> int:
-        """The time, in integer microseconds since the clock was made."""
+        """Return the whole microseconds since the clock was made."""
         ...
 
 
@@ -23,12 +23,12 @@ class WallClock:
         self._start = time.perf_counter_ns()
 
     def now(self) -> int:
-        """Microseconds of real time since the clock was made."""
+        """See `Clock`."""
         return (time.perf_counter_ns() - self._start) // 1000
 
 
 class VirtualClock:
-    """Time that passes only when a runner that pretends to compute says so."""
+    """Simulated time: it passes only when a runner advances it."""
 
     name = "virtual"
 
@@ -36,9 +36,9 @@ class VirtualClock:
         self._now = 0
 
     def now(self) -> int:
-        """Microseconds of pretended time."""
+        """See `Clock`."""
         return self._now
 
     def advance(self, microseconds: int) -> None:
-        """Let time pass."""
+        """Advance the time."""
         self._now += microseconds

@@ -1,8 +1,7 @@
 """The engine's settings.
 
-Each switch turns one idea of LLM serving off, so that a lesson can show the world without it.
-
-`docs/glossary.md` maps every setting to vLLM's and SGLang's flag.
+Each switch turns one idea of LLM serving off, so that a lesson can show what it is good for.
+`docs/glossary.md` maps each setting to vLLM's and SGLang's flag.
 """
 
 from typing import Literal
@@ -11,27 +10,26 @@ import msgspec
 
 
 class ConfigError(ValueError):
-    """A setting is wrong. The message names the field, what it got and what it takes."""
+    """A setting is invalid. The message names the field, the value and the valid values."""
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """How much the engine may do in a step, how much it may remember, and which ideas are on.
+    """The limits of a step, the size of memory, and which ideas are on.
 
-    token_budget      tokens computed in one step, over all requests   (vLLM:
-                      max_num_batched_tokens)
-    max_batch_size    requests running at once                         (vLLM: max_num_seqs)
+    token_budget      tokens computed in one step, over all requests (vLLM: max_num_batched_tokens)
+    max_batch_size    seats in the batch, one for each running sample (vLLM: max_num_seqs)
     max_kv_tokens     token slots of KV memory, rounded down to whole blocks
     block_size        token slots in a KV block
     policy            order of the queue: "fcfs"; "priority"; "sjf", shortest job first; "lpm",
-                      longest prefix match; "fair", the label that has had the least service first
-    batching          "continuous": a place that falls free is given away in the next step;
-                      "static": a batch runs until its last member has finished
-    chunked_prefill   a prompt may be cut to fit into a step's budget
-    prefix_cache      computed blocks are kept in the radix tree and found again
-    eviction          what the tree forgets first: "lru", the least recently used; "lfu", the least
-                      frequently used
-    preemption        memory is promised optimistically and taken back when it runs out; off, every
-                      request reserves its worst case before it is admitted
+                      longest prefix match; "fair", the label with the least service first
+    batching          "continuous": a free seat is filled in the next step; "static": a batch runs
+                      until its last request has finished
+    chunked_prefill   divide a prompt if it does not fit into a step's budget
+    prefix_cache      keep computed blocks in the radix tree for later requests
+    eviction          what the tree evicts first: "lru", the least recently used leaf; "lfu", the
+                      least frequently used
+    preemption        admit optimistically and preempt when memory runs out; if off, each request
+                      reserves its maximum number of blocks at admission
     """
 
     token_budget: int = 64
@@ -51,34 +49,33 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"{field} must be a whole number of at least 1, got {value!r}")
         for field in ("chunked_prefill", "prefix_cache", "preemption"):
-            if not isinstance(getattr(self, field), bool):
-                raise ConfigError(f"{field} must be True or False, got {getattr(self, field)!r}")
+            if not isinstance(value := getattr(self, field), bool):
+                raise ConfigError(f"{field} must be True or False, got {value!r}")
         for field in ("policy", "eviction"):
-            if not isinstance(getattr(self, field), str):
-                got = repr(getattr(self, field))
+            if not isinstance(value := getattr(self, field), str):
                 raise ConfigError(
-                    f"{field} must be a name, got {got}: an object goes to Engine({field}=...)"
+                    f"{field} must be a name, got {value!r}: pass an object to Engine({field}=...)"
                 )
         if self.batching not in ("continuous", "static"):
             raise ConfigError(f'batching must be "continuous" or "static", got {self.batching!r}')
         if self.max_kv_tokens < self.block_size:
             raise ConfigError(
-                f"max_kv_tokens ({self.max_kv_tokens}) must hold at least one block: "
-                f"raise it, or lower block_size ({self.block_size})"
+                f"max_kv_tokens must be at least block_size ({self.block_size}), got "
+                f"{self.max_kv_tokens}"
             )
 
     @property
     def num_blocks(self) -> int:
-        """KV blocks in memory."""
+        """The number of KV blocks in memory."""
         return self.max_kv_tokens // self.block_size
 
     def blocks_for(self, tokens: int) -> int:
-        """KV blocks that hold `tokens` token slots."""
+        """Return the number of KV blocks for `tokens` tokens."""
         return -(-tokens // self.block_size)
 
 
 def checked(config: EngineConfig | None) -> EngineConfig:
-    """`config`, the defaults for None. Raises ConfigError for anything else, such as a dict."""
+    """Return `config`, or the defaults for None. Raises ConfigError for anything else."""
     config = EngineConfig() if config is None else config
     if not isinstance(config, EngineConfig):
         raise ConfigError(f"config must be an EngineConfig(...), got {config!r}")

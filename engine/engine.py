@@ -34,18 +34,19 @@ from engine.output.processor import OutputProcessors, TokenOutput
 from engine.output.tool_use import Tool, ToolUse
 from engine.part_errors import RECOVERABLE
 from engine.parts import (
-    CheckedTool,
     check_parts,
     checked_eviction,
     checked_policy,
     checked_pool,
+    checked_tool,
     class_names,
     set_model_parts,
 )
 from engine.recorder import Recorder
 from engine.runner import Row, Runner, Sampled
 from engine.scheduling.admission import RequestError, check_request, required_blocks, token_ids
-from engine.scheduling.policies import Policy, policy_named
+from engine.scheduling.policies import policy_named
+from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.scheduling.scheduler import Plan, Scheduler
@@ -114,15 +115,16 @@ class Engine:
         self.cache = KVCacheManager(
             checked_pool(self.pool), self.tree, prefix_cache=config.prefix_cache, emit=self._emit
         )
-        speculation = drafter and Speculation(drafter, self.cache, self.tokenizer.vocab_size)
-        self._policy = checked_policy(self.policy)
-        self.scheduler = Scheduler(config, self._policy, self.cache, self._emit, speculation)
+        speculation = None
+        if drafter is not None:
+            speculation = Speculation(drafter, self.cache, self.tokenizer.vocab_size)
+        policy = checked_policy(self.policy)
+        self.scheduler = Scheduler(config, policy, self.cache, self._emit, speculation)
         self.requests: dict[int, Request] = {}  # live requests by id
         self.holds = Holds(
             self.cache, config, self.requests, self.scheduler.reserved_blocks, self._emit
         )
-        make_tool = ToolUse if tool is None else CheckedTool.factory(tool)
-        self.output_processors = OutputProcessors(self.tokenizer, make_tool)
+        self.output_processors = OutputProcessors(self.tokenizer, checked_tool(tool or ToolUse))
         self.step_count = 0
         self.paused = False
         self._next_id = 1
@@ -234,7 +236,7 @@ class Engine:
                 self._finish(tokens.request, tokens.finish_reason, tokens.matched)
                 output.finished.append(tokens.request)
         for tokens in output.tokens:
-            self._policy.on_served(tokens.request, 0, len(tokens.ids))
+            self.scheduler.policy.on_served(tokens.request, 0, len(tokens.ids))
         return output
 
     def _fork(self, plan: Plan, row: Row, sample: int) -> Request:

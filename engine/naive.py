@@ -1,7 +1,7 @@
-"""The naive loop: one prompt at a time, and for every new token the whole text once more.
+"""The naive loop: one prompt at a time, and the whole text again for each new token.
 
-No cache, no batch, no scheduler: what everything else in this project is an improvement on. It is
-kept because it is obviously right, so `python -m engine` holds the engine against it.
+It has no cache, no batch and no scheduler. Because it is obviously correct, `python -m engine`
+compares the engine with it.
 """
 
 from collections.abc import Sequence
@@ -14,15 +14,15 @@ from engine.scheduling.sampling_params import SamplingParams
 def generate(
     runner: Runner, prompt: Sequence[int], max_tokens: int, eos_ids: frozenset[int]
 ) -> list[int]:
-    """The greedy continuation of `prompt`, at most `max_tokens` ids, the end token included.
+    """Return the greedy continuation of `prompt`, at most `max_tokens` ids, the end token included.
 
-    `n` tokens of output over a prompt of `p` cost p + (p + 1) + ... + (p + n - 1) computed tokens;
-    the engine computes p + n - 1.
+    For n output tokens after a prompt of p tokens it computes p + (p + 1) + ... + (p + n - 1)
+    tokens; the engine computes p + n - 1.
     """
     tokens = list(prompt)
     block_size = 16
     num_blocks = -(-(len(tokens) + max_tokens) // block_size)
-    runner.reserve(num_blocks, block_size)  # somewhere to write what is thrown away after each step
+    runner.reserve(num_blocks, block_size)  # run() needs slots to write to
     while len(tokens) < len(prompt) + max_tokens:
         request = Request(
             1, tokens, [""] * len(tokens), SamplingParams(), block_table=list(range(num_blocks))

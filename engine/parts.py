@@ -6,13 +6,14 @@ engine's own is then wrapped: the wrapper turns its exceptions and wrong results
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.eviction import EVICTIONS, EvictionOrder
 from engine.cache.radix_tree import RadixNode, RadixTree
 from engine.config import ConfigError, EngineConfig
-from engine.output.tool_use import Tool, ToolTokens
+from engine.output.tool_use import Tool, ToolTokens, ToolUse
 from engine.part_errors import (
     EvictionError,
     PolicyError,
@@ -24,8 +25,8 @@ from engine.part_errors import (
     named,
 )
 from engine.runner import Runner
-from engine.scheduling.policies import POLICIES, Policy
-from engine.scheduling.policy import AdmissionLimits
+from engine.scheduling.policies import POLICIES
+from engine.scheduling.policy import AdmissionLimits, Policy
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
 from engine.text.tokenizer import Tokenizer
@@ -58,11 +59,11 @@ def check_parts(parts: Mapping[str, Any], config: EngineConfig) -> None:
                 )
             _check_kind(name, part)
     if (pool := parts["pool"]) is not None:
-        _check_size("pool", pool.num_blocks, "num_blocks", config.num_blocks)
-        _check_new("pool", new=len(pool.free) == pool.num_blocks)
+        new = len(pool.free) == pool.num_blocks
+        _check_new("pool", "num_blocks", pool.num_blocks, config.num_blocks, new=new)
     if (tree := parts["tree"]) is not None:
-        _check_size("tree", tree.block_size, "block_size", config.block_size)
-        _check_new("tree", new=len(tree.nodes) == 1)
+        new = len(tree.nodes) == 1
+        _check_new("tree", "block_size", tree.block_size, config.block_size, new=new)
 
 
 def set_model_parts(runner: Runner, parts: Mapping[str, Any]) -> None:
@@ -98,12 +99,9 @@ def _check_kind(name: str, part: Any) -> None:
         )
 
 
-def _check_size(name: str, got: int, field: str, size: int) -> None:
-    if got != size:
-        raise ConfigError(f"{name} must be made with config.{field} ({size}), got one with {got}")
-
-
-def _check_new(name: str, *, new: bool) -> None:
+def _check_new(name: str, field: str, got: int, expected: int, *, new: bool) -> None:
+    if got != expected:
+        raise ConfigError(f"{name} must be made with config.{field} ({expected}), got {got}")
     if not new:
         raise ConfigError(f"{name} has served another engine: make a new one for this one")
 
@@ -126,23 +124,23 @@ def checked_pool(pool: BlockPool) -> BlockPool:
     return pool if type(pool) is BlockPool else _CheckedPool(pool)
 
 
-class CheckedTool:
+def checked_tool(tool: type[Tool]) -> type[Tool]:
+    """Return `ToolUse` as it is, any other tool class wrapped."""
+    return tool if tool is ToolUse else cast(type[Tool], partial(_CheckedTool, tool))
+
+
+class _CheckedTool:
     """A learner's tool. Raises ToolError for its mistakes."""
 
-    def __init__(self, tool: Tool, vocab_size: int) -> None:
-        self._tool = tool
-        self._vocab_size = vocab_size
-
-    @classmethod
-    def factory(cls, tool: type[Tool]) -> Callable[..., Tool]:
-        """Return what makes and wraps a tool for each sample."""
-
-        def make(
-            tokens: ToolTokens, tokenizer: Tokenizer, evaluate: Callable[[str], str | None]
-        ) -> Tool:
-            return cls(tool(tokens, tokenizer, evaluate), tokenizer.vocab_size)
-
-        return make
+    def __init__(
+        self,
+        tool: type[Tool],
+        tokens: ToolTokens,
+        tokenizer: Tokenizer,
+        evaluate: Callable[[str], str | None],
+    ) -> None:
+        self._tool = tool(tokens, tokenizer, evaluate)
+        self._vocab_size = tokenizer.vocab_size
 
     def feed(self, token: int) -> list[int]:
         """See `Tool.feed`."""

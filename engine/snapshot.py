@@ -1,7 +1,7 @@
-"""The engine's state, read off the live objects.
+"""The engine's state, read from the live objects.
 
-This is the witness against the log: it shares no code with the fold (`events/fold.py`), and a test
-holds the two equal after every event.
+It shares no code with the fold of the log (`events/fold.py`), and tests compare the two after every
+event.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,7 @@ if TYPE_CHECKING:
 
 
 def snapshot(engine: "Engine") -> dict[str, Any]:
-    """Queue and running requests as ids, the plan, the free stack, reference counts, live requests
-    and tree nodes: plain values only, in the order and under the names of `State.core()`.
-    """
+    """Return the engine's state as plain values, with the names and the order of `State.core()`."""
     return {
         "seq": engine.log.next_seq - 1,
         "step": engine.step_count,

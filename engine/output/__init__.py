@@ -1,1 +1,1 @@
-"""Tools a model can call while it writes: the calculator."""
+"""From sampled token ids to output: text, stop strings and tools."""

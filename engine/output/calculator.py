@@ -1,13 +1,12 @@
 """The calculator behind ``<|python_start|>expression<|python_end|>``.
 
-The model writes the expression, so the text is not to be trusted. Nothing here calls ``eval``:
-the text is checked character by character, parsed into a syntax tree, and the tree is walked by
-a function that knows six kinds of node and refuses every other. Bounds on length, depth and
-size of the result bound the time as well, so no timer or signal is needed and the calculator
-can run on any thread.
+The model writes the expression, so the text is untrusted. Nothing here calls ``eval``: a pattern
+checks the characters, ``ast`` parses the text, and a function evaluates the few kinds of node that
+it allows. Bounds on length, depth and size of the result bound the time as well, so the calculator
+needs no timer and can run on any thread.
 
 nanochat's engine has the same tool and evaluates with ``eval`` under a signal alarm
-(``nanochat/engine.py``); the language here is the same except for what that lets through.
+(``nanochat/engine.py``), which accepts more expressions than intended.
 """
 
 from __future__ import annotations
@@ -33,20 +32,20 @@ _OPERATORS: dict[type[ast.operator], Callable[[Number, Number], Number]] = {
 
 _STRING = r"\"[^\"]*\"|'[^']*'"
 _STRING_OR_GROUPED_NUMBER = re.compile(rf"{_STRING}|(?<![\d.,])\d{{1,3}}(?:,\d{{3}})+(?![\d,])")
-# Everything an expression may consist of. Names, brackets, `e`, `_`, `x` and `j` (1e9, 1_000,
-# 0x10, 1j) have no place in it, nor a backslash or a line break in a string.
+# The tokens of an expression. Names, brackets, `e`, `_`, `x` and `j` (1e9, 1_000, 0x10, 1j) are not
+# allowed, nor is a backslash or a line break in a string.
 _ALLOWED = re.compile(rf"(?:{_STRING}|\.count\(|[-+*/(). 0-9])*")
 
 
-class _RefusedError(Exception):
-    """The expression is outside the language."""
+class _InvalidError(Exception):
+    """The expression is not in the language."""
 
 
 def evaluate(expression: str) -> str | None:
     """Return the value of ``expression`` as Python's ``str`` prints it, or None.
 
     The language: numbers with an optional decimal part and commas between thousands, ``+ - * /``,
-    parentheses, unary minus, and ``"text".count("part")`` with either quote. None stands for
+    parentheses, unary minus, and ``"text".count("part")`` with either quote. Returns None for
     everything else: other syntax, division by zero, results of 10**15 and more, text longer
     than 200 characters or nested deeper than 20. Never raises for a string.
 
@@ -60,7 +59,7 @@ def evaluate(expression: str) -> str | None:
         return None
     try:
         value = _walk(ast.parse(text, mode="eval").body, text, depth=0)
-    except (SyntaxError, ValueError, MemoryError, RecursionError, ZeroDivisionError, _RefusedError):
+    except (SyntaxError, ValueError, MemoryError, RecursionError, ZeroDivisionError, _InvalidError):
         return None
     return str(value)
 
@@ -71,9 +70,9 @@ def _drop_commas(match: re.Match[str]) -> str:
 
 
 def _walk(node: ast.expr, text: str, depth: int) -> Number:
-    """The number that ``node`` stands for; raises ``_RefusedError`` for any other node."""
+    """Return the value of ``node``. Raises ``_InvalidError`` for a node that is not allowed."""
     if depth > MAX_DEPTH:
-        raise _RefusedError
+        raise _InvalidError
     match node:
         case ast.Constant(value=int() | float() as value) if not isinstance(value, bool):
             return _bounded(value)
@@ -84,19 +83,19 @@ def _walk(node: ast.expr, text: str, depth: int) -> Number:
             return _bounded(apply(_walk(left, text, depth + 1), _walk(right, text, depth + 1)))
         case ast.Call(func=ast.Attribute(value=whole, attr="count"), args=[part], keywords=[]):
             return _string(whole, text).count(_string(part, text))
-    raise _RefusedError
+    raise _InvalidError
 
 
 def _bounded(value: Number) -> Number:
     if not abs(value) < MAX_MAGNITUDE:
-        raise _RefusedError
+        raise _InvalidError
     return value
 
 
 def _string(node: ast.expr, text: str) -> str:
-    """The text of one string literal; adjacent and triple-quoted literals are refused."""
+    """Return the text of one string literal; adjacent and triple-quoted literals are invalid."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         source = ast.get_source_segment(text, node) or ""
         if len(source) == len(node.value) + 2:
             return node.value
-    raise _RefusedError
+    raise _InvalidError

@@ -1,11 +1,11 @@
-"""From token ids to text, one token at a time, never showing half a character.
+"""From token ids to text, one token at a time, without incomplete characters.
 
-A byte-level token is a run of bytes, and a character may be spread over several of them: "é" is two
-bytes, most emoji are four. Decoding each token by itself would print U+FFFD where a character is
-still on its way. The rule here: a token that ends inside a character gives the text before that
-character, and the token that completes the character carries it. Joined pieces are the text.
+A byte-level token is a run of bytes, and a character may span several tokens: "é" has two bytes,
+most emoji have four. Decoding each token by itself would print U+FFFD for an incomplete character.
+So a token that ends inside a character gives the text before that character, and the token that
+completes the character gives the character. The pieces joined are the text.
 
-vLLM (`vllm/v1/engine/detokenizer.py`) streams the same way, on the stream decoder of the
+vLLM (`vllm/v1/engine/detokenizer.py`) streams in the same way with the stream decoder of the
 `tokenizers` library; older engines decode a sliding window, as `WindowDetokenizer` does.
 """
 
@@ -17,22 +17,22 @@ REPLACEMENT = "\ufffd"
 
 
 class IncrementalDetokenizer(Protocol):
-    """The text of one output, token by token. Each sample has its own."""
+    """Turns the tokens of one sample into text."""
 
     def push(self, token_id: int) -> str:
-        """The text that this token completes; "" while a character is still incomplete."""
+        """Add a token and return the text that it completes, "" while a character is incomplete."""
         ...
 
     def flush(self) -> str:
-        """What is left at the end: U+FFFD for a character that was never completed, else ""."""
+        """Return the rest at the end: U+FFFD for an incomplete character, else ""."""
         ...
 
 
 class ByteDetokenizer:
-    """For vocabularies in which every token is a fixed run of bytes: a table and a UTF-8 decoder.
+    """For vocabularies in which each token is a fixed run of bytes.
 
     table   the bytes of each id; ids beyond it have no text (models pad their vocabulary)
-    prefix  bytes before the first token: a prompt may end inside a character
+    prefix  the bytes before the first token, because a prompt may end inside a character
     """
 
     def __init__(self, table: Sequence[bytes], prefix: bytes = b"") -> None:
@@ -53,9 +53,9 @@ class ByteDetokenizer:
 class WindowDetokenizer:
     """For all other vocabularies: decode the last few tokens with and without the new one.
 
-    What a token looks like may depend on its neighbours (a SentencePiece token loses its leading
-    space at the start of a text), so the window starts at the last token that gave text, and the
-    piece is what the window's text gained. Text is held back while it ends in U+FFFD.
+    A token's text may depend on its neighbours (a SentencePiece token loses its leading space at
+    the start of a text). So the window starts at the last token that gave text, and a piece is the
+    text that the new token added to the window. Text that ends in U+FFFD is held back.
 
     decode      ids -> text
     silent      ids that give no text
@@ -71,31 +71,31 @@ class WindowDetokenizer:
         self._decode = decode
         self._silent = silent
         self._window: list[int] = []
-        self._shown = 0  # leading tokens of the window whose text was given out
+        self._shown = 0  # leading tokens of the window whose text was returned
         self._shown_text = ""
-        # The prompt's last token that is whole characters, and the broken ones behind it.
+        # Begin with the prompt's last token of whole characters and the incomplete ones after it.
         start = len(prompt_ids) - 1
         while start > 0 and REPLACEMENT in decode([prompt_ids[start]]):
             start -= 1
         for token_id in prompt_ids[max(start, 0) :]:
-            self._take(token_id)
+            self._add(token_id)
 
     def push(self, token_id: int) -> str:
         """See `IncrementalDetokenizer`. Costs one decoding of a few tokens."""
-        return "" if token_id in self._silent else self._take(token_id)
+        return "" if token_id in self._silent else self._add(token_id)
 
     def flush(self) -> str:
         """See `IncrementalDetokenizer`."""
-        return self._give_out(self._decode(self._window))
+        return self._next_piece(self._decode(self._window))
 
-    def _take(self, token_id: int) -> str:
+    def _add(self, token_id: int) -> str:
         self._window.append(token_id)
         text = self._decode(self._window)
         if len(text) <= len(self._shown_text) or text.endswith(REPLACEMENT):
             return ""
-        return self._give_out(text)
+        return self._next_piece(text)
 
-    def _give_out(self, text: str) -> str:
+    def _next_piece(self, text: str) -> str:
         piece = text[len(self._shown_text) :]
         self._window = self._window[self._shown :]
         self._shown = len(self._window)

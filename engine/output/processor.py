@@ -4,7 +4,7 @@ Each sample has an output processor with a state, because characters, stop strin
 may span several tokens.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.events.vocabulary import FinishReason
@@ -123,10 +123,10 @@ class OutputProcessor:
 class OutputProcessors:
     """The output processors of live requests by id, each made for its request's first token."""
 
-    def __init__(self, tokenizer: Tokenizer, make_tool: Callable[..., Tool]) -> None:
+    def __init__(self, tokenizer: Tokenizer, tool: type[Tool]) -> None:
         self.live: dict[int, OutputProcessor] = {}
         self._tokenizer = tokenizer
-        self._make_tool = make_tool
+        self._tool = tool
         self._tool_tokens = ToolTokens.of(tokenizer)
 
     def of(self, request: Request) -> OutputProcessor:
@@ -139,7 +139,7 @@ class OutputProcessors:
         """Make an output processor, with a tool if the tokenizer has the tokens for one."""
         tool = None
         if self._tool_tokens is not None:
-            tool = self._make_tool(self._tool_tokens, self._tokenizer, evaluate)
+            tool = self._tool(self._tool_tokens, self._tokenizer, evaluate)
         return OutputProcessor(request, self._tokenizer, tool)
 
     def close(self, request: Request) -> None:

@@ -22,7 +22,7 @@ from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
 
 # Clients choose their labels, so the number of counters must have a bound.
-MOST_LABELS = 10_000
+MAX_LABELS = 10_000
 
 
 class Fair(Policy):
@@ -60,8 +60,8 @@ class Fair(Policy):
             return
         first = waiting.first()
         level = self.service.get(self._last_served if first is None else first.label, 0)
-        if len(self.service) >= MOST_LABELS:
-            self._forget(waiting)
+        if len(self.service) >= MAX_LABELS:
+            self._drop_counters(waiting)
         self.service[request.label] = max(self.service.get(request.label, 0), level)
 
     def on_served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
@@ -71,7 +71,7 @@ class Fair(Policy):
         if prompt_tokens:
             self._last_served = request.label
 
-    def _forget(self, waiting: WaitingQueue) -> None:
+    def _drop_counters(self, waiting: WaitingQueue) -> None:
         """Drop the smaller half of the counters: those labels would be lifted anyway."""
         by_service = sorted(self.service, key=self.service.__getitem__)
         for label in by_service[: len(by_service) // 2]:

@@ -12,17 +12,6 @@ from engine.scheduling.fairness import Fair
 from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 
-__all__ = [
-    "POLICIES",
-    "Fair",
-    "Fcfs",
-    "LongestPrefixMatch",
-    "Policy",
-    "Priority",
-    "ShortestJobFirst",
-    "policy_named",
-]
-
 
 class Fcfs(Policy):
     """First come, first served."""

@@ -12,8 +12,8 @@ shows one of each kind.
                    on_served   a request got computation
 
 Differs from vLLM and SGLang: vLLM's policies are queues (`vllm/v1/core/sched/request_queue.py`) and
-SGLang's sort a list (`python/sglang/srt/managers/schedule_policy.py`). There, a policy does not
-decide about admission or victims.
+SGLang's sort a list (`python/sglang/srt/managers/schedule_policy.py`). There, the
+scheduler decides about admission and victims.
 """
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -51,9 +51,8 @@ class Policy:
     def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
         """Return the sort key of a waiting request: the smallest goes first.
 
-        Ties keep the queue's order.
-        You may call `tree.match` freely. Unless `keys_change` is set, a key may grow while the
-        request waits but must not shrink.
+        Ties keep the queue's order. You may call `tree.match` freely. Unless `keys_change` is set,
+        a key may grow while the request waits but must not shrink.
         """
         return ()
 

@@ -22,7 +22,7 @@ Differs from vLLM:
   computes it. vLLM evicts block by block, here whole leaves. vLLM keeps duplicate blocks, here they
   are merged.
 
-Differs from SGLang: it runs prefill and decode in separate batches unless `--enable-mixed-chunk` is set.
+Differs from SGLang: it separates prefill from decode batches unless `--enable-mixed-chunk` is set.
 """
 
 from collections.abc import Callable, Sequence

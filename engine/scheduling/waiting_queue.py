@@ -9,7 +9,7 @@ structures:
     heap      (key, position, group) for the first request of each group
 
 A heap entry is stale when its request has left or its key has grown. Stale entries are dropped or
-updated only when they reach the top. Because a key never shrinks, no request is asked too late (the
+updated only when they reach the top. Because a key never shrinks, no request is passed over (the
 lazy heap of greedy algorithms).
 
 Differs from vLLM: its priority queue is a heap over all requests, and a key is fixed at arrival

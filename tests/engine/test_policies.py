@@ -371,7 +371,7 @@ def test_why_says_for_whose_prefix_a_request_was_put_off() -> None:
 
 
 def test_fairness_remembers_no_more_labels_than_it_must(monkeypatch) -> None:
-    monkeypatch.setattr("engine.scheduling.fairness.MOST_LABELS", 40)
+    monkeypatch.setattr("engine.scheduling.fairness.MAX_LABELS", 40)
     runner = CostRunner(1, 0)
     engine = Engine(runner, EngineConfig(policy="fair", max_batch_size=2), clock=runner.clock)
     greedy = [engine.submit([97] * 8, SamplingParams(max_tokens=8), label="greedy") for _ in "abc"]
