@@ -120,7 +120,9 @@ def process_logits(logits: Tensor, positions: Sequence[LogitPosition]) -> Tensor
     if rows := [i for i, p in enumerate(params) if p.frequency_penalty or p.presence_penalty]:
         apply_frequency_and_presence_penalties(logits, positions, rows)
     if rows := [
-        i for i, p in enumerate(params) if p.min_tokens and p.min_tokens > positions[i].output_length
+        i
+        for i, p in enumerate(params)
+        if p.min_tokens and p.min_tokens > positions[i].output_length
     ]:
         # Last, so that no penalty changes the logits of forbidden tokens.
         apply_min_tokens(logits, positions, rows)
