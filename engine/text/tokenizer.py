@@ -96,9 +96,9 @@ class HFTokenizer:
                 f"{directory} has no tokenizer.json: save the tokenizer with "
                 "transformers' `AutoTokenizer.from_pretrained(...).save_pretrained(...)`"
             )
-        settings = read_json(directory / "tokenizer_config.json")
-        ends = _ids(read_json(directory / "generation_config.json").get("eos_token_id"))
-        ends |= _ids(read_json(directory / "config.json").get("eos_token_id"))
+        settings = _read_json(directory / "tokenizer_config.json")
+        ends = _ids(_read_json(directory / "generation_config.json").get("eos_token_id"))
+        ends |= _ids(_read_json(directory / "config.json").get("eos_token_id"))
         template = ChatTemplate.from_directory(directory, settings, _special_tokens(settings))
         try:
             source = file.read_text(encoding="utf-8")
@@ -225,7 +225,7 @@ def checked(text: str) -> str:
     return text
 
 
-def read_json(file: Path) -> dict[str, Any]:
+def _read_json(file: Path) -> dict[str, Any]:
     """Read a JSON object; {} if there is no file. Raises TokenizerError."""
     if not file.is_file():
         return {}
@@ -238,20 +238,14 @@ def read_json(file: Path) -> dict[str, Any]:
     return content
 
 
-def token_text(value: object) -> str:
-    """Return the text of an entry in tokenizer_config.json: a string, or an object with `content`."""
-    if isinstance(value, dict):
-        value = value.get("content")
-    return value if isinstance(value, str) else ""
-
-
 def _special_tokens(settings: dict[str, Any]) -> dict[str, str]:
-    """Return the text of each `..._token` of tokenizer_config.json."""
-    return {
-        name: token_text(value)
+    """Return the `..._token` entries of tokenizer_config.json: strings, or objects with `content`."""
+    tokens = {
+        name: value.get("content") if isinstance(value, dict) else value
         for name, value in settings.items()
-        if name.endswith("_token") and token_text(value)
+        if name.endswith("_token")
     }
+    return {name: text for name, text in tokens.items() if isinstance(text, str) and text}
 
 
 def _ids(value: int | list[int] | None) -> set[int]:

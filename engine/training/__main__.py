@@ -8,7 +8,7 @@ from pathlib import Path
 from engine.training.run import train
 
 parser = argparse.ArgumentParser(prog="python -m engine.training", description=__doc__)
-parser.add_argument("out_dir", type=Path, help="where the Hugging Face directory is written")
+parser.add_argument("out_dir", type=Path, help="write the Hugging Face directory here")
 parser.add_argument("--tokens", type=int, default=12_000_000, help="tokens to train on")
 parser.add_argument("--seed", type=int, default=0)
 parser.add_argument("--device", default="auto", help="cpu, cuda, or auto")

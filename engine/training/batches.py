@@ -1,8 +1,8 @@
 """Batches: documents packed into rows of equal length.
 
-Documents are short and rows are full: each row holds several documents, one after the other, and
-a mask keeps every document from seeing its neighbours. Batch number ``n`` depends on the seed and
-on ``n`` alone, so an interrupted training goes on with exactly the batch it would have seen.
+Each row holds several short documents, and a mask hides every document from its neighbours. Batch
+number ``n`` depends only on the seed and on ``n``, so a resumed training sees the batches that an
+uninterrupted one would have seen.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from engine.training.corpus import documents
 from engine.training.tokenizer import IGNORED, encode_document
 
-# After this many documents in a row that fit nowhere, the batch counts as full.
+# The batch is full after this many documents that fit into no row.
 _PATIENCE = 24
 
 
@@ -29,24 +29,24 @@ class Batch(NamedTuple):
 
 
 def make_batch(tokenizer: Tokenizer, seed: int, number: int, rows: int, length: int) -> Batch:
-    """Batch ``number`` of the training with ``seed``; documents longer than a row are left out."""
+    """Make batch ``number`` of a training; documents longer than a row are left out."""
     tokens = torch.zeros(rows, length, dtype=torch.long)
     targets = torch.full((rows, length), IGNORED, dtype=torch.long)
     owner = torch.full((rows, length), -1, dtype=torch.long)
     used = [0] * rows
     misses = 0
     for index, document in enumerate(documents(f"{seed}/{number}")):
-        ids, wanted = encode_document(tokenizer, document)
+        ids, next_ids = encode_document(tokenizer, document)
         row = next((r for r in range(rows) if used[r] + len(ids) <= length), None)
         if row is None:
             misses += 1
             if misses == _PATIENCE:
                 break
             continue
-        place = slice(used[row], used[row] + len(ids))
-        tokens[row, place] = torch.tensor(ids)
-        targets[row, place] = torch.tensor(wanted)
-        owner[row, place] = index
+        span = slice(used[row], used[row] + len(ids))
+        tokens[row, span] = torch.tensor(ids)
+        targets[row, span] = torch.tensor(next_ids)
+        owner[row, span] = index
         used[row] += len(ids)
     same_document = owner[:, :, None] == owner[:, None, :]
     causal = torch.ones(length, length, dtype=torch.bool).tril()

@@ -1,4 +1,4 @@
-"""The model card: what the model is, how it was made, and what was measured of it."""
+"""The model card: architecture, training, measurements, use and limits."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The corpus: an endless stream of documents from one seed.
 
-Nothing is downloaded and nothing is stored. The same seed gives the same documents in the same
-order on every machine, so training can be repeated, and interrupted and resumed, exactly.
+Nothing is downloaded or stored. The same seed gives the same documents in the same order on every
+machine, so a training run can be repeated exactly, and resumed after an interrupt.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from random import Random
 from engine.training import numbers, serving, stories, talk
 from engine.training.documents import SPECIAL_TOKENS, Document, Turn, chat, plain
 
-# How often each kind of document comes, in parts of a hundred. Stories are long, so that they
-# are about half of all tokens.
+# Frequencies of the kinds of documents, in percent. Stories are long: they are about half of all
+# tokens.
 PLAIN: dict[str, tuple[int, Callable[[Random], str]]] = {
     "story": (15, stories.plain_story),
     "prose": (2, serving.prose),
@@ -33,12 +33,12 @@ CHAT: dict[str, tuple[int, Callable[[Random], list[Turn]]]] = {
 _KINDS = (*PLAIN, *CHAT)
 _WEIGHTS = [weight for weight, _ in (*PLAIN.values(), *CHAT.values())]
 _CHAT_WEIGHTS = [weight for weight, _ in CHAT.values()]
-# Longer conversations stop here: about 500 tokens.
+# Limit of a conversation with several turns: about 500 tokens.
 MAX_CHARACTERS = 1700
 
 
 def documents(seed: int | str) -> Iterator[Document]:
-    """Training documents without end; equal seeds give equal streams."""
+    """Yield training documents without end; equal seeds give equal streams."""
     rng = Random(seed)
     while True:
         kind = rng.choices(_KINDS, _WEIGHTS)[0]
@@ -46,14 +46,14 @@ def documents(seed: int | str) -> Iterator[Document]:
 
 
 def conversation(rng: Random, kind: str) -> Document:
-    """A chat that begins with a ``kind`` of question and may go on to others."""
+    """Make a chat that begins with a ``kind`` of question and may continue with others."""
     blocks = rng.choices((1, 2, 3, 5, 8), (72, 12, 7, 5, 4))[0]
     kinds = [kind, *rng.choices(tuple(CHAT), _CHAT_WEIGHTS, k=blocks - 1)]
     system = talk.system(rng) if rng.random() < 0.18 else None
     turns: list[Turn] = []
     for each in kinds:
         first, *rest = CHAT[each][1](rng)
-        if each not in {"name", "echo"}:  # a name must keep its capital, a dictation its end
+        if each not in {"name", "echo"}:  # a name must keep its capital, dictated text its end
             first = first._replace(question=talk.dress(rng, first.question))
         block = [system.apply(turn) if system else turn for turn in (first, *rest)]
         length = sum(len(turn.question) + len(turn.answer) for turn in (*turns, *block))
@@ -64,6 +64,6 @@ def conversation(rng: Random, kind: str) -> Document:
 
 
 def texts(seed: int, count: int) -> Iterator[str]:
-    """The text of the first ``count`` documents without special tokens, to train a tokenizer."""
+    """Yield the text of the first ``count`` documents, without special tokens."""
     for document in islice(documents(seed), count):
         yield from (piece.text for piece in document.pieces if piece.text not in SPECIAL_TOKENS)

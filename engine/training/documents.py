@@ -1,8 +1,8 @@
-"""What one training document is: pieces of text, each marked as learned from or only read.
+"""Training documents: pieces of text, each marked as learned or only read.
 
-A chat is written with nanochat's special tokens. The model learns what it must produce itself:
-its answers, its calculator calls and the token that ends its turn. It only reads what others
-write: the user's turns and the calculator's output, which the engine forces.
+A chat is written with nanochat's special tokens. The model learns to write its answers, its
+calculator calls and the token that ends its turn. The user's turns and the calculator's output, which
+the engine forces, are masked from the loss.
 """
 
 from __future__ import annotations
@@ -17,55 +17,48 @@ USER_START, USER_END = "<|user_start|>", "<|user_end|>"
 ASSISTANT_START, ASSISTANT_END = "<|assistant_start|>", "<|assistant_end|>"
 PYTHON_START, PYTHON_END = "<|python_start|>", "<|python_end|>"
 OUTPUT_START, OUTPUT_END = "<|output_start|>", "<|output_end|>"
-# Their order is their token id.
+# The index of each is its token id.
 SPECIAL_TOKENS = (
-    BOS,
-    USER_START,
-    USER_END,
-    ASSISTANT_START,
-    ASSISTANT_END,
-    PYTHON_START,
-    PYTHON_END,
-    OUTPUT_START,
-    OUTPUT_END,
-)
+    BOS, USER_START, USER_END, ASSISTANT_START, ASSISTANT_END, PYTHON_START, PYTHON_END,
+    OUTPUT_START, OUTPUT_END,
+)  # fmt: skip
 
 
 class Turn(NamedTuple):
-    """A question and its answer; with an expression, the calculator is called first."""
+    """A question and its answer; with an expression, the answer starts with a calculator call."""
 
     question: str
     answer: str
     expression: str | None = None
-    brief: str | None = None  # the answer where the system prompt asks for one sentence
+    brief: str | None = None  # the answer if the system prompt asks for one sentence
 
 
 class Piece(NamedTuple):
-    """A stretch of text, or one special token; ``learned`` says whether it enters the loss."""
+    """Some text, or one special token; ``learned`` tells whether it enters the loss."""
 
     text: str
     learned: bool
 
 
 class Document(NamedTuple):
-    """One training document; ``text`` is what a tokenizer with special tokens would read."""
+    """One training document."""
 
     kind: str
     pieces: tuple[Piece, ...]
 
     @property
     def text(self) -> str:
-        """The document as one string."""
+        """The document as one string, including special tokens."""
         return "".join(piece.text for piece in self.pieces)
 
 
 def plain(kind: str, text: str) -> Document:
-    """Text outside any chat. It ends with the end token, so that a raw completion stops too."""
+    """Make a document without a chat. Its end token makes a plain completion stop, too."""
     return Document(kind, (Piece(BOS, False), Piece(text, True), Piece(ASSISTANT_END, True)))
 
 
 def chat(kind: str, turns: Sequence[Turn], system: str | None = None) -> Document:
-    """A conversation. As in nanochat, a system prompt is put in front of the first user turn."""
+    """Make a conversation. As in nanochat, a system prompt is put before the first user turn."""
     pieces = [Piece(BOS, False)]
     for number, turn in enumerate(turns):
         question = f"{system}\n\n{turn.question}" if system and number == 0 else turn.question
@@ -78,7 +71,7 @@ def chat(kind: str, turns: Sequence[Turn], system: str | None = None) -> Documen
 
 
 def call(expression: str) -> list[Piece]:
-    """A calculator call: the model writes the expression, the engine forces the output."""
+    """Make a calculator call: the model writes the expression, the engine forces the output."""
     result = evaluate(expression)
     if result is None:
         raise ValueError(f"the calculator cannot evaluate {expression!r}")

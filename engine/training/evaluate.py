@@ -1,9 +1,9 @@
-"""Evaluation: what the bundled model can do, measured on what it never saw.
+"""Evaluation: measure what the bundled model can do with questions it never saw.
 
 ``python -m engine.training.evaluate DIR`` answers fixed questions greedily, tells stories at
 temperature 0.8, and writes the counts to ``DIR/evaluation.json`` and the model card
-``DIR/README.md``. Operand pairs and sentences marked as held out were kept from training; the
-phrasings in ``data/unseen.toml`` are not even built like those of the corpus.
+``DIR/README.md``. Held-out operand pairs and sentences were kept from training; the phrasings in
+``data/unseen.toml`` differ from all of the corpus even in structure.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from engine.training.model import Model
 from engine.training.tokenizer import encode_text
 
 SEED = 1
-ROWS = 40  # prompts generated side by side
+ROWS = 40  # prompts per batch
 STORY_TEMPERATURE = 0.8
 UNSEEN = load("unseen")
 
 
 class Writer:
-    """A trained model and its tokenizer, as something that continues text."""
+    """A trained model and its tokenizer, to continue text with."""
 
     def __init__(self, forward: Callable[[Tensor], Tensor], tokenizer: Tokenizer) -> None:
         self.forward = forward
@@ -52,12 +52,12 @@ class Writer:
         return cls(model, Tokenizer.from_file(str(directory / "tokenizer.json")))
 
     def answers(self, questions: Sequence[str], **options: Any) -> list[str]:
-        """The answer to each question, each in a chat of its own, with special tokens shown."""
+        """Answer each question in a chat of its own; special tokens are shown."""
         prompts = [self.chat_prompt(question) for question in questions]
         return self.continuations(prompts, **options)
 
     def chat_prompt(self, question: str) -> list[int]:
-        """Token ids up to where the model's answer begins."""
+        """Return the token ids of a chat up to the beginning of the model's answer."""
         before = [documents.BOS, documents.USER_START]
         after = [documents.USER_END, documents.ASSISTANT_START]
         return [
@@ -67,7 +67,7 @@ class Writer:
         ]
 
     def continuations(self, prompts: Sequence[list[int]], **options: Any) -> list[str]:
-        """The text that follows each prompt, ``ROWS`` prompts at a time."""
+        """Continue each prompt, ``ROWS`` prompts at a time; return the new texts."""
         texts: list[str] = []
         for start in range(0, len(prompts), ROWS):
             rows = generate(self.forward, self.tokenizer, prompts[start : start + ROWS], **options)
@@ -76,8 +76,8 @@ class Writer:
 
 
 def measure(writer: Writer) -> dict[str, dict[str, Any]]:
-    """All measurements: for each its ``correct`` and ``total`` counts and the ``missed`` answers."""
-    asked: list[tuple[str, list[Turn], Callable[[Turn, str], bool]]] = [
+    """Run all measurements; each has counts ``correct`` and ``total``, and ``missed`` answers."""
+    measurements: list[tuple[str, list[Turn], Callable[[Turn, str], bool]]] = [
         ("sums, held-out operands and sentences", held_out_sums(200), sum_is_right),
         ("letter counts, held-out sentences", held_out_letters(100), count_is_right),
         ("sums, phrasings never seen", unseen_sums(100), sum_is_right),
@@ -85,7 +85,7 @@ def measure(writer: Writer) -> dict[str, dict[str, Any]]:
         ("concepts, phrasings never seen", unseen_concepts(), concept_is_right),
     ]
     results = {}
-    for name, turns, is_right in tqdm(asked, desc="evaluating"):
+    for name, turns, is_right in tqdm(measurements, desc="evaluating"):
         results[name] = _score(writer, turns, is_right)
     results["names consistent in sampled stories"] = _score_stories(writer)
     return results
@@ -104,7 +104,7 @@ def _score(
 
 
 def held_out_pair(rng: Random, operation: str) -> tuple[str, str, str]:
-    """Two operands never trained on together, and their expression."""
+    """Draw two operands that are never together in training, and their expression."""
     while True:
         a, b = numbers.operands(rng, operation)
         expression = f"{a}{numbers.OPERATIONS[operation]}{b}"
@@ -113,7 +113,7 @@ def held_out_pair(rng: Random, operation: str) -> tuple[str, str, str]:
 
 
 def held_out_sums(count: int) -> list[Turn]:
-    """Sums whose operands and whose sentences were both kept from training."""
+    """Make sums whose operands and sentences were both kept from training."""
     rng = Random(SEED)
     turns = []
     for index in range(count):
@@ -125,30 +125,26 @@ def held_out_sums(count: int) -> list[Turn]:
 
 
 def unseen_sums(count: int) -> list[Turn]:
-    """Sums in phrasings unlike any in the corpus."""
+    """Make sums in phrasings unlike any in the corpus."""
     rng = Random(SEED + 1)
-    asked = [
-        (group["expression"], question)
-        for group in UNSEEN["sums"]
-        for question in group["questions"]
-    ]
+    phrasings = [(group["expression"], q) for group in UNSEEN["sums"] for q in group["questions"]]
     names = {sign: name for name, sign in numbers.OPERATIONS.items()}
     turns = []
     for index in range(count):
-        template, question = asked[index % len(asked)]
+        template, question = phrasings[index % len(phrasings)]
         a, b, expression = held_out_pair(rng, names[template[3]])
         turns.append(Turn(question.format(a=a, b=b), numbers.answer(expression), expression))
     return turns
 
 
 def sum_is_right(turn: Turn, answer: str) -> bool:
-    """Whether the answer calls the calculator and ends with the right result."""
-    wanted = turn.answer.partition(" = ")[2]
-    return documents.PYTHON_START in answer and answer.rpartition(" = ")[2] == wanted
+    """Return whether the answer calls the calculator and ends with the right result."""
+    expected = turn.answer.partition(" = ")[2]
+    return documents.PYTHON_START in answer and answer.rpartition(" = ")[2] == expected
 
 
 def held_out_letters(count: int) -> list[Turn]:
-    """Letter counts in sentences kept from training; most words are made up."""
+    """Make letter counts in sentences kept from training; most words are made up."""
     rng = Random(SEED)
     turns = []
     for _ in range(count):
@@ -159,19 +155,19 @@ def held_out_letters(count: int) -> list[Turn]:
 
 
 def count_is_right(turn: Turn, answer: str) -> bool:
-    """Whether the answer states the right number of times."""
+    """Return whether the answer states the right count."""
     found = re.search(r"occurs (\d+) times? in ", answer)
-    wanted = re.search(r"occurs (\d+) ", turn.answer)
-    return bool(found and wanted and found[1] == wanted[1])
+    expected = re.search(r"occurs (\d+) ", turn.answer)
+    return bool(found and expected and found[1] == expected[1])
 
 
 def held_out_concepts() -> list[Turn]:
-    """Every concept once, in a sentence kept from training."""
+    """Ask for every concept once, in a sentence kept from training."""
     return _concepts(serving.WHAT_HELD_OUT, each=1)
 
 
 def unseen_concepts() -> list[Turn]:
-    """Every concept three times, in phrasings unlike any in the corpus."""
+    """Ask for every concept three times, in phrasings unlike any in the corpus."""
     return _concepts(UNSEEN["concepts"], each=3)
 
 
@@ -184,35 +180,35 @@ def _concepts(templates: Sequence[str], each: int) -> list[Turn]:
 
 
 def concept_is_right(turn: Turn, answer: str) -> bool:
-    """Whether the answer begins with the first sentence of the concept's definition."""
+    """Return whether the answer begins with the first sentence of the concept's definition."""
     return answer.startswith(serving.first_sentence(turn.answer))
 
 
 def _score_stories(writer: Writer) -> dict[str, Any]:
-    """Forty stories: half continue "Once upon a time", half answer a request in a chat."""
+    """Score forty stories: half continue "Once upon a time", half answer a request in a chat."""
     rng = Random(SEED)
     opening = [0, *encode_text(writer.tokenizer, "Once upon a time")]
-    prompts, wanted = [opening] * 20, [""] * 20
+    prompts, heroes = [opening] * 20, [""] * 20
     for index in range(20):
         hero = words.character(rng)
         request = rng.choice(stories.REQUESTS["any" if index % 2 else "name"])
         article = words.with_article(hero.kind)
         prompts.append(writer.chat_prompt(request.format(k=hero.kind, ak=article, n=hero.name)))
-        wanted.append("" if index % 2 else hero.name)
-    told = writer.continuations(prompts, max_tokens=300, temperature=STORY_TEMPERATURE, seed=SEED)
+        heroes.append("" if index % 2 else hero.name)
+    texts = writer.continuations(prompts, max_tokens=300, temperature=STORY_TEMPERATURE, seed=SEED)
     missed = [
         {"question": name or "a story", "answer": text}
-        for text, name in zip(told, wanted, strict=True)
+        for text, name in zip(texts, heroes, strict=True)
         if not names_are_consistent(text, name)
     ]
-    return {"correct": len(told) - len(missed), "total": len(told), "missed": missed}
+    return {"correct": len(texts) - len(missed), "total": len(texts), "missed": missed}
 
 
 def names_are_consistent(story: str, hero: str = "") -> bool:
-    """Whether a story keeps to its two characters.
+    """Return whether a story keeps to its two characters.
 
-    It names one or two people, each at least twice, and a hero who was asked for comes first.
-    A slip shows as a third name.
+    It must have one or two names, each at least twice, and a requested hero must come first. A
+    mistake shows as a third name.
     """
     names = [word for word in re.findall(r"[A-Z][a-z]+", story) if word in _NAMES]
     return (

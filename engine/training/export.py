@@ -1,18 +1,20 @@
-"""Export: the trained model as an ordinary Hugging Face directory.
+"""Export: write the trained model as an ordinary Hugging Face directory.
 
-Anything that reads Hugging Face models can load it: ``transformers``, vLLM, and the loader in
-``engine.compute``. Qwen3 is the architecture's name there.
+Everything that reads Hugging Face models can load it: ``transformers``, vLLM, and the loader in
+``engine.compute``. The architecture is called Qwen3 there.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from engine.training import documents
 from engine.training.documents import SPECIAL_TOKENS
@@ -21,8 +23,15 @@ from engine.training.model import Model, ModelConfig
 BOS_ID = SPECIAL_TOKENS.index(documents.BOS)
 END_ID = SPECIAL_TOKENS.index(documents.ASSISTANT_END)
 
-# nanochat's conversation: a system message goes in front of the first user message. A calculator
-# call in an earlier answer is written as text by the caller and read as special tokens.
+# A generation ends with the answer, or where the model begins another document.
+GENERATION_CONFIG: dict[str, Any] = {
+    "bos_token_id": BOS_ID,
+    "eos_token_id": [END_ID, BOS_ID],
+    "pad_token_id": END_ID,
+    "do_sample": False,
+}
+# nanochat's conversation: a system message is put before the first user message. The caller writes a
+# calculator call in an earlier answer as text, and it is read as special tokens.
 CHAT_TEMPLATE = """\
 {{- bos_token -}}
 {%- set conversation = messages -%}
@@ -52,41 +61,48 @@ CHAT_TEMPLATE = """\
 
 def export(model: Model, tokenizer: Tokenizer, out_dir: Path) -> None:
     """Write weights (fp16), configuration, tokenizer and chat template to ``out_dir``."""
-    out_dir.mkdir(parents=True, exist_ok=True)
-    weights = {
-        name: tensor.detach().to("cpu", torch.float16).contiguous()
-        for name, tensor in model.state_dict().items()
-    }
-    path = out_dir / "model.safetensors"
-    save_file(weights, path, metadata={"format": "pt"})
-    path.chmod(0o644)  # safetensors keeps it to its owner; a model is there to be read
+    weights = {name: tensor.detach().half() for name, tensor in model.state_dict().items()}
     tokenizer.encode_special_tokens = False
-    tokenizer.save(str(out_dir / "tokenizer.json"))
+    configs = {
+        "config.json": model_config(model.config),
+        "generation_config.json": GENERATION_CONFIG,
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": documents.BOS,
+            "eos_token": documents.ASSISTANT_END,
+            "pad_token": documents.ASSISTANT_END,
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": model.config.max_position_embeddings,
+        },
+    }
+    write_directory(out_dir, weights, tokenizer, configs)
     (out_dir / "chat_template.jinja").write_text(CHAT_TEMPLATE)
-    for name, content in (
-        ("config.json", model_config(model.config)),
-        ("generation_config.json", GENERATION_CONFIG),
-        ("tokenizer_config.json", tokenizer_config(model.config)),
-    ):
-        (out_dir / name).write_text(json.dumps(content, indent=2) + "\n")
+
+
+def write_directory(
+    directory: Path,
+    weights: Mapping[str, Tensor],
+    tokenizer: Tokenizer,
+    configs: Mapping[str, dict[str, Any]],
+) -> None:
+    """Write model.safetensors, tokenizer.json, and each of ``configs`` as a JSON file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "model.safetensors"
+    tensors = {name: tensor.cpu().contiguous() for name, tensor in weights.items()}
+    save_file(tensors, path, metadata={"format": "pt"})
+    path.chmod(0o644)  # safetensors makes it readable for its owner only
+    tokenizer.save(str(directory / "tokenizer.json"))
+    for name, content in configs.items():
+        (directory / name).write_text(json.dumps(content, indent=2) + "\n")
 
 
 def model_config(config: ModelConfig) -> dict[str, Any]:
-    """``config.json`` in the words of ``transformers.Qwen3Config``."""
+    """Return ``config.json`` with the names of ``transformers.Qwen3Config``."""
     return {
         "architectures": ["Qwen3ForCausalLM"],
         "model_type": "qwen3",
-        "vocab_size": config.vocab_size,
-        "hidden_size": config.hidden_size,
-        "intermediate_size": config.intermediate_size,
-        "num_hidden_layers": config.num_layers,
-        "num_attention_heads": config.num_heads,
-        "num_key_value_heads": config.num_kv_heads,
-        "head_dim": config.head_dim,
+        **asdict(config),
         "hidden_act": "silu",
-        "max_position_embeddings": config.max_positions,
-        "rms_norm_eps": config.rms_norm_eps,
-        "rope_theta": config.rope_theta,
         "attention_bias": False,
         "attention_dropout": 0.0,
         "tie_word_embeddings": True,
@@ -99,38 +115,6 @@ def model_config(config: ModelConfig) -> dict[str, Any]:
 
 
 def read_config(directory: Path) -> ModelConfig:
-    """The sizes of an exported model; the reverse of ``model_config``."""
+    """Read the sizes of an exported model."""
     stored = json.loads((directory / "config.json").read_text())
-    return ModelConfig(
-        vocab_size=stored["vocab_size"],
-        hidden_size=stored["hidden_size"],
-        intermediate_size=stored["intermediate_size"],
-        num_layers=stored["num_hidden_layers"],
-        num_heads=stored["num_attention_heads"],
-        num_kv_heads=stored["num_key_value_heads"],
-        head_dim=stored["head_dim"],
-        rope_theta=stored["rope_theta"],
-        rms_norm_eps=stored["rms_norm_eps"],
-        max_positions=stored["max_position_embeddings"],
-    )
-
-
-# A generation ends with the answer, or where the model begins another document.
-GENERATION_CONFIG: dict[str, Any] = {
-    "bos_token_id": BOS_ID,
-    "eos_token_id": [END_ID, BOS_ID],
-    "pad_token_id": END_ID,
-    "do_sample": False,
-}
-
-
-def tokenizer_config(config: ModelConfig) -> dict[str, Any]:
-    """``tokenizer_config.json``; the tokenizer itself is in ``tokenizer.json``."""
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": documents.BOS,
-        "eos_token": documents.ASSISTANT_END,
-        "pad_token": documents.ASSISTANT_END,
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": config.max_positions,
-    }
+    return ModelConfig(**{field.name: stored[field.name] for field in fields(ModelConfig)})

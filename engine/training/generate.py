@@ -1,9 +1,8 @@
-"""A plain generation loop for evaluation: no KV cache, no scheduler, nothing to get wrong.
+"""A plain generation loop for evaluation, without KV cache and scheduler.
 
-Every step runs the whole rows again. Rows of different length are padded on the right, where a
-causal model cannot see it. The calculator is honoured as in the engine: once the model closes an
-expression, its value is put into the row, and the model goes on behind it. What the engine does
-to make the same text many times faster is the subject of the lessons.
+Every step computes the whole rows again. Shorter rows are padded on the right, which a causal model
+does not see. The calculator works as in the engine: when the model closes an expression, its value is
+appended to the row. The lessons show how the engine writes the same text many times faster.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ def generate(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> list[list[int]]:
-    """Continue each prompt until its end token or ``max_tokens``; returns only the new ids.
+    """Continue each prompt until its end token or ``max_tokens``; return only the new ids.
 
-    ``forward`` maps token ids ``[rows, length]`` to logits ``[rows, length, vocab]``. Forced
-    tokens are part of the result, the end token is not.
+    ``forward`` maps token ids ``[rows, length]`` to logits ``[rows, length, vocab]``. The result
+    includes forced tokens and excludes the end token.
     """
-    chance = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     rows = [list(prompt) for prompt in prompts]
     active = list(range(len(rows)))
     while active:
         length = max(len(rows[row]) for row in active)
         padded = torch.zeros(len(active), length, dtype=torch.long)
-        for place, row in enumerate(active):
-            padded[place, : len(rows[row])] = torch.tensor(rows[row])
+        for i, row in enumerate(active):
+            padded[i, : len(rows[row])] = torch.tensor(rows[row])
         last = torch.tensor([len(rows[row]) - 1 for row in active])
         logits = forward(padded)[torch.arange(len(active)), last].float()
         if temperature == 0:
             chosen = logits.argmax(-1)
         else:
-            chosen = torch.multinomial((logits / temperature).softmax(-1), 1, generator=chance)
+            chosen = torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
         for row, token in zip(list(active), chosen.flatten().tolist(), strict=True):
             new = len(rows[row]) - len(prompts[row])
             if token in _ENDS or new >= max_tokens:
@@ -64,7 +63,7 @@ def generate(
 
 
 def forced(tokenizer: Tokenizer, row: list[int]) -> list[int]:
-    """The calculator's output for the expression that ``row`` ends with, as tokens to append."""
+    """Return the calculator's output for the expression at the end of ``row``, as tokens."""
     start = _ID[documents.PYTHON_START]
     if start not in row:
         return []

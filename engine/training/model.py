@@ -2,10 +2,10 @@
 
 A decoder of the Qwen3 family (Qwen3 Technical Report, arXiv:2505.09388): RMSNorm before each
 block, grouped-query attention with a norm on every query and key head (QK-norm), rotary
-positions, a SwiGLU feed-forward, and one matrix that serves as embedding and output layer.
-The names of the submodules are those of Hugging Face's ``Qwen3ForCausalLM``, so the state dict
-is the checkpoint. The engine runs the same weights through its own paged decoder in
-``engine.compute``; a test holds this one equal to ``transformers``.
+positions, a SwiGLU feed-forward, and one matrix as embedding and output layer. The names of the
+submodules are those of Hugging Face's ``Qwen3ForCausalLM``, so the state dict is the checkpoint.
+The engine runs the same weights through its own paged decoder in ``engine.compute``; a test checks
+that this model equals ``transformers``.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from torch.nn import functional as F
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The sizes of the bundled model: 2.66M parameters."""
+    """The sizes of the bundled model (2.66M parameters), under their names in config.json."""
 
     vocab_size: int = 1536
     hidden_size: int = 192
     intermediate_size: int = 512
-    num_layers: int = 6
-    num_heads: int = 6
-    num_kv_heads: int = 2
+    num_hidden_layers: int = 6
+    num_attention_heads: int = 6
+    num_key_value_heads: int = 2
     head_dim: int = 32
     rope_theta: float = 1e4
     rms_norm_eps: float = 1e-6
-    max_positions: int = 2048
+    max_position_embeddings: int = 2048
 
 
 def rotary_tables(config: ModelConfig, length: int) -> tuple[Tensor, Tensor]:
-    """Cosines and sines of RoPE, each ``[length, head_dim]`` (Su et al., arXiv:2104.09864).
+    """Return RoPE's cosines and sines, each ``[length, head_dim]`` (Su et al., arXiv:2104.09864).
 
     Hugging Face's layout: the two halves of a head are the two coordinates of its rotations.
     """
@@ -45,7 +45,7 @@ def rotary_tables(config: ModelConfig, length: int) -> tuple[Tensor, Tensor]:
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Turn each head vector of ``x`` ``[batch, heads, length, head_dim]`` by its position."""
+    """Rotate each head vector of ``x`` ``[batch, heads, length, head_dim]`` by its position."""
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 
@@ -56,8 +56,8 @@ class Attention(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.config = config
-        queries = config.num_heads * config.head_dim
-        keys = config.num_kv_heads * config.head_dim
+        queries = config.num_attention_heads * config.head_dim
+        keys = config.num_key_value_heads * config.head_dim
         self.q_proj = nn.Linear(config.hidden_size, queries, bias=False)
         self.k_proj = nn.Linear(config.hidden_size, keys, bias=False)
         self.v_proj = nn.Linear(config.hidden_size, keys, bias=False)
@@ -66,15 +66,15 @@ class Attention(nn.Module):
         self.k_norm = nn.RMSNorm(config.head_dim, eps=config.rms_norm_eps)
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, mask: Tensor | None) -> Tensor:
-        """Mix ``x`` ``[batch, length, hidden]`` over positions; ``mask`` is True where allowed."""
+        """Attend over ``x`` ``[batch, length, hidden]``; ``mask`` is True for visible positions."""
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.config.head_dim)
-        # Norms are computed in fp32 also where autocast makes the projections bf16.
+        # Norms are computed in fp32, also if autocast makes the projections bf16.
         q = self.q_norm(self.q_proj(x).view(heads).float()).transpose(1, 2)
         k = self.k_norm(self.k_proj(x).view(heads).float()).transpose(1, 2)
         v = self.v_proj(x).view(heads).transpose(1, 2)
         q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-        group = self.config.num_heads // self.config.num_kv_heads
+        group = self.config.num_attention_heads // self.config.num_key_value_heads
         k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
         mixed = F.scaled_dot_product_attention(
             q.to(v.dtype), k.to(v.dtype), v, attn_mask=mask, is_causal=mask is None
@@ -92,7 +92,7 @@ class FeedForward(nn.Module):
         self.down_proj = nn.Linear(config.intermediate_size, config.hidden_size, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Transform each position of ``x`` ``[batch, length, hidden]`` on its own."""
+        """Transform each position of ``x`` ``[batch, length, hidden]`` separately."""
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))  # type: ignore[no-any-return]
 
 
@@ -118,7 +118,7 @@ class Backbone(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_layers))
+        self.layers = nn.ModuleList(Layer(config) for _ in range(config.num_hidden_layers))
         self.norm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
 
 
@@ -132,30 +132,30 @@ class Model(nn.Module):
         super().__init__()
         self.config = config
         self.model = Backbone(config)
-        cos, sin = rotary_tables(config, config.max_positions)
+        cos, sin = rotary_tables(config, config.max_position_embeddings)
         self.register_buffer("cos", cos, persistent=False)
         self.register_buffer("sin", sin, persistent=False)
         self.apply(self._initialise)
 
     def _initialise(self, module: nn.Module) -> None:
         if isinstance(module, nn.Embedding):
-            # Large beside what the layers add, so that a rare word, such as a name, stays
-            # distinct enough to be looked up and copied: with a deviation of 0.02, five million
-            # tokens did not teach the model to repeat a name; with 0.08, two million did.
+            # Large compared with the output of the layers, so that a rare word, such as a name,
+            # stays distinct enough to be looked up and copied. With a deviation of 0.02, five
+            # million tokens did not teach the model to repeat a name; with 0.08, two million did.
             nn.init.normal_(module.weight, std=0.08)
         elif isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, std=0.02)
-        # The two matrices that write to the residual stream start smaller, so that its
-        # variance does not grow with depth (GPT-2).
+        # The two matrices that write to the residual stream start smaller, so that its variance
+        # does not grow with depth (GPT-2).
         for name, child in module.named_children():
             if name in {"o_proj", "down_proj"} and isinstance(child, nn.Linear):
-                nn.init.normal_(child.weight, std=0.02 / (2 * self.config.num_layers) ** 0.5)
+                nn.init.normal_(child.weight, std=0.02 / (2 * self.config.num_hidden_layers) ** 0.5)
 
     def forward(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Logits ``[batch, length, vocab]`` for token ids ``[batch, length]``.
+        """Return logits ``[batch, length, vocab]`` for token ids ``[batch, length]``.
 
-        ``mask`` ``[batch, 1, length, length]`` is True where a position may look; without one,
-        each looks at itself and everything before it.
+        ``mask`` ``[batch, 1, length, length]`` is True for visible positions; without a mask, each
+        position sees itself and everything before it.
         """
         length = tokens.shape[1]
         cos, sin = self.cos[:length], self.sin[:length]

@@ -1,21 +1,18 @@
-"""A NanoGPT: GPT-2, small enough to be trained while you wait.
+"""A NanoGPT: a GPT-2 that is small enough to train while you wait.
 
     from engine import Engine
     from engine.training.nanogpt import train_nanogpt
 
     engine = Engine.load(train_nanogpt())
 
-Notes before reading:
-
-- A token is a character of the training text, so the vocabulary fits on a line. A character that
-  the text does not have becomes `<unk>`: the prompt is read, and the log shows what was lost.
-- The network is GPT-2 as it was published. Its parts have the names that transformers gives them,
-  so the state dict is the checkpoint. It sees whole sequences and keeps no keys and values;
-  `engine/compute/model/gpt2.py` runs the same weights over pages.
-- The hurry is in the training. What a character model must learn first is to look at the few
-  characters before, and among 160 learned positions those are hard to find. So attention starts
-  with a short window, which widens; and Muon instead of AdamW updates the matrices. `train` says
-  what each is worth.
+- A token is a character of the training text, so the vocabulary fits on a line. A character that is
+  not in the text becomes `<unk>`: the prompt is accepted, and the log shows what was lost.
+- The network is GPT-2 as published. Its modules have the names of transformers, so the state dict is
+  the checkpoint. It computes whole sequences and has no KV cache; `engine/compute/model/gpt2.py` runs
+  the same weights over KV blocks.
+- Two tricks make the training fast. A character model must first learn to look at the few characters
+  before, and those are hard to find among 160 learned positions; so attention starts with a short
+  window that widens. And Muon instead of AdamW updates the matrices. `train` says how much each helps.
 - On one machine and one thread, equal seeds give equal models.
 
 Sources: Radford et al., Language Models are Unsupervised Multitask Learners, 2019 (the network);
@@ -24,28 +21,26 @@ Karpathy's nanoGPT (characters as tokens, trained from scratch); Keller Jordan, 
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import torch
-from safetensors.torch import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm.auto import tqdm
 
 from engine.compute.threads import set_threads
+from engine.training.export import write_directory
 from engine.training.stories import plain_story
 
 STORIES = 2000
 STEPS = 400
 ROWS = 8
 FIRST_WINDOW = 4
-# The text between two stories, and the end of an output: GPT-2's name for both.
+# GPT-2's separator between two texts, which also ends an output.
 END = "<|endoftext|>"
 UNKNOWN = "<unk>"
 
@@ -68,11 +63,11 @@ def train_nanogpt(
     seed: int = 0,
     progress: bool = True,
 ) -> Path:
-    """Train a NanoGPT on freshly made stories and write it to `directory`; returns the directory.
+    """Train a NanoGPT on generated stories, write it to `directory` and return the directory.
 
-    The directory is an ordinary Hugging Face one: `Engine.load` and transformers read it. `progress`
-    shows a bar with the loss, in nats per character. Sets torch's threads as `Engine.load` does.
-    Raises ValueError for fewer than one step.
+    `Engine.load` and transformers can read the directory. `progress` shows a bar with the loss, in
+    nats per character. Sets torch's threads as `Engine.load` does. Raises ValueError for fewer than
+    one step.
     """
     if steps < 1:
         raise ValueError(f"steps must be at least 1, got {steps}")
@@ -81,7 +76,7 @@ def train_nanogpt(
     texts = [plain_story(rng) for _ in range(STORIES)]
     tokenizer = character_tokenizer(texts)
     corpus = torch.tensor(tokenizer.encode(END.join(texts)).ids)
-    # Apart from the generator that belongs to whoever calls: a notebook may have seeded that one.
+    # Do not change the global generator, which a notebook may have seeded.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = NanoGPT(NanoConfig(tokenizer.get_vocab_size()))
@@ -94,7 +89,7 @@ def train_nanogpt(
 
 
 def character_tokenizer(texts: list[str]) -> Tokenizer:
-    """One token per character that occurs, after `<|endoftext|>` (id 0) and `<unk>` (id 1).
+    """Make one token per character, after `<|endoftext|>` (id 0) and `<unk>` (id 1).
 
     Byte-pair encoding that merges no pairs leaves single characters.
     """
@@ -123,7 +118,7 @@ class Projection(nn.Module):
 
 
 class Attention(nn.Module):
-    """Each position mixes the values of those it may see."""
+    """Multi-head attention of each position over the positions it may see."""
 
     def __init__(self, config: NanoConfig, scale: float) -> None:
         super().__init__()
@@ -131,19 +126,19 @@ class Attention(nn.Module):
         self.c_attn = Projection(config.hidden_size, 3 * config.hidden_size)
         self.c_proj = Projection(config.hidden_size, config.hidden_size, scale)
 
-    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        """Mix `x` [rows, length, hidden]; `hidden` [length, length] is True where nobody looks."""
+    def forward(self, x: Tensor, masked: Tensor) -> Tensor:
+        """Attend over `x` [rows, length, hidden]; `masked` [length, length] is True if invisible."""
         rows, length, size = x.shape
         heads = (rows, length, self.heads, size // self.heads)
         q, k, v = (part.view(heads).transpose(1, 2) for part in self.c_attn(x).split(size, dim=2))
         scores = q @ k.transpose(2, 3) / math.sqrt(heads[-1])
-        weights = scores.masked_fill(hidden, -math.inf).softmax(dim=-1)
+        weights = scores.masked_fill(masked, -math.inf).softmax(dim=-1)
         mixed: Tensor = self.c_proj((weights @ v).transpose(1, 2).reshape(x.shape))
         return mixed
 
 
 class FeedForward(nn.Module):
-    """Each position by itself: four times as wide, GELU, and back."""
+    """Two projections with GELU between them, four times as wide as the residual stream."""
 
     def __init__(self, config: NanoConfig, scale: float) -> None:
         super().__init__()
@@ -157,20 +152,20 @@ class FeedForward(nn.Module):
 
 
 class Layer(nn.Module):
-    """Attention, then feed-forward, each behind a LayerNorm and added to the residual stream."""
+    """Attention, then feed-forward, each after a LayerNorm and added to the residual stream."""
 
     def __init__(self, config: NanoConfig) -> None:
         super().__init__()
-        # What writes to the residual stream starts smaller the more layers there are (GPT-2).
+        # Projections into the residual stream start smaller with more layers (GPT-2).
         scale = 1 / math.sqrt(2 * config.num_layers)
         self.ln_1 = nn.LayerNorm(config.hidden_size)
         self.attn = Attention(config, scale)
         self.ln_2 = nn.LayerNorm(config.hidden_size)
         self.mlp = FeedForward(config, scale)
 
-    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        """The residual stream [rows, length, hidden] after this layer."""
-        x = x + self.attn(self.ln_1(x), hidden)
+    def forward(self, x: Tensor, masked: Tensor) -> Tensor:
+        """Return the residual stream [rows, length, hidden] after this layer."""
+        x = x + self.attn(self.ln_1(x), masked)
         return x + self.mlp(self.ln_2(x))  # type: ignore[no-any-return]
 
 
@@ -188,16 +183,16 @@ class NanoGPT(nn.Module):
         self.ln_f = nn.LayerNorm(config.hidden_size)
 
     def forward(self, tokens: Tensor, window: int | None = None) -> Tensor:
-        """Logits [rows, length, vocab] for token ids [rows, length].
+        """Return logits [rows, length, vocab] for token ids [rows, length].
 
-        A position sees itself and what is before it, with `window` only that many in all.
+        A position sees itself and all positions before it, or `window` positions in total.
         """
         length = tokens.shape[1]
-        everywhere = torch.ones(length, length, dtype=torch.bool)
-        hidden = everywhere.triu(1) | everywhere.tril(-(window or length))
+        ones = torch.ones(length, length, dtype=torch.bool)
+        masked = ones.triu(1) | ones.tril(-(window or length))
         x = self.wte(tokens) + self.wpe.weight[:length]
         for layer in self.h:
-            x = layer(x, hidden)
+            x = layer(x, masked)
         return F.linear(self.ln_f(x), self.wte.weight)
 
 
@@ -205,10 +200,11 @@ class NanoGPT(nn.Module):
 
 
 def train(model: NanoGPT, corpus: Tensor, steps: int, *, progress: bool) -> None:
-    """Next-character prediction on random stretches of `corpus`, as long as the context.
+    """Train next-character prediction on random excerpts of `corpus`, as long as the context.
 
     The window doubles five times over the first 80% of the steps. After 400 steps the loss on new
-    stories is 1.29 nats; with the whole window from the start 1.66, with AdamW for the matrices 1.63.
+    stories is 1.29 nats. It is 1.66 with the full window from the start, and 1.63 with AdamW for the
+    matrices.
     """
     length = model.config.context
     matrices = [p for p in model.h.parameters() if p.ndim == 2]
@@ -222,10 +218,10 @@ def train(model: NanoGPT, corpus: Tensor, steps: int, *, progress: bool) -> None
     with tqdm(total=steps, unit="step", desc="training", disable=not progress) as bar:
         for step in range(steps):
             starts = torch.randint(len(corpus) - length, (ROWS, 1))
-            stretch = corpus[starts + torch.arange(length + 1)]
+            excerpt = corpus[starts + torch.arange(length + 1)]
             window = int(FIRST_WINDOW * 2 ** (5 * step / (0.8 * steps)))
-            logits = model(stretch[:, :-1], window)
-            loss = F.cross_entropy(logits.flatten(0, 1), stretch[:, 1:].flatten())
+            logits = model(excerpt[:, :-1], window)
+            loss = F.cross_entropy(logits.flatten(0, 1), excerpt[:, 1:].flatten())
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             for optimizer, schedule in zip(optimizers, schedules, strict=True):
@@ -237,7 +233,7 @@ def train(model: NanoGPT, corpus: Tensor, steps: int, *, progress: bool) -> None
 
 
 def rate(step: int, steps: int) -> float:
-    """The share of the peak learning rate: 20 steps of warm-up under half a cosine to 5%."""
+    """Return the share of the peak learning rate: 20 steps of warm-up, half a cosine to 5%."""
     return min(1.0, (step + 1) / 20) * (0.525 + 0.475 * math.cos(math.pi * step / steps))
 
 
@@ -245,46 +241,35 @@ def rate(step: int, steps: int) -> float:
 
 
 def save(model: NanoGPT, tokenizer: Tokenizer, directory: Path) -> None:
-    """Write weights (fp32), configuration and tokenizer to `directory`."""
-    directory.mkdir(parents=True, exist_ok=True)
+    """Write weights (fp32), configuration and tokenizer to `directory`.
+
+    There is no chat template, because the model knows stories only.
+    """
+    config = model.config
     weights = {f"transformer.{name}": tensor for name, tensor in model.state_dict().items()}
-    path = directory / "model.safetensors"
-    save_file(weights, path, metadata={"format": "pt"})
-    path.chmod(0o644)  # safetensors keeps it to its owner; a model is there to be read
-    tokenizer.save(str(directory / "tokenizer.json"))
-    for name, content in (
-        ("config.json", hf_config(model.config)),
-        ("tokenizer_config.json", hf_tokenizer_config(model.config)),
-    ):
-        (directory / name).write_text(json.dumps(content, indent=2) + "\n")
-
-
-def hf_config(config: NanoConfig) -> dict[str, Any]:
-    """`config.json` in the words of `transformers.GPT2Config`."""
-    return {
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": "gpt2",
-        "vocab_size": config.vocab_size,
-        "n_positions": config.context,
-        "n_embd": config.hidden_size,
-        "n_layer": config.num_layers,
-        "n_head": config.num_heads,
-        "activation_function": "gelu_new",
-        "layer_norm_epsilon": 1e-5,
-        "tie_word_embeddings": True,
-        "bos_token_id": 0,
-        "eos_token_id": 0,
-        "dtype": "float32",
+    configs = {
+        "config.json": {
+            "architectures": ["GPT2LMHeadModel"],
+            "model_type": "gpt2",
+            "vocab_size": config.vocab_size,
+            "n_positions": config.context,
+            "n_embd": config.hidden_size,
+            "n_layer": config.num_layers,
+            "n_head": config.num_heads,
+            "activation_function": "gelu_new",
+            "layer_norm_epsilon": 1e-5,
+            "tie_word_embeddings": True,
+            "bos_token_id": 0,
+            "eos_token_id": 0,
+            "dtype": "float32",
+        },
+        "tokenizer_config.json": {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": END,
+            "eos_token": END,
+            "unk_token": UNKNOWN,
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": config.context,
+        },
     }
-
-
-def hf_tokenizer_config(config: NanoConfig) -> dict[str, Any]:
-    """`tokenizer_config.json`. There is no chat template: the model knows stories only."""
-    return {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        "bos_token": END,
-        "eos_token": END,
-        "unk_token": UNKNOWN,
-        "clean_up_tokenization_spaces": False,
-        "model_max_length": config.context,
-    }
+    write_directory(directory, weights, tokenizer, configs)

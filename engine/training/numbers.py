@@ -1,6 +1,6 @@
 """Sums and letter counts, each answered through a calculator call.
 
-The model never learns arithmetic. It learns to copy operands into an expression, to name the
+The model does not learn arithmetic. It learns to copy operands into an expression, to recognise the
 operation, and to copy the calculator's output into a sentence.
 """
 
@@ -26,16 +26,16 @@ _NUMBER_WORDS = (
 
 
 def held_out(expression: str) -> bool:
-    """Whether any two neighbouring numbers of ``expression`` are a pair kept out of training.
+    """Return whether two neighbouring numbers of ``expression`` are a pair kept out of training.
 
-    One pair in sixteen is, in either order and under every operation.
+    These are one pair in sixteen, in either order and with every operation.
     """
     numbers = re.findall(r"\d[\d,.]*", expression)
     return any(crc32(" ".join(sorted(pair)).encode()) % 16 == 0 for pair in pairwise(numbers))
 
 
 def answer(expression: str) -> str:
-    """``17 + 25 = 42.``; a long decimal part is cut after two digits and shown as cut."""
+    """Return ``17 + 25 = 42.``; a long decimal part is cut after two digits, with an ellipsis."""
     result = evaluate(expression)
     if result is None:
         raise ValueError(f"the calculator cannot evaluate {expression!r}")
@@ -47,14 +47,14 @@ def answer(expression: str) -> str:
 
 
 def number(rng: Random) -> str:
-    """A whole number of one to six digits, small ones more often; some with commas."""
+    """Draw a whole number of one to six digits, small ones more often; some with commas."""
     digits = rng.choices((1, 2, 3, 4, 5, 6), (22, 34, 22, 12, 6, 4))[0]
     value = rng.randrange(10 ** (digits - 1), 10**digits)
     return f"{value:,}" if value > 999 and rng.random() < 0.15 else str(value)
 
 
 def operands(rng: Random, operation: str) -> tuple[str, str]:
-    """Two numbers; most divisions come out even, as those that people ask for do."""
+    """Draw two numbers; most divisions have a whole result, as in people's questions."""
     kind = rng.random()
     if operation == "over" and kind < 0.6:
         divisor, quotient = rng.randint(1, 99), rng.randint(1, 200)
@@ -68,7 +68,7 @@ def operands(rng: Random, operation: str) -> tuple[str, str]:
 
 
 def tidy(expression: str) -> bool:
-    """Whether the calculator knows the expression and its result shows no rounding noise."""
+    """Return whether the calculator can evaluate the expression without rounding noise."""
     result = evaluate(expression)
     if result is None or "e" in result:
         return False
@@ -80,7 +80,7 @@ def _usable(expression: str) -> bool:
 
 
 def two_operands(rng: Random, frames: str = "frames") -> Turn:
-    """A sum of two numbers asked in a sentence from the list ``frames`` or ``held_out``."""
+    """Ask for a sum of two numbers, in a sentence from the list ``frames`` or ``held_out``."""
     name = rng.choices(tuple(OPERATIONS), (40, 25, 22, 13))[0]
     while True:
         a, b = operands(rng, name)
@@ -90,7 +90,7 @@ def two_operands(rng: Random, frames: str = "frames") -> Turn:
 
 
 def ask(rng: Random, operation: str, a: str, b: str, frames: str = "frames") -> str:
-    """A question for ``a`` and ``b`` under the operation called ``plus``, ``minus``, ..."""
+    """Phrase a question about ``a`` and ``b`` with the operation ``plus``, ``minus``, ..."""
     own = SUMS[operation]
     slots = {"a": a, "b": b, "thing": rng.choice(words.THINGS), "name": rng.choice(words.GIRLS)}
     if rng.random() < 0.3:
@@ -101,20 +101,14 @@ def ask(rng: Random, operation: str, a: str, b: str, frames: str = "frames") -> 
 
 
 def _longer(rng: Random) -> Turn:
-    """Three numbers, brackets, or a negative number."""
+    """Ask for a sum with three numbers, brackets, or a negative number."""
     small = (8, 40, 25)
     while True:
         a, b, c = (str(rng.randrange(10**d)) for d in rng.choices((1, 2, 3), small, k=3))
         p, q = rng.choices("+-*", (5, 3, 2), k=2)
-        expression = rng.choice(
-            (
-                f"{a}{p}{b}{q}{c}",
-                f"{a}{p}{b}{q}{c}",
-                f"({a}{p}{b}){q}{c}",
-                f"{a}{p}({b}{q}{c})",
-                f"-{a}{p}{b}",
-            )
-        )
+        flat = f"{a}{p}{b}{q}{c}"
+        forms = (flat, flat, f"({a}{p}{b}){q}{c}", f"{a}{p}({b}{q}{c})", f"-{a}{p}{b}")
+        expression = rng.choice(forms)
         if _usable(expression):
             break
     x = re.sub(r"(?<=[\d)])([-+*])", r" \1 ", expression) if rng.random() < 0.7 else expression
@@ -126,19 +120,19 @@ def _longer(rng: Random) -> Turn:
 
 
 def _in_words(rng: Random) -> Turn:
-    """``seven plus five``, with numbers up to twenty."""
-    name, word = rng.choice((("plus", "plus"), ("minus", "minus"), ("times", "times")))
+    """Ask for ``seven plus five``, with numbers up to twenty."""
+    name = rng.choice(("plus", "minus", "times"))
     while True:
         a, b = rng.randrange(21), rng.randrange(21)
         if _usable(expression := f"{a}{OPERATIONS[name]}{b}"):
             break
-    x = f"{_NUMBER_WORDS[a]} {word} {_NUMBER_WORDS[b]}"
+    x = f"{_NUMBER_WORDS[a]} {name} {_NUMBER_WORDS[b]}"
     question: str = rng.choice(SUMS["frames"]).format(x=x)
     return Turn(question[0].upper() + question[1:], answer(expression), expression)
 
 
 def sum_turns(rng: Random) -> list[Turn]:
-    """A sum, and now and then a second step from its result."""
+    """Ask for a sum, and sometimes for a second step from its result."""
     make = rng.choices((two_operands, _longer, _in_words), (84, 12, 4))[0]
     turn = make(rng)
     result = evaluate(turn.expression or "")
@@ -161,7 +155,7 @@ def sum_turns(rng: Random) -> list[Turn]:
 
 
 def count_turn(rng: Random, word: str, letter: str, frames: str = "frames") -> Turn:
-    """Count ``letter`` in ``word``, both lower case; the question may capitalise the word."""
+    """Ask to count ``letter`` in ``word``, both lower case; the word may be capitalised."""
     quote = rng.choice(('"', '"', '"', "'"))
     shown = word.capitalize() if quote == '"' and rng.random() < 0.15 else word
     spelling = rng.choice(LETTERS["letter"]).format(l=letter)
@@ -171,29 +165,27 @@ def count_turn(rng: Random, word: str, letter: str, frames: str = "frames") -> T
 
 
 def count_answer(word: str, letter: str) -> str:
-    """``The letter l occurs 2 times in "hello".``"""
+    """Return ``The letter l occurs 2 times in "hello".``"""
     count = word.count(letter)
     return f'The letter {letter} occurs {count} time{"" if count == 1 else "s"} in "{word}".'
 
 
 def letter_turns(rng: Random) -> list[Turn]:
-    """A letter count, and now and then the same letter in another word or the other way round."""
+    """Ask for a letter count, and sometimes for a second one with the same letter or word."""
     word = words.counted_word(rng)
-    # Mostly letters that occur; a few that do not, so that zero is an answer too.
+    # Mostly letters that occur, and a few that do not, so that the model learns the answer 0.
     letter = rng.choice(word if rng.random() < 0.85 else "abcdefghijklmnopqrstuvwxyz")
     first = count_turn(rng, word, letter)
     if rng.random() > 0.12:
         return [first]
     if rng.random() < 0.5:
         other = words.counted_word(rng)
-        question = rng.choice(("And in {w}?", "What about {w}?", "And how many in {w}?")).format(
-            w=f'"{other}"'
-        )
+        frame = rng.choice(("And in {w}?", "What about {w}?", "And how many in {w}?"))
+        question = frame.format(w=f'"{other}"')
         word = other
     else:
         letter = rng.choice(word)
-        question = rng.choice(("And {l}?", "And the letter {l}?", "What about {l}?")).format(
-            l=letter
-        )
+        frame = rng.choice(("And {l}?", "And the letter {l}?", "What about {l}?"))
+        question = frame.format(l=letter)
     expression = f'"{word}".count("{letter}")'
     return [first, Turn(question, count_answer(word, letter), expression)]

@@ -1,18 +1,18 @@
-"""Training: the loop that makes the bundled model out of its corpus.
+"""Training: the loop that trains the bundled model on its corpus.
 
-One epoch over an endless corpus, next-token prediction, one cosine. Rows are 256 tokens long for
-most of the run, because attention over short rows is cheap, and 512 at its end, where the model
-learns to use a longer context; large models extend their context in the same way.
+One epoch over an endless corpus, next-token prediction, one cosine schedule. Rows are 256 tokens long
+for most of the run, because attention over short rows is cheap. At the end they are 512 tokens long,
+so that the model learns to use a longer context. Large models extend their context in the same way.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 import torch
@@ -49,84 +49,103 @@ def train(
 ) -> None:
     """Train a model on ``tokens`` tokens and write it to ``out_dir`` as a Hugging Face directory.
 
-    With ``measure`` the model is then evaluated, which takes a few minutes, and the directory
-    gets its model card.
+    device      a torch device, or "auto" for a GPU if there is one
+    checkpoint  the training state, saved every minute; a call with the same ``seed`` and ``tokens``
+                continues from it and, on the same machine, ends with the model of an uninterrupted run
+    measure     evaluate the model afterwards and write its model card, which takes a few minutes
 
-    ``device`` is a torch device, or "auto" for a GPU where there is one. Every minute the state
-    is saved to ``checkpoint``; a call with the same ``seed`` and ``tokens`` goes on from there,
-    and on the same machine ends with the model that an uninterrupted run would have made.
-
-    Raises ValueError where ``tokens`` is less than one step, or where the checkpoint belongs to
-    another run.
+    Raises ValueError if ``tokens`` is less than one step, or if the checkpoint belongs to another run.
     """
     steps = tokens // TOKENS_PER_STEP
     if steps < 1:
-        raise ValueError(f"tokens is {tokens}, but one step takes {TOKENS_PER_STEP}; ask for more")
+        raise ValueError(f"tokens must be at least {TOKENS_PER_STEP}, one step, got {tokens}")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     torch.manual_seed(seed)
-    model = Model(config or ModelConfig()).to(device)
-    optimizers = make_optimizers(model)
-    run = {"seed": seed, "steps": steps}
-    first, earlier, tokenizer = 0, 0.0, None
+    training = _Training(Model(config or ModelConfig()).to(device), seed, steps)
     if checkpoint.exists():
-        saved = torch.load(checkpoint, map_location=device, weights_only=True)
-        if saved["run"] != run:
-            raise ValueError(
-                f"checkpoint {checkpoint} belongs to a run with {saved['run']}, this one has {run}; "
-                "delete the file or ask for the same run"
-            )
-        model.load_state_dict(saved["model"])
-        for optimizer, state in zip(optimizers, saved["optimizers"], strict=True):
-            optimizer.load_state_dict(state)
-        first, earlier = saved["step"], saved["seconds"]
-        tokenizer = Tokenizer.from_str(saved["tokenizer"])
-    if tokenizer is None:
-        tokenizer = train_tokenizer(texts(seed, TOKENIZER_DOCUMENTS))
-
-    def save(step: int) -> None:
-        state = {
-            "run": run,
-            "step": step,
-            "seconds": earlier + time.monotonic() - started,
-            "model": model.state_dict(),
-            "optimizers": [optimizer.state_dict() for optimizer in optimizers],
-            "tokenizer": tokenizer.to_str(),
-        }
-        checkpoint.parent.mkdir(parents=True, exist_ok=True)
-        partial = checkpoint.with_suffix(".partial")
-        torch.save(state, partial)
-        os.replace(partial, checkpoint)  # noqa: PTH105 - atomic, so a kill leaves the old file
-
-    forward = compiled(model)
-    started = saved_at = time.monotonic()
-    with tqdm(total=steps * TOKENS_PER_STEP, initial=first * TOKENS_PER_STEP, unit="tok",
+        training.resume(checkpoint, device)
+    forward = compiled(training.model)
+    saved_at = time.monotonic()
+    with tqdm(total=steps * TOKENS_PER_STEP, initial=training.step * TOKENS_PER_STEP, unit="tok",
               unit_scale=True, desc="training") as bar:  # fmt: skip
-        for step in range(first, steps):
+        for step in range(training.step, steps):
             length = SHORT_ROWS if step < steps * SHORT_SHARE else LONG_ROWS
-            batch = make_batch(tokenizer, seed, step, TOKENS_PER_STEP // length, length)
-            loss = train_step(forward, optimizers, batch, learning_rate(step, steps), device)
+            batch = make_batch(training.tokenizer, seed, step, TOKENS_PER_STEP // length, length)
+            rate = learning_rate(step, steps)
+            loss = train_step(forward, training.optimizers, batch, rate, device)
+            training.step = step + 1
             bar.update(TOKENS_PER_STEP)
             bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
             if time.monotonic() - saved_at > CHECKPOINT_SECONDS:
-                save(step + 1)
+                training.save(checkpoint)
                 saved_at = time.monotonic()
-    save(steps)
-    minutes = (earlier + time.monotonic() - started) / 60
-    export(model, tokenizer, out_dir)
-    made: dict[str, object] = {
+    training.save(checkpoint)
+    export(training.model, training.tokenizer, out_dir)
+    facts = {
         "seed": seed,
         "tokens": steps * TOKENS_PER_STEP,
-        "minutes": round(minutes),
+        "minutes": round(training.seconds() / 60),
+        "device": device_name(device),
+        "schedule": "one epoch, one cosine",
     }
-    made |= {"device": device_name(device), "schedule": "one epoch, one cosine"}
-    (out_dir / "training.json").write_text(json.dumps(made, indent=2) + "\n")
+    (out_dir / "training.json").write_text(json.dumps(facts, indent=2) + "\n")
     if measure:
         evaluate(out_dir)
 
 
+class _Training:
+    """The state of a training run: model, optimizers, tokenizer, steps and time so far."""
+
+    def __init__(self, model: Model, seed: int, steps: int) -> None:
+        self.model = model
+        self.optimizers = make_optimizers(model)
+        self.step = 0
+        self._run = {"seed": seed, "steps": steps}
+        self._started = time.monotonic()
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer, trained on first use unless the run is resumed."""
+        return train_tokenizer(texts(self._run["seed"], TOKENIZER_DOCUMENTS))
+
+    def seconds(self) -> float:
+        """Return the time spent on this run, including earlier calls."""
+        return time.monotonic() - self._started
+
+    def save(self, checkpoint: Path) -> None:
+        """Write the state, atomically, so that an interrupt leaves the old file intact."""
+        state = {
+            "run": self._run,
+            "step": self.step,
+            "seconds": self.seconds(),
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "tokenizer": self.tokenizer.to_str(),
+        }
+        checkpoint.parent.mkdir(parents=True, exist_ok=True)
+        partial = checkpoint.with_suffix(".partial")
+        torch.save(state, partial)
+        partial.replace(checkpoint)
+
+    def resume(self, checkpoint: Path, device: str) -> None:
+        """Read the state. Raises ValueError if it belongs to another run."""
+        saved = torch.load(checkpoint, map_location=device, weights_only=True)
+        if saved["run"] != self._run:
+            raise ValueError(
+                f"checkpoint {checkpoint} belongs to a run with {saved['run']}, this one has "
+                f"{self._run}: delete the file or ask for the same run"
+            )
+        self.model.load_state_dict(saved["model"])
+        for optimizer, state in zip(self.optimizers, saved["optimizers"], strict=True):
+            optimizer.load_state_dict(state)
+        self.step = saved["step"]
+        self.tokenizer = Tokenizer.from_str(saved["tokenizer"])
+        self._started -= saved["seconds"]
+
+
 def device_name(device: str) -> str:
-    """What the model card says it was trained on."""
+    """Return the name of the device for the model card."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(device)
     threads = torch.get_num_threads()
@@ -134,7 +153,7 @@ def device_name(device: str) -> str:
 
 
 def learning_rate(step: int, steps: int) -> float:
-    """The share of the peak rate at ``step``: a linear warm-up, then half a cosine to zero."""
+    """Return the share of the peak rate at ``step``: linear warm-up, then half a cosine to zero."""
     warmup = min(WARMUP_STEPS, steps // 10)
     if step < warmup:
         return (step + 1) / warmup
@@ -142,10 +161,10 @@ def learning_rate(step: int, steps: int) -> float:
 
 
 def make_optimizers(model: Model) -> list[torch.optim.Optimizer]:
-    """Muon for the matrices of the layers, AdamW (arXiv:1711.05101) for embedding and norms.
+    """Make Muon for the layers' matrices, and AdamW (arXiv:1711.05101) for embedding and norms.
 
     Muon (Keller Jordan, 2024) makes the update of a matrix orthogonal, so that rare directions
-    learn as fast as common ones. It costs a seventh of the speed here and needs far fewer tokens.
+    learn as fast as common ones. A step is a seventh slower here, but far fewer tokens are needed.
     """
     matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
     chosen = {id(p) for p in matrices}
@@ -161,7 +180,7 @@ def make_optimizers(model: Model) -> list[torch.optim.Optimizer]:
 
 
 def compiled(model: Model) -> Callable[[Tensor, Tensor], Tensor]:
-    """The model through ``torch.compile`` where a C++ compiler is at hand, half as slow again."""
+    """Return the model, through ``torch.compile`` if there is a C++ compiler."""
     return torch.compile(model, dynamic=False) if shutil.which("g++") else model
 
 
@@ -172,7 +191,7 @@ def train_step(
     rate: float,
     device: str,
 ) -> float:
-    """One forward pass, one backward pass, one update; returns the loss in nats per token."""
+    """Run one forward pass, one backward pass and one update; return the loss in nats per token."""
     tokens, targets, mask = (tensor.to(device) for tensor in batch)
     # bf16 for the matrix products; the weights and their updates stay in fp32.
     with torch.autocast(torch.device(device).type, torch.bfloat16):

@@ -1,8 +1,8 @@
 """The tokenizer: byte-level BPE with 1536 entries, trained on the corpus.
 
-Byte-level BPE (GPT-2) can encode any text, because its alphabet is the 256 bytes. What matters
-here is the cut made before any merging: every digit is a token of its own, so that numbers can be
-copied digit by digit, and so is every letter of a quoted word, so that letters can be counted.
+Byte-level BPE (GPT-2) can encode any text, because its alphabet is the 256 bytes. The split before
+merging matters here: every digit is a token of its own, so that the model can copy numbers digit by
+digit, and so is every letter of a quoted word, so that the model can count letters.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from engine.training.documents import BOS, SPECIAL_TOKENS, Document
 
 VOCAB_SIZE = 1536
 # Letters up to a closing quote, one by one; words with their space; digits, one by one; runs of
-# punctuation; white space. Capitals are cut only before a double quote and never before an
-# apostrophe, or "What's" would fall apart.
+# punctuation; white space. Words with capitals are split only before a double quote, never before an
+# apostrophe, because of words like "What's".
 PATTERN = r"""[A-Za-z](?=[A-Za-z]*")|[a-z](?=[a-z]*')| ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+|\s"""
-IGNORED = -100  # a target that does not enter the loss; torch's cross_entropy skips it
+IGNORED = -100  # a target that torch's cross_entropy skips
 
 
 def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
     """Train on ``texts``; the special tokens get the ids 0 to 8.
 
-    Encoding with special tokens puts ``<|bos|>`` in front, as a plain completion needs it.
+    Encoding with special tokens prepends ``<|bos|>``, which a plain completion needs.
     """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -48,16 +48,16 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
 
 
 def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
-    """Token ids of ``text`` as plain text: ``<|bos|>`` typed by a user is just characters."""
+    """Encode plain text: ``<|bos|>`` typed by a user is just characters."""
     tokenizer.encode_special_tokens = True
     return tokenizer.encode(text, add_special_tokens=False).ids
 
 
 def encode_document(tokenizer: Tokenizer, document: Document) -> tuple[list[int], list[int]]:
-    """Inputs and targets of a document, equally long.
+    """Return inputs and targets of a document, equally long.
 
-    The target of a position is the token after it, or ``IGNORED`` where that token belongs to
-    the user or to the calculator.
+    The target of a position is the next token, or ``IGNORED`` if that is the user's or the
+    calculator's.
     """
     ids: list[int] = []
     learned: list[bool] = []

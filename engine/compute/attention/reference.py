@@ -23,7 +23,7 @@ class ReferenceAttention:
         cache[self.batch.slot_mapping] = keys_values
         outputs: list[Tensor] = []
         for group in self.batch.groups:
-            rows = queries[group.tokens].split(group.query_len)
+            rows = queries[group.tokens].unflatten(0, (-1, group.query_len))
             for query, seq_len, block_table in zip(
                 rows, group.seq_lens, group.block_tables, strict=True
             ):
@@ -35,7 +35,7 @@ class ReferenceAttention:
         block_size, kv_heads = self.kv_cache.block_size, self.config.num_kv_heads
         keys_at = torch.arange(seq_len)
         slots = block_table[keys_at // block_size] * block_size + keys_at % block_size
-        keys, values = cache[slots].split(kv_heads, dim=1)  # each [seq_len, kv_heads, head_dim]
+        keys, values = cache[slots].chunk(2, dim=1)  # each [seq_len, kv_heads, head_dim]
         group_size = self.config.num_heads // kv_heads  # query heads that share a KV head
         keys, values = (kv.repeat_interleave(group_size, dim=1) for kv in (keys, values))
         scores = torch.einsum("qhd,khd->hqk", query, keys) / self.config.head_dim**0.5

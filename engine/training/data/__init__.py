@@ -1,4 +1,4 @@
-"""The sentences that the corpus is put together from, one TOML file for each subject."""
+"""The sentences and words of the corpus, one TOML file for each subject."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from typing import Any
 
 
 def load(subject: str) -> dict[str, Any]:
-    """The tables of ``<subject>.toml``."""
+    """Read ``<subject>.toml``."""
     return tomllib.loads((Path(__file__).parent / f"{subject}.toml").read_text(encoding="utf-8"))

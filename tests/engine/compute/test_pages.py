@@ -1,4 +1,4 @@
-"""Attention really reads pages, and nothing but what a request's block table names."""
+"""Attention reads the KV blocks that a request's block table names, and no others."""
 
 import pytest
 import torch

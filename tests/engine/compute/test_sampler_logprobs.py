@@ -1,4 +1,4 @@
-"""What is reported beside the tokens, against plain floats; equal floats where they must be equal."""
+"""Reported log-probabilities against plain floats; equal floats where they must be equal."""
 
 import json
 import random
@@ -29,14 +29,14 @@ from tests.engine.compute.sampler_cases import (
     ties=st.booleans(),
 )
 def test_logprobs_and_likeliest_are_the_model_s_own_with_the_bias(seed, rows, vocab, ties):
-    """Whatever penalties, temperature and cuts do with the tokens afterwards."""
+    """Independent of penalties, temperature and truncation."""
     rng = random.Random(seed)
     positions = [random_position(rng, vocab) for _ in range(rows)]
     logits = random_logits(seed, rows, vocab, ties=ties)
     output = sample(logits.clone(), positions)
     for i, row in enumerate(logits.tolist()):
-        told = reported(row, positions[i])
-        assert output.logprobs[i] == pytest.approx(told[output.token_ids[i]], abs=1e-4)
+        expected_logprobs = reported(row, positions[i])
+        assert output.logprobs[i] == pytest.approx(expected_logprobs[output.token_ids[i]], abs=1e-4)
         wanted = positions[i].params.logprobs
         assert (i in output.top_logprobs) == (wanted is not None)
         if wanted is None:
@@ -47,16 +47,16 @@ def test_logprobs_and_likeliest_are_the_model_s_own_with_the_bias(seed, rows, vo
             [logprob for _, logprob in expected], abs=1e-4
         )
         for token, logprob in found:
-            assert logprob == pytest.approx(told[token], abs=1e-4)
+            assert logprob == pytest.approx(expected_logprobs[token], abs=1e-4)
         assert dict(found).get(output.token_ids[i], output.logprobs[i]) == output.logprobs[i]
 
 
-def test_likeliest_come_in_order_and_equals_by_id():
+def test_top_logprobs_come_in_order_and_equals_by_id():
     logprobs = torch.tensor([[1.0, 3.0, 1.0, 2.0, 1.0, 3.0]]).log_softmax(-1)
     (found,) = top_logprobs(logprobs, [4])
     assert [token for token, _ in found] == [1, 5, 3, 0]
     assert [value for _, value in found] == logprobs[0, [1, 5, 3, 0]].tolist()
-    # However many others want: no other token comes forward.
+    # The number of tokens that other rows ask for makes no difference.
     assert top_logprobs(logprobs.expand(3, -1), [4, 1, 6])[:2] == [found, found[:1]]
     assert top_logprobs(logprobs, [0]) == [[]]
     assert [token for token, _ in top_logprobs(logprobs, [99])[0]] == [1, 5, 3, 0, 2, 4]
@@ -73,8 +73,10 @@ def test_greedy_takes_the_first_of_the_likeliest_even_when_tied():
 def test_what_is_reported_are_plain_numbers():
     rows = [logit_position(logprobs=2), logit_position(logprobs=2, temperature=1.0)]
     output = sample(random_logits(1, 2, 9), rows)
-    told = [output.token_ids, output.logprobs, output.top_logprobs[0], output.top_logprobs[1]]
-    assert json.loads(json.dumps(told)) == json.loads(str(told).replace("(", "[").replace(")", "]"))
+    found = [output.token_ids, output.logprobs, output.top_logprobs[0], output.top_logprobs[1]]
+    assert json.loads(json.dumps(found)) == json.loads(
+        str(found).replace("(", "[").replace(")", "]")
+    )
 
 
 def scored_row(prompt, start, count, top, samples=(), **params):
@@ -95,8 +97,8 @@ def test_prompt_scores_are_without_bias_and_beside_other_rows():
     assert [len(row.scores) for row in rows] == [0, 5, 2]
     for first, row in ((0, rows[1]), (5, rows[2])):
         for i, score in enumerate(row.scores):
-            told = log_softmax(logits[first + i].tolist())
-            assert score.logprob == pytest.approx(told[prompt[row.start + 1 + i]], abs=1e-5)
+            expected = log_softmax(logits[first + i].tolist())
+            assert score.logprob == pytest.approx(expected[prompt[row.start + 1 + i]], abs=1e-5)
             assert len(score.top) == row.request.params.prompt_logprobs
     best = [score.top[0][0] for score in rows[1].scores]
     assert best == logits[:5].argmax(-1).tolist()

@@ -69,7 +69,7 @@ def test_each_penalty_looks_at_its_own_part_of_the_text():
         assert adjust(logits, [logit_position(**text, **params)])[0].tolist() == expected
 
 
-def test_drafts_before_a_place_count_as_output():
+def test_drafts_before_a_position_count_as_output():
     logits = torch.tensor([[1.0, 1.0]] * 3)
     params = dict(prompt=[0], frequency_penalty=0.25, min_tokens=2, end_ids=[0])
     positions = [logit_position(**params, drafts=[1] * j) for j in range(3)]

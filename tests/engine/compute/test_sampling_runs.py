@@ -87,7 +87,7 @@ def speculate(driver, request, tokens, guess):
     return steps
 
 
-# What depends on the text before a place has to see the drafts as well.
+# Parameters that depend on the text before a position must take the drafts into account.
 HISTORY = dict(
     repetition_penalty=1.3, frequency_penalty=0.8, presence_penalty=0.5, logit_bias={9: 1.0}
 )
@@ -117,7 +117,7 @@ def test_drafts_change_no_token(qwen3, params, choices):
     assert steps <= 20
 
 
-def test_min_tokens_and_the_likeliest_are_those_of_each_draft_s_own_place(qwen3):
+def test_min_tokens_and_top_logprobs_are_those_of_each_draft_s_own_position(qwen3):
     params = dict(logprobs=2, min_tokens=4, repetition_penalty=1.2)
     driver = Driver(qwen3[0])
     plain, drafted = (driver.request(PROMPT, **params) for _ in range(2))
@@ -134,12 +134,12 @@ def test_min_tokens_and_the_likeliest_are_those_of_each_draft_s_own_place(qwen3)
     assert [[token for token, _ in best] for best in sampled.top] == [
         [token for token, _ in best] for best in top
     ]
-    # The likeliest are told before min_tokens takes the end tokens away.
+    # The most likely tokens are reported before min_tokens forbids the end tokens.
     assert any(token % 5 for best in top[:4] for token, _ in best)
 
 
 def test_prompts_are_scored_beside_samples_that_share_their_logits(qwen3):
-    """As many places as logits, and yet none goes with its own: two samples share one."""
+    """One scored position, and two samples of the same last token."""
     directory, model = qwen3
     driver = Driver(directory)
     request = driver.request(PROMPT[:2], prompt_logprobs=1, temperature=1.5, n=2, seed=4)
@@ -187,7 +187,7 @@ def test_drafts_in_some_rows_beside_chunks_and_decodes(qwen3):
 def test_verified_drafts_keep_the_distribution_exactly():
     """Every text of two tokens comes out with its own probability, whatever is drafted.
 
-    Probabilities are multiples of 1/8, so eight equally spaced numbers per place are all of chance.
+    Probabilities are multiples of 1/8, so eight equally spaced numbers per position cover all cases.
     """
     numbers = (torch.arange(8).double() + 0.5) / 8
     first = torch.tensor([4, 0, 3, 1]).double() / 8

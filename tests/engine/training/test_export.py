@@ -35,7 +35,7 @@ def test_transformers_computes_the_same_logits(directory):
 
 
 def test_the_sizes_survive(tmp_path, tokenizer):
-    config = ModelConfig(hidden_size=48, num_layers=2, num_heads=4, rope_theta=5e5)
+    config = ModelConfig(hidden_size=48, num_hidden_layers=2, num_attention_heads=4, rope_theta=5e5)
     export(Model(config), tokenizer, tmp_path)
     assert read_config(tmp_path) == config
 

@@ -11,7 +11,12 @@ from engine.training.model import ModelConfig
 from tests.facts import raises_naming
 
 TINY = ModelConfig(
-    hidden_size=32, intermediate_size=64, num_layers=2, num_heads=2, num_kv_heads=1, head_dim=16
+    hidden_size=32,
+    intermediate_size=64,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=1,
+    head_dim=16,
 )
 STEPS = 12
 
