@@ -106,7 +106,7 @@ export function needOf({ story, state, budget }, { by, want, refunded }) {
     const order = asked(story);
     const rank = (/** @type {number} */ id) => order.indexOf(id);
     const earlier = story.rows.filter(({ request }) => rank(request) < rank(by));
-    const given = sum(earlier, (one) => one.count);
+    const given = sum(earlier, (one) => one.end - one.start); // drafts get what is left at the end
     tokens = Math.min(want.uncomputed, budget.budget - given - refunded);
   }
   const blocks = Math.ceil((want.computed + tokens) / state.blockSize) - want.blocks;

@@ -33,7 +33,14 @@ function recount(/** @type {any[]} */ events) {
     if (event.type === "step_scheduled") {
       const core = state.core();
       const { rows, blocked } = event;
-      steps.set(state.step, { rows, blocked, waiting: core.waiting, firstLack, ...room(core) });
+      const { free, evictable } = room(core);
+      // Drafts got their blocks after the head of the queue was examined.
+      const drafted = rows.map(([id, start, count, drafts = []]) => {
+        const { table } = core.requests.find((request) => request.id === id);
+        return table.length - Math.ceil((start + count - drafts.length) / state.blockSize);
+      });
+      const before = { free: free + sum(drafted), evictable };
+      steps.set(state.step, { rows, blocked, waiting: core.waiting, firstLack, ...before });
     }
     state.apply(event);
   }
@@ -109,7 +116,7 @@ function checkSentence(
   assert.doesNotMatch(text, /undefined|null|NaN|object|  | [.,;:]/);
   assert.doesNotMatch(
     text,
-    /\b1 (tokens|blocks|steps|drafts|places|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|places|decodes?)\b/,
+    /\b1 (tokens|blocks|steps|drafts|seats|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|seats|decodes?)\b/,
   );
   assert.ok(text.length <= MOST_LETTERS, `${text.length} letters: ${text}`);
   for (const span of spans) {
@@ -178,7 +185,7 @@ function checkDecisions(
   let left = model.settings.token_budget;
   for (const row of rows) assert.equal(row.left, (left -= row.tokens));
   assert.ok(left >= 0);
-  // Who waits for a place is told how many are taken, and the panel's header says the same number.
+  // A request that waits for a seat is told how many are free, and the panel's header says the same.
   const { taken, all } = frame.seats;
   assert.ok(taken <= all);
   const [, reason, , need, have] = truth?.blocked ?? [];
