@@ -106,7 +106,8 @@ export function needOf({ story, state, budget }, { by, want, refunded }) {
     const order = asked(story);
     const rank = (/** @type {number} */ id) => order.indexOf(id);
     const earlier = story.rows.filter(({ request }) => rank(request) < rank(by));
-    const given = sum(earlier, (one) => one.end - one.start); // drafts get what is left at the end
+    // Drafts get what is left of the budget when every row has its own tokens.
+    const given = sum(earlier, ({ start, end }) => end - start);
     tokens = Math.min(want.uncomputed, budget.budget - given - refunded);
   }
   const blocks = Math.ceil((want.computed + tokens) / state.blockSize) - want.blocks;

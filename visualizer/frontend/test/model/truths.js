@@ -27,19 +27,26 @@ function recount(/** @type {any[]} */ events) {
     evictable: sum(core.nodes.filter(({ lock }) => !lock).map(({ blocks }) => blocks.length)),
   });
   let firstLack = null;
+  /** @type {{request: number, index: number}[]} */
+  let allocated = [];
   for (const event of events) {
-    if (event.type === "step_started") firstLack = null;
+    if (event.type === "step_started") {
+      firstLack = null;
+      allocated = [];
+    }
+    if (event.type === "blocks_allocated") {
+      const { length } = state.request(event.request).table;
+      for (const at of event.blocks.keys()) allocated.push({ request: event.request, index: length + at });
+    }
     if (event.type === "preempted") firstLack ??= room(state.core());
     if (event.type === "step_scheduled") {
       const core = state.core();
       const { rows, blocked } = event;
       const { free, evictable } = room(core);
-      // Drafts got their blocks after the head of the queue was examined.
-      const drafted = rows.map(([id, start, count, drafts = []]) => {
-        const { table } = core.requests.find((request) => request.id === id);
-        return table.length - Math.ceil((start + count - drafts.length) / state.blockSize);
-      });
-      const before = { free: free + sum(drafted), evictable };
+      // Drafts get their blocks after the head of the queue was considered.
+      const ends = new Map(rows.map(([id, start, count, drafts = []]) => [id, start + count - drafts.length]));
+      const forDrafts = allocated.filter(({ request, index }) => index * state.blockSize >= ends.get(request));
+      const before = { free: free + forDrafts.length, evictable };
       steps.set(state.step, { rows, blocked, waiting: core.waiting, firstLack, ...before });
     }
     state.apply(event);
