@@ -123,7 +123,7 @@ function checkSentence(
   assert.doesNotMatch(text, /undefined|null|NaN|object|  | [.,;:]/);
   assert.doesNotMatch(
     text,
-    /\b1 (tokens|blocks|steps|drafts|places|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|places|decodes?)\b/,
+    /\b1 (tokens|blocks|steps|drafts|seats|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|seats|decodes?)\b/,
   );
   assert.ok(text.length <= MOST_LETTERS, `${text.length} letters: ${text}`);
   for (const span of spans) {
@@ -192,7 +192,7 @@ function checkDecisions(
   let left = model.settings.token_budget;
   for (const row of rows) assert.equal(row.left, (left -= row.tokens));
   assert.ok(left >= 0);
-  // Who waits for a place is told how many are taken, and the panel's header says the same number.
+  // A request that waits for a seat is told how many are free, and the panel's header says the same.
   const { taken, all } = frame.seats;
   assert.ok(taken <= all);
   const [, reason, , need, have] = truth?.blocked ?? [];
