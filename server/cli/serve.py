@@ -12,8 +12,7 @@ import typer
 
 from engine.config import ConfigError, EngineConfig
 from server.cli.options import check_environment, fail, in_flags, option
-from server.core.limits import LARGEST_COUNT
-from server.core.settings import ServerSettings
+from server.core.settings import LARGEST_COUNT, ServerSettings
 
 _ENGINE = EngineConfig()
 _SERVER = ServerSettings()
