@@ -8,8 +8,8 @@ from engine.config import ConfigError
 
 # Upper bounds on a request's fields, for every API. A field is bounded here if a larger value would be
 # useless or would slow down every other request: the engine thread searches for each stop string after
-# every token, and a name goes into the log. The engine itself checks whether a request fits into memory,
-# batch and context.
+# every token, and a name goes into the log. The engine itself checks whether a request fits into its
+# memory, batch and context.
 MAX_NAME_LENGTH = 256
 MAX_STOPS = 64
 MAX_STOP_LENGTH = 256
