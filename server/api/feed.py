@@ -1,7 +1,7 @@
 """The event log over HTTP: live as server-sent events, and as a file.
 
-A live viewer first gets a keyframe, the whole folded state, and then every event. The SSE id is the name
-of the run and the event's number, `5f0c9a1e:412`. A viewer that reconnects sends its last id back
+A live viewer first gets a keyframe, the whole folded state, and then every event. The SSE id is the
+name of the run and the event's number, `5f0c9a1e:412`. A viewer that reconnects sends its last id back
 (`Last-Event-ID`) and continues from there. If the server was restarted since, the run has another name
 and the viewer starts over. Viewers have no queues: each has a position in a window that all share. A
 viewer that falls behind the window gets the number of events it missed, and another keyframe.
@@ -28,7 +28,7 @@ from server.http.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, 
 
 _TRACE: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "One JSON object per line. The first is a keyframe if older events were dropped.",
+        "description": "One JSON object per line. The first is a keyframe if older events are gone.",
         "content": {
             "application/jsonl": {
                 "schema": {"type": "string"},

@@ -3,8 +3,8 @@
     server/pages/            the page: layout, style, prompt box and the teacher's buttons
     visualizer/static/       the board, the module that also draws in notebooks
 
-The files contain no user data and need no key. If the server has a key, the page asks the user for it and
-sends it with its other requests.
+The files contain no user data and need no key. If the server has a key, the page asks the user for it
+and sends it with its other requests.
 """
 
 from pathlib import Path
