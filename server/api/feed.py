@@ -21,8 +21,8 @@ from starlette.types import Receive, Scope, Send
 from engine.events.vocabulary import Event
 from server.api.operation import may_control
 from server.core.bridge import Bridge
+from server.core.event_log import Window, encode_event
 from server.core.models import Models, ViewedModel
-from server.core.window import Window, encode_event
 from server.http.openapi import EVENT
 from server.http.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
 

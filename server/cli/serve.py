@@ -13,8 +13,7 @@ import typer
 
 from engine.config import ConfigError, EngineConfig
 from server.cli.options import check_environment, fail, option, with_flags
-from server.core.limits import LARGEST_COUNT
-from server.core.settings import ServerSettings
+from server.core.settings import LARGEST_COUNT, ServerSettings
 
 _ENGINE = EngineConfig()
 _SERVER = ServerSettings()

@@ -21,11 +21,10 @@ import uvicorn
 from engine.engine import Engine
 from server.app import create_app
 from server.core.bridge import Bridge
-from server.core.garbage import keep_what_is_loaded
+from server.core.event_log import Outbox, TraceFile
+from server.core.garbage import freeze_heap
 from server.core.models import ModelDirectory, Models
 from server.core.settings import ServerSettings
-from server.core.trace_file import TraceFile
-from server.core.window import Outbox
 from server.http.bodies import body_limits
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
@@ -84,7 +83,7 @@ def run_server(
     ready               called when the server accepts requests
     until_stdin_closes  also stop when the parent process closes stdin or dies
     """
-    keep_what_is_loaded()
+    freeze_heap()
     logging.getLogger("uvicorn.error").addFilter(_is_relevant)
     _limit_silence(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
     first = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)

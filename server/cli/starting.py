@@ -20,10 +20,9 @@ from engine.engine import Engine
 from engine.scheduling.policies import policy_named
 from engine.text.tokenizer import TokenizerError
 from server.cli.serving import listen, run_server, trained_nanogpt, url_of
+from server.core.event_log import Outbox, TraceFile
 from server.core.models import ModelDirectory
 from server.core.settings import ServerSettings
-from server.core.trace_file import TraceFile
-from server.core.window import Outbox
 from server.http.access import is_loopback
 from server.http.request_log import LogWriter
 

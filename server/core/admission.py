@@ -1,15 +1,15 @@
-"""Whom the server lets in: a bound on what waits, and when those who are refused should come back.
+"""The server's queue limits: how much may wait, and when a rejected client should try again.
 
-What waits is counted twice, in requests and in tokens, because thirty short questions and thirty
-books are not the same queue. The tokens of a request are its prompt and all the output that it may
-have: that much work it brings. Requests are counted before a prompt is tokenized, tokens after, when
-their number is known.
+The limits count requests and tokens, because thirty short questions and thirty books are not the same
+queue. A request counts with its prompt and all output it may have, which is all the work it can bring.
+Requests are counted before a prompt is tokenized, tokens after, when their number is known.
 
-`Retry-After` comes from what the engine has computed lately: the seconds in which it works off half
-of what waits. Whoever comes back then finds room, and the engine has not run dry.
+`Retry-After` is the time in which the engine, at its recent speed, works off half of the queue. A
+client that returns then finds room, and the engine has not run out of work.
 
-Source: vLLM has no bound, SGLang one in requests (`--max-queued-requests`); a `Retry-After` that
-follows the load is what RFC 9110, section 10.2.3 is for.
+Source: vLLM limits waiting requests and tokens (`max_num_queued_reqs`, `max_num_queued_tokens`); SGLang
+limits requests (`--max-queued-requests`). A `Retry-After` that follows the load is what RFC 9110,
+section 10.2.3 is for.
 """
 
 import math
@@ -23,21 +23,21 @@ from server.core.settings import ServerSettings
 from server.http.errors import ApiError, too_many
 
 RECENT_STEPS = 100
-LONGEST_WAIT = 60  # seconds; OpenAI's SDKs heed no longer one
+MAX_RETRY_SECONDS = 60  # OpenAI's SDKs ignore a longer Retry-After
 
 
 class Admission:
     """The limits of one engine's queue. Lives on the event loop."""
 
     def __init__(self, settings: ServerSettings, state: State) -> None:
-        """`state` is the folded log, which goes on changing."""
+        """`state` is the folded log, which keeps changing."""
         self._settings = settings
         self._state = state
-        self._scheduled = 0  # tokens of the step that is running
+        self._scheduled = 0  # tokens of the current step
         self._steps: deque[tuple[int, int]] = deque(maxlen=RECENT_STEPS)  # tokens, microseconds
 
-    def note(self, events: Iterable[Event]) -> None:
-        """Take in what steps have computed, and how long it took them."""
+    def observe(self, events: Iterable[Event]) -> None:
+        """Note what steps have computed, and how long they took."""
         for event in events:
             if isinstance(event, StepScheduled):
                 self._scheduled = sum(row.count for row in event.rows)
@@ -48,18 +48,18 @@ class Admission:
         """Raise ApiError 429 unless one more may wait; `pending` are on their way to the queue."""
         waiting, limit = len(self._state.waiting) + pending, self._settings.max_waiting
         if waiting >= limit:
-            raise self._full(f"{waiting} requests wait already, the limit is {limit}", 0)
+            raise self._full(f"{waiting} requests are waiting, the limit is {limit}", 0)
 
     def check_tokens(self, prompts: list[Prompt], pending: int) -> None:
-        """Raise ApiError 429 unless these prompts may wait behind what waits.
+        """Raise ApiError 429 unless these prompts may wait too.
 
-        `pending` are the tokens of those on their way to the queue. Where nobody waits, whatever the
-        engine can serve is let in, however large.
+        `pending` are the tokens of requests on their way to the queue. An empty queue accepts whatever
+        the engine can serve, however large.
         """
         waiting, limit = self._tokens_waiting() + pending, self._settings.max_waiting_tokens
-        wanted = tokens_of(prompts)
-        if waiting and waiting + wanted > limit:
-            message = f"{waiting} tokens wait already, {wanted} more exceed the limit of {limit}"
+        added = tokens_of(prompts)
+        if waiting and waiting + added > limit:
+            message = f"{waiting} tokens are waiting, {added} more exceed the limit of {limit}"
             raise self._full(message, pending)
 
     def _tokens_waiting(self) -> int:
@@ -75,11 +75,11 @@ class Admission:
         seconds = sum(duration for _, duration in self._steps) / 1e6
         if not computed:
             return 1
-        return min(LONGEST_WAIT, max(1, math.ceil(waiting / 2 * seconds / computed)))
+        return min(MAX_RETRY_SECONDS, max(1, math.ceil(waiting / 2 * seconds / computed)))
 
 
 def tokens_of(prompts: Iterable[Prompt]) -> int:
-    """The work that a request brings at most: its prompts, and all output they may have."""
+    """Return the most work that a request can bring: its prompts, and all output they may have."""
     return sum(
         len(prompt.tokens) + prompt.params.samples * prompt.params.max_tokens for prompt in prompts
     )

@@ -1,12 +1,14 @@
 """The one thread that owns the engine.
 
-    wait until there is something to do     a condition, no polling
-    run what was posted                     submissions, aborts, the teacher's controls: between steps
-    one step of the engine                  if there is work and nobody holds it
-    hand over                               one call into the event loop with all that happened
+    wait until there is something to do     on a condition, without polling
+    run the posted commands                 submissions, aborts, the teacher's controls: between steps
+    run one step of the engine              if it has work and is not paused
+    deliver a report                        one call into the event loop with all that happened
 
-A step may take microseconds or seconds; the event loop goes on serving meanwhile. vLLM draws the
-line in the same place and makes it a process boundary (`vllm/v1/engine/core.py`, `EngineCoreProc`).
+A step takes microseconds or seconds; the event loop goes on serving meanwhile.
+
+Differs from vLLM: it draws the line in the same place, but between two processes
+(`vllm/v1/engine/core.py`, `EngineCoreProc`).
 """
 
 import asyncio
@@ -14,42 +16,63 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from engine.engine import Engine, StepOutput
 from engine.events.vocabulary import Admitted, Event, StepFinished
 from engine.output.processor import TokenOutput
 from engine.scheduling.request import Request
-from server.core.report import Report
+from server.core.event_log import Outbox
 from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
-from server.core.window import Outbox
 from server.http.errors import ApiError
 
 
 @dataclass(slots=True)
-class _Owner:
-    """Whom a request of the engine belongs to; `ended` is its prompt's, `began` after a token."""
+class Report:
+    """Everything that happened since the last report.
 
-    generation: RequestStream
-    prompt: int
-    choice: int
-    ended: Callable[[Engine, Request], None] | None
-    began: bool = False
+    events    the new events of the log
+    queued    (stream, its prompts, the engine's id of each prompt's first sample)
+    deltas    new output of the streams' choices, or how they ended
+    cached    (stream, index of the prompt, tokens found in the prefix cache)
+    replies   (future of a command, its result or exception)
+    paused    whether the engine is paused
+    urgent    the event loop must see it now: it has a reply, a first token or an end
+    """
+
+    events: list[Event] = field(default_factory=list)
+    queued: list[tuple[RequestStream, list[Prompt], list[int]]] = field(default_factory=list)
+    deltas: list[tuple[RequestStream, OutputDelta]] = field(default_factory=list)
+    cached: list[tuple[RequestStream, int, int]] = field(default_factory=list)
+    replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
+    paused: bool = False
+    urgent: bool = False
 
 
 @dataclass(slots=True)
-class _Steps:
-    """Steps somebody asked of a held engine."""
+class _Sample:
+    """The place of an engine request in a stream; `ended` is its prompt's."""
+
+    stream: RequestStream
+    prompt: int
+    choice: int
+    ended: Callable[[Engine, Request], None] | None
+    has_token: bool = False
+
+
+@dataclass(slots=True)
+class _StepCommand:
+    """Steps that a paused engine still has to run."""
 
     left: int
     reply: asyncio.Future[Any]
 
 
 class EngineThread:
-    """Runs the engine. `post` may be called from any thread, the rest belongs to its own.
+    """Runs the engine. `post` may be called from any thread; everything else runs on this thread.
 
-    deliver   takes a Report; called once per step, and once for all that was posted before it
+    deliver   takes a Report; called once per step, and once for the commands that ran before it
     record    takes the new events, for a file on disk
     failed    takes the exception that ended the loop, if one does
     """
@@ -71,54 +94,51 @@ class EngineThread:
         self._inbox: deque[Callable[[], None]] = deque()
         self._wake = threading.Condition()
         self._stopping = False
-        self._owners: dict[int, _Owner] = {}  # by the engine's request id
+        self._samples: dict[int, _Sample] = {}  # by the engine's request id
         self._ids: dict[RequestStream, list[int]] = {}
-        self._steps: deque[_Steps] = deque()
+        self._steps: deque[_StepCommand] = deque()
         self._report = Report()
         self._busy_since: float | None = None
         # A daemon, so that a forward pass that never returns cannot keep the process alive.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
-    def stop(self, patience: float) -> bool:
-        """End after the round that is running; wait for it `patience` seconds at most.
-
-        Returns whether it has ended.
-        """
+    def stop(self, timeout: float) -> bool:
+        """End after the current step, waiting `timeout` seconds at most; return whether it ended."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
-        self._thread.join(patience)
+        self._thread.join(timeout)
         return not self._thread.is_alive()
 
     def post(self, command: Callable[[], None]) -> None:
-        """Run `command` on the engine thread, after the step that is running."""
+        """Run `command` on the engine thread, after the current step."""
         with self._wake:
             self._inbox.append(command)
             self._wake.notify()
 
     def busy_seconds(self) -> float:
-        """How long the round that is running has taken so far: its step, and what is around it."""
+        """How long the current round has taken so far: its step and its commands."""
         began = self._busy_since
         return 0.0 if began is None else time.monotonic() - began
 
-    # Commands: called on the engine thread, by way of `post`
+    # Commands: called on the engine thread, through `post`
 
     def submit(
         self,
-        generation: RequestStream,
+        stream: RequestStream,
         prompts: list[Prompt],
         *,
         label: str,
         priority: int,
         reply: asyncio.Future[Any],
     ) -> None:
-        """Queue all prompts of a request, next to each other, and say so."""
+        """Queue all prompts of a request, next to each other, and reply."""
         self._report.replies.append((reply, None))
-        if generation.closed:  # the client left while its prompt was tokenized
+        if stream.closed:  # the client left while its prompt was tokenized
             return
         ids: list[int] = []
         choice = 0
@@ -128,44 +148,41 @@ class EngineThread:
                 prompt.params,
                 label=label,
                 priority=priority,
-                submitted_at=generation.submitted_at,
+                submitted_at=stream.submitted_at,
             )
             ids.append(request.id)
             for sample in range(prompt.params.samples):
-                self._owners[request.id + sample] = _Owner(generation, index, choice, prompt.ended)
+                self._samples[request.id + sample] = _Sample(stream, index, choice, prompt.ended)
                 choice += 1
-        self._ids[generation] = list(range(ids[0], ids[-1] + prompts[-1].params.samples))
-        self._report.queued.append((generation, prompts, ids))
+        self._ids[stream] = list(range(ids[0], ids[-1] + prompts[-1].params.samples))
+        self._report.queued.append((stream, prompts, ids))
 
-    def release(self, generation: RequestStream) -> None:
-        """Nobody waits for this request any more: end what is left of it, in whatever state it is.
-
-        Harmless for one that has finished, and the second time.
-        """
-        for id_ in self._ids.pop(generation, []):
-            self._owners.pop(id_, None)
+    def release(self, stream: RequestStream) -> None:
+        """Abort what is left of a request, in whatever state it is. The second call does nothing."""
+        for id_ in self._ids.pop(stream, []):
+            self._samples.pop(id_, None)
             self._engine.abort(id_)
 
     def pause(self, reply: asyncio.Future[Any]) -> None:
-        """Hold the engine; answers with the number of the last step."""
+        """Pause the engine; reply with the number of the last step."""
         self._engine.pause()
         self._report.replies.append((reply, self._engine.step_count))
 
     def resume(self, reply: asyncio.Future[Any]) -> None:
-        """Let it go on."""
+        """Resume the engine; reply with the number of the last step."""
         self._engine.resume()
         self._report.replies.append((reply, self._engine.step_count))
 
     def step(self, steps: int, reply: asyncio.Future[Any]) -> None:
-        """Run up to `steps` steps of a held engine; answers with the last one's number.
+        """Run up to `steps` steps of a paused engine; reply with the number of the last one.
 
-        Fewer are run when there is no more work.
+        Fewer run if there is no more work.
         """
         if self._engine.paused:
-            self._steps.append(_Steps(steps, reply))
+            self._steps.append(_StepCommand(steps, reply))
         else:
-            running = ApiError(409, "the engine runs by itself: pause it first", code="not_paused")
-            self._report.replies.append((reply, running))
+            error = ApiError(409, "the engine runs by itself: pause it first", code="not_paused")
+            self._report.replies.append((reply, error))
 
     # The loop
 
@@ -176,7 +193,7 @@ class EngineThread:
                 for command in self._take_inbox():
                     command()
                 if not self._may_step():  # nothing to step through
-                    self._answer_steps(len(self._steps))
+                    self._reply_to_steps(len(self._steps))
                 self._hand_over()  # before the step, which may take long
                 if self._may_step():
                     self._hand_over(self._step())
@@ -198,22 +215,21 @@ class EngineThread:
         return taken
 
     def _may_step(self) -> bool:
-        held = self._engine.paused and not self._steps
-        return self._engine.has_work() and not held
+        return self._engine.has_work() and (not self._engine.paused or bool(self._steps))
 
     def _step(self) -> StepOutput:
         output = self._engine.step()
         for request in output.finished:
-            owner = self._owners.get(request.id)
-            if owner is not None and owner.ended is not None:
-                owner.ended(self._engine, request)
+            sample = self._samples.get(request.id)
+            if sample is not None and sample.ended is not None:
+                sample.ended(self._engine, request)
         if self._steps:
             self._steps[0].left -= 1
             if self._steps[0].left == 0 or not self._engine.has_work():
-                self._answer_steps(1)
+                self._reply_to_steps(1)
         return output
 
-    def _answer_steps(self, count: int) -> None:
+    def _reply_to_steps(self, count: int) -> None:
         for _ in range(count):
             self._report.replies.append((self._steps.popleft().reply, self._engine.step_count))
 
@@ -222,61 +238,60 @@ class EngineThread:
         if events:
             self._record(events)
         if output is not None:
-            self._note_cached(events)
-            self._sort(output, at=_end_of_step(events))
+            self._add_cached(events)
+            self._add_deltas(output, at=_end_of_step(events))
         report, self._report = self._report, Report()
         if events or report.replies:
             report.events, report.paused = events, self._engine.paused
             report.urgent |= bool(report.replies)
             self._deliver(report)
 
-    def _note_cached(self, events: list[Event]) -> None:
+    def _add_cached(self, events: list[Event]) -> None:
         for event in events:
-            if isinstance(event, Admitted) and not event.resumed and event.request in self._owners:
-                owner = self._owners[event.request]
+            if isinstance(event, Admitted) and not event.resumed and event.request in self._samples:
+                sample = self._samples[event.request]
                 tokens = len(event.blocks) * self._engine.config.block_size
-                self._report.cached.append((owner.generation, owner.prompt, tokens))
+                self._report.cached.append((sample.stream, sample.prompt, tokens))
 
-    def _sort(self, output: StepOutput, at: int) -> None:
-        """Sort what a step brought by whom it belongs to."""
-        gains: dict[int, OutputDelta] = {}
+    def _add_deltas(self, output: StepOutput, at: int) -> None:
+        """Turn the output of a step into one delta per sample."""
+        deltas: dict[int, OutputDelta] = {}
         for tokens in output.tokens:
-            owner = self._owners.get(tokens.request.id)
-            if owner is not None:
-                gain = OutputDelta(owner.choice, at, list(tokens.ids), list(tokens.texts))
-                _tell(gain, tokens)
-                gains[tokens.request.id] = gain
-                self._report.gains.append((owner.generation, gain))
-                self._report.urgent |= not owner.began
-                owner.began = True
+            sample = self._samples.get(tokens.request.id)
+            if sample is not None:
+                delta = OutputDelta(sample.choice, at, list(tokens.ids), list(tokens.texts))
+                _add_logprobs(delta, tokens)
+                deltas[tokens.request.id] = delta
+                self._report.deltas.append((sample.stream, delta))
+                self._report.urgent |= not sample.has_token
+                sample.has_token = True
         for request in output.finished:
-            owner = self._owners.pop(request.id, None)
-            if owner is None:
+            sample = self._samples.pop(request.id, None)
+            if sample is None:
                 continue
             self._report.urgent = True
-            if request.id not in gains:  # it failed, so it gained nothing
-                gains[request.id] = OutputDelta(owner.choice, at)
-                self._report.gains.append((owner.generation, gains[request.id]))
-            gains[request.id].finish_reason = request.finish_reason
-            gains[request.id].error = request.error
+            if request.id not in deltas:  # it failed, so it has no new token
+                deltas[request.id] = OutputDelta(sample.choice, at)
+                self._report.deltas.append((sample.stream, deltas[request.id]))
+            deltas[request.id].finish_reason = request.finish_reason
+            deltas[request.id].error = request.error
 
 
-def _tell(gain: OutputDelta, tokens: TokenOutput) -> None:
+def _add_logprobs(delta: OutputDelta, tokens: TokenOutput) -> None:
     """Add the log-probabilities that the request asks for."""
-    request = tokens.request
-    params = request.params
+    request, params = tokens.request, tokens.request.params
     if params.logprobs is not None or params.best_of is not None:
         forced = [False] * (len(tokens.ids) - tokens.forced) + [True] * tokens.forced
-        gain.logprobs = Logprobs(
+        delta.logprobs = Logprobs(
             list(tokens.pieces), list(tokens.logprobs), list(tokens.top), forced
         )
     first = len(tokens.ids) == len(request.tokens) - request.prompt_length
     if first and params.prompt_logprobs is not None:
-        gain.prompt_scores = request.prompt_scores
+        delta.prompt_scores = request.prompt_scores
 
 
 def _end_of_step(events: list[Event]) -> int:
-    """The step's end as the log has it, so that a client is told what the pictures show."""
+    """Return the step's end as the log has it, so that clients see the same times as the pictures."""
     return next(
         int(event.t["end"]) for event in reversed(events) if isinstance(event, StepFinished)
     )

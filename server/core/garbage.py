@@ -1,52 +1,51 @@
-"""Python's garbage collector works while nobody waits.
+"""Python's garbage collector runs while no request is running.
 
-Reference counts free nearly everything at once; what the collector looks for are cycles. To find them
-it goes through every young object, the event log's among them, and all streams stand still: 8 ms for
-every 20,000 objects and some 75 ms for the older ones, 3 to 6 % of the time with 64 streams (measured
-with the bundled model). So it is left to look by itself only now and then, and looks when the last
-request has left.
+Reference counts free nearly everything at once; the collector looks for cycles. It walks through every
+young object, the event log's among them, and all streams stop meanwhile: 8 ms for every 20,000 objects
+and about 75 ms for the older ones, 3 to 6 % of the time with 64 streams (measured with the bundled
+model). So it rarely runs by itself, and is called after the last request has ended.
 
-Source: vLLM freezes its heap, too (`vllm/utils/gc_utils.py`).
+Source: vLLM also freezes its heap (`vllm/utils/gc_utils.py`).
 """
 
 import asyncio
 import gc
 
-SECONDS_OF_PEACE = 0.1
-# New objects that have gone nowhere, until it looks also under load. A busy server gets there once
-# while its log's window fills, and then again only by cycles.
-MOST_OBJECTS = 500_000
-YOUNG = 1  # the generations that it goes through; what is older has been looked through before
+IDLE_SECONDS = 0.1
+# New objects after which the collector also runs under load. A busy server reaches this once while its
+# log's window fills, and later only through cycles.
+MAX_OBJECTS = 500_000
+YOUNG = 1  # the oldest generation to walk through; older objects have been looked at before
 
 
-def keep_what_is_loaded() -> None:
-    """What there is now stays, and is never looked through again."""
+def freeze_heap() -> None:
+    """Exempt all objects that exist now from collection."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(MOST_OBJECTS)
+    gc.set_threshold(MAX_OBJECTS)
 
 
 class IdleGarbageCollector:
-    """While no request is in. Lives on the event loop."""
+    """Collects while no request is running. Lives on the event loop."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
-        self._event.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._timer: asyncio.TimerHandle | None = None
 
-    def begins(self) -> None:
-        """The last request has left: collect, unless another comes at once."""
-        self._event.set()
+    def on_idle(self) -> None:
+        """The last request has ended: collect soon, unless another one arrives."""
+        self._idle.set()
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(SECONDS_OF_PEACE, gc.collect, YOUNG)
+        self._timer = loop.call_later(IDLE_SECONDS, gc.collect, YOUNG)
 
-    def ends(self) -> None:
-        """A request comes, or the server stops."""
-        self._event.clear()
+    def on_busy(self) -> None:
+        """A request arrives, or the server stops: do not collect."""
+        self._idle.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    async def wait(self) -> None:
-        """Until no request is in."""
-        await self._event.wait()
+    async def wait_idle(self) -> None:
+        """Wait until no request is running."""
+        await self._idle.wait()

@@ -30,7 +30,7 @@ from fastapi import Query
 
 from engine.engine import Engine
 from server.core.bridge import Bridge
-from server.core.window import Outbox
+from server.core.event_log import Outbox
 from server.http.errors import ApiError, no_model, too_many, unavailable
 
 ViewedModel = Annotated[

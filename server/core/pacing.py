@@ -1,16 +1,13 @@
 """How often streams are written to: at once while few run, less often the more there are.
 
-To write one event to one client costs some 40 us, most of it in the kernel, and while it lasts the
-engine thread mostly stands still, because Python runs one thread at a time. With 64 streams and
-a small model that is as much again as half a step. So a stream that was written to is left alone for
-a moment that grows with the number of streams: six get each token by itself, 30 are written to
-every 15 ms at most, 64 every 32 ms, thirty times a second. A stream's first token and its end never
-wait.
+Writing one event to one client takes about 40 us, most of it in the kernel, and meanwhile the engine
+thread mostly stands still, because Python runs one thread at a time. With 64 streams and a small
+model, that is as long as half a step. So after a write, streams rest for a time that grows with their
+number: up to six streams get each token by itself, 30 are written to every 15 ms at most, 64 every
+32 ms. First tokens and ends never wait.
 
-While the streams are left alone the engine thread does not wake the event loop, either, unless for a
-first token or an end: a thread that wakes up takes the GIL from the one that computes.
-
-Source: vLLM and SGLang have `--stream-interval`, counted in tokens, which a lone stream feels, too.
+Differs from vLLM and SGLang: their `--stream-interval` is counted in tokens, so it also delays a
+single stream.
 """
 
 import asyncio
@@ -19,39 +16,40 @@ from collections.abc import Callable, Iterable
 from server.core.request_stream import RequestStream
 
 SECONDS_PER_STREAM = 500e-6
-SHORTEST_REST = 3e-3  # below that, and so up to six streams, none
-LONGEST_REST = 50e-3  # text that comes 20 times a second still flows
+MIN_REST = 3e-3  # streams do not rest for less, so up to six streams never rest
+MAX_REST = 50e-3  # text that arrives 20 times a second still looks fluent
 
 
-class Pace:
-    """Wakes the handlers of streams that gained something. Lives on the event loop.
+class StreamPacer:
+    """Wakes the handlers of streams with new output. Lives on the event loop.
 
-    resting   streams are left alone until a timer ends that; the engine thread reads this, too
-    look      called when it ends: the engine may have handed over something meanwhile
+    resting   streams rest until a timer fires; the engine thread reads this too, and wakes the event
+              loop meanwhile only for first tokens and ends: a thread that wakes takes the GIL
+    on_rested called when the rest ends, because the engine may have delivered reports meanwhile
     """
 
-    def __init__(self, look: Callable[[], None]) -> None:
+    def __init__(self, on_rested: Callable[[], None]) -> None:
         self.resting = False
-        self._look = look
-        self._behind: dict[RequestStream, None] = {}
+        self._on_rested = on_rested
+        self._waiting: dict[RequestStream, None] = {}  # in order, each once
 
-    def note(self, generations: Iterable[RequestStream]) -> None:
-        """These have gained something: wake them now, or when it is time."""
-        self._behind.update(dict.fromkeys(generations))
+    def add(self, streams: Iterable[RequestStream]) -> None:
+        """Wake the handlers of these streams, now or after the rest."""
+        self._waiting.update(dict.fromkeys(streams))
         if not self.resting:
             self._wake()
 
     def _wake(self) -> None:
-        # Whose client reads slowly is not written to now, and costs the others nothing.
-        written = sum([generation.wake() for generation in self._behind])
-        self._behind.clear()
+        # A stream with a slow client is not written to now, so it does not count.
+        written = sum([stream.wake() for stream in self._waiting])
+        self._waiting.clear()
         rest = SECONDS_PER_STREAM * written
-        if rest > SHORTEST_REST:
+        if rest > MIN_REST:
             self.resting = True
-            asyncio.get_running_loop().call_later(min(rest, LONGEST_REST), self._rested)
+            asyncio.get_running_loop().call_later(min(rest, MAX_REST), self._end_rest)
 
-    def _rested(self) -> None:
-        self.resting = False  # first: what the engine hands over from now on wakes the loop again
-        self._look()
+    def _end_rest(self) -> None:
+        self.resting = False  # first: a report that the engine delivers from now on wakes the loop
+        self._on_rested()
         if not self.resting:
             self._wake()

@@ -1,12 +1,12 @@
-"""What a handler holds while the engine writes its answer, and the bounded buffer in between.
+"""A request for tokens and its stream: the bounded buffer between the engine and one handler.
 
-The engine hands over once per step, for all requests together. Each request keeps what its client
-has not been sent yet; when the client reads slowly, several steps wait here and leave as one
-chunk. A client that does not read at all fills its own buffer, is cut off, and stalls nobody.
+The engine thread reports once per step, for all requests together. Each `RequestStream` keeps what its
+client has not been sent yet. If the client reads slowly, several steps wait here and are sent as one
+chunk. A client that does not read at all fills its own buffer and is cut off; others are not delayed.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,19 +18,19 @@ from server.http.errors import ApiError
 if TYPE_CHECKING:
     from server.core.bridge import Bridge
 
-# What a token costs in a buffer beside its text: about the size of its event on the wire.
+# Buffer cost of a token beside its text: about the size of its event on the wire.
 TOKEN_BYTES = 80
-# The same for each log-probability that goes with it.
+# The same for each of its log-probabilities.
 LOGPROB_BYTES = 80
-# What a handler takes in one turn, in steps of one choice.
-MOST_GAINS = 64
+# Deltas that a handler takes at once.
+MAX_DELTAS = 64
 
 
 @dataclass(slots=True)
 class Prompt:
-    """One prompt of a request, as token ids, and how it wants its samples.
+    """One prompt of a request, as token ids, and the parameters of its samples.
 
-    `ended` is called on the engine thread as a sample ends, before the next step.
+    `ended` is called on the engine thread when a sample ends, before the next step.
     """
 
     tokens: list[int]
@@ -40,11 +40,11 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """A request for tokens, as a route hands it over.
+    """A request for tokens, as a route passes it to `Bridge.generate`.
 
     encode    returns its prompts as token ids; the bridge passes itself, on the tokenizer thread
     label     the client's name in the log
-    priority  how urgent it is, 0 first
+    priority  0 is the most urgent
     fields    the engine's name of a field -> the client's, where they differ, for error messages
     """
 
@@ -66,12 +66,12 @@ class RequestContext:
 
 @dataclass(slots=True)
 class Logprobs:
-    """How probable the model found the tokens of a Gain: one entry of each list per token.
+    """Log-probabilities of the tokens of an OutputDelta: one entry of each list per token.
 
-    pieces  the tokens' own text as the log has it, also where a stop string holds it back or ends it
-    chosen  natural logarithm of the token's probability; 0.0 for forced ones
-    top     (id, logprob) of the likeliest in its place, as many as `SamplingParams.logprobs`
-    forced  whether a tool put it there, and nothing was chosen
+    pieces  the tokens' own text as in the log, even if a stop string holds it back or cuts it
+    chosen  natural logarithm of the token's probability; 0.0 for forced tokens
+    top     (id, logprob) of the likeliest tokens, as many as `SamplingParams.logprobs`
+    forced  whether a tool inserted the token, so that nothing was sampled
     """
 
     pieces: list[str]
@@ -80,7 +80,7 @@ class Logprobs:
     forced: list[bool]
 
     def extend(self, later: "Logprobs") -> None:
-        """Take in those of later tokens."""
+        """Append those of later tokens."""
         self.pieces += later.pieces
         self.chosen += later.chosen
         self.top += later.top
@@ -89,13 +89,12 @@ class Logprobs:
 
 @dataclass(slots=True)
 class OutputDelta:
-    """What one choice (a sample of a prompt) gained: ids, a piece of text for each, perhaps its end.
+    """New output of one choice (a sample of a prompt): ids, a piece of text for each, maybe its end.
 
-    at             the engine clock's time, in microseconds, at the end of the step that brought the
-                   first of them
-    logprobs       where the request asks for them with `logprobs`, or needs them for `best_of`
-    prompt_scores  of the prompt's tokens from the second on, where `prompt_logprobs` asks for them;
-                   in the choice's first Gain
+    at             the engine clock's time, in microseconds, at the end of the first id's step
+    logprobs       if the request asks for them with `logprobs`, or needs them for `best_of`
+    prompt_scores  of the prompt's tokens from the second on, if `prompt_logprobs` asks for them; in
+                   the choice's first delta
     """
 
     choice: int
@@ -108,7 +107,7 @@ class OutputDelta:
     error: str = ""
 
     def extend(self, later: "OutputDelta") -> None:
-        """Take in what the same choice gained later."""
+        """Append a later delta of the same choice."""
         self.ids += later.ids
         self.texts += later.texts
         if self.logprobs is None or later.logprobs is None:  # the end may come without tokens
@@ -117,53 +116,71 @@ class OutputDelta:
             self.logprobs.extend(later.logprobs)
         self.finish_reason = later.finish_reason
 
+    @property
+    def bytes(self) -> int:
+        """What the delta counts towards the buffer's limit."""
+        size = sum(map(len, self.texts)) + TOKEN_BYTES * len(self.ids)
+        if self.logprobs is not None:
+            size += LOGPROB_BYTES * sum(len(top) + 1 for top in self.logprobs.top)
+        return size
+
+
+def merge_deltas(deltas: Iterable[OutputDelta]) -> list[OutputDelta]:
+    """Return one delta per choice, in the order in which the choices first appear."""
+    merged: dict[int, OutputDelta] = {}
+    for delta in deltas:
+        first = merged.setdefault(delta.choice, delta)
+        if first is not delta:
+            first.extend(delta)
+    return list(merged.values())
+
 
 class RequestStream:
-    """All choices of one HTTP request. Lives on the event loop; nothing here is locked.
+    """All choices of one request. Lives on the event loop, so it needs no locks.
 
-    prompts        in the order of the request; each has as many choices, one after the other, as it
-                   has samples
-    request_ids    the engine's id of each prompt's first sample, once it is queued
-    cached_tokens  per prompt, how many tokens were found in the prefix cache
-    submitted_at   the engine clock's time when the client asked, in microseconds
-    first_at       the engine clock's time at the end of the step that brought the first token
-    output_tokens  how many there were so far, over all choices
-    finish_reasons of the choices that have ended
-    finished       every choice has ended and its last gain has been taken
-    failure        what ended all of it, if something did
-    closed         nobody waits for it any more; the engine thread reads this, too
+    label           the client's name in the log
+    prompts         in the request's order; each has as many consecutive choices as samples
+    request_ids     the engine's id of each prompt's first sample, once the request is queued
+    cached_tokens   per prompt, how many tokens the prefix cache had
+    submitted_at    the engine clock's time when the request arrived, in microseconds
+    first_at        the engine clock's time at the end of the step of the first token
+    output_tokens   tokens so far, over all choices
+    finish_reasons  of the choices that have ended
+    finished        every choice has ended and its last delta has been taken
+    failure         the error that ended all choices, if one did
+    closed          no handler reads the stream any more; the engine thread reads this too
 
-    `release` is called once, as soon as the engine need not go on for it.
+    `release` is called once, as soon as the engine can end the request.
     """
 
     def __init__(
         self,
         submitted_at: int,
         buffer_bytes: int,
-        release: Callable[["RequestStream"], None],
+        release: Callable[[], None],
         label: str = "",
     ) -> None:
         self.submitted_at = submitted_at
         self.label = label
-        self._release = release
         self.prompts: list[Prompt] = []
         self.request_ids: list[int] = []
         self.cached_tokens: list[int] = []
         self.first_at: int | None = None
         self.output_tokens = 0
         self.finish_reasons: list[str] = []
+        self.failure: Exception | None = None
         self.closed = False
+        self._release = release
         self._buffer_bytes = buffer_bytes
-        self._gains: list[OutputDelta] = []
+        self._deltas: list[OutputDelta] = []
         self._bytes = 0
         self._unfinished = 0
-        self.failure: Exception | None = None
-        self._wakeup: asyncio.Future[None] | None = None
+        self._reader: asyncio.Future[None] | None = None  # set while a handler waits
         self._waits_since = 0.0
-        self._reminder: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def queued(self, prompts: list[Prompt], request_ids: list[int]) -> None:
-        """The engine has taken the request into its queue."""
+        """Note that the engine has the request in its queue."""
         self.prompts, self.request_ids = prompts, request_ids
         self.cached_tokens = [0] * len(prompts)
         self._unfinished = sum(prompt.params.samples for prompt in prompts)
@@ -171,48 +188,45 @@ class RequestStream:
     @property
     def finished(self) -> bool:
         """See the class."""
-        return self._unfinished == 0 and not self._gains and self.failure is None
+        return self._unfinished == 0 and not self._deltas and self.failure is None
 
     @property
     def prompt_tokens(self) -> int:
         """Tokens of all prompts together."""
         return sum(len(prompt.tokens) for prompt in self.prompts)
 
-    def put(self, gain: OutputDelta) -> None:
-        """Add what a step brought. Beyond the buffer's limit, the reader is cut off.
+    def put(self, delta: OutputDelta) -> None:
+        """Add the output of a step; cut the reader off beyond the buffer's limit.
 
-        The first of it and its end wake the handler; for what lies between somebody calls `wake`.
+        The first token and the end wake the handler. For the rest, the pacer calls `wake`.
         """
         if self.failure is not None:
             return
-        if gain.ids:
-            self.output_tokens += len(gain.ids)
+        if delta.ids:
+            self.output_tokens += len(delta.ids)
             if self.first_at is None:
-                self.first_at = gain.at
-        urgent = gain.finish_reason is not None or self.output_tokens == len(gain.ids)
-        if gain.finish_reason is not None:
+                self.first_at = delta.at
+        urgent = delta.finish_reason is not None or self.output_tokens == len(delta.ids)
+        if delta.finish_reason is not None:
             self._unfinished -= 1
-            self.finish_reasons.append(gain.finish_reason)
-        if (
-            gain.finish_reason == "error"
-        ):  # the end of all choices: an answer is whole, or it failed
-            message = f"the forward pass failed and ended this request: {gain.error}"
+            self.finish_reasons.append(delta.finish_reason)
+        if delta.finish_reason == "error":  # ends all choices: a response is complete, or it failed
+            message = f"the forward pass failed and ended this request: {delta.error}"
             self.fail(ApiError(500, message, type="server_error", code="forward_pass_failed"))
             return
-        self._gains.append(gain)
-        self._bytes += _size(gain)
+        self._deltas.append(delta)
+        self._bytes += delta.bytes
         if self._bytes > self._buffer_bytes:
-            self._gains.clear()
+            self._deltas.clear()
             message = f"the reader is more than {self._buffer_bytes} bytes behind and was cut off"
             self.fail(ApiError(500, message, type="server_error", code="slow_reader"))
         elif urgent:
             self.wake()
 
     def fail(self, error: Exception) -> None:
-        """End it: `gains` raises `error` after what has been put so far.
+        """End all choices: `deltas` raises `error` after the output so far.
 
-        The engine lets go of it now, even if its handler is stuck sending to a client that does not
-        read.
+        The engine ends the request now, even if its handler is blocked by a client that does not read.
         """
         if self.failure is None:
             self.failure = error
@@ -220,71 +234,53 @@ class RequestStream:
             self.close()
 
     def close(self) -> None:
-        """Nobody waits for it any more: whatever is left of it ends. Twice is harmless."""
+        """Release the request, because no handler reads it any more. The second call does nothing."""
         if not self.closed:
             self.closed = True
-            self._release(self)
-            if self._reminder is not None:
-                self._reminder.cancel()
+            self._release()
+            if self._timer is not None:
+                self._timer.cancel()
 
-    async def gains(self, patience: float) -> list[OutputDelta]:
-        """What came since the last call, at most one Gain per choice; waits until there is some.
+    async def deltas(self, timeout: float) -> list[OutputDelta]:
+        """Wait for new output and return it, at most one delta per choice.
 
-        Returns nothing when `patience` seconds have passed without any. Raises ApiError when the
-        request failed.
+        Returns nothing after `timeout` seconds of silence. Raises ApiError if the request failed.
         """
-        if not self._gains and self.failure is None:
+        if not self._deltas and self.failure is None:
             loop = asyncio.get_running_loop()
-            self._wakeup, self._waits_since = loop.create_future(), loop.time()
-            if self._reminder is None:
-                self._reminder = loop.call_later(patience, self._remind, loop, patience)
+            self._reader, self._waits_since = loop.create_future(), loop.time()
+            if self._timer is None:
+                self._timer = loop.call_later(timeout, self._on_timer, loop, timeout)
             try:
-                await self._wakeup
+                await self._reader
             finally:
-                self._wakeup = None
-        if not self._gains and self.failure is not None:
+                self._reader = None
+        if not self._deltas and self.failure is not None:
             raise self.failure
-        # Not all at once, where a slow reader has left much: to write it would hold up the others.
-        gains, self._gains = self._gains[:MOST_GAINS], self._gains[MOST_GAINS:]
-        self._bytes -= sum(map(_size, gains))
-        return _merged(gains) if len(gains) > 1 else gains
+        # Not all at once: writing everything a slow reader left would delay the other streams.
+        deltas, self._deltas = self._deltas[:MAX_DELTAS], self._deltas[MAX_DELTAS:]
+        self._bytes -= sum(delta.bytes for delta in deltas)
+        return merge_deltas(deltas) if len(deltas) > 1 else deltas
 
-    def _remind(self, loop: asyncio.AbstractEventLoop, patience: float) -> None:
-        """Wake who has waited long enough. A timer for each token would cost more than the token."""
-        left = 0.0 if self._wakeup is None else self._waits_since + patience - loop.time()
+    def _on_timer(self, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
+        """Wake the handler if it has waited for `timeout`. A timer per token would cost too much."""
+        left = 0.0 if self._reader is None else self._waits_since + timeout - loop.time()
         if left > 0:
-            self._reminder = loop.call_later(left, self._remind, loop, patience)
+            self._timer = loop.call_later(left, self._on_timer, loop, timeout)
         else:
-            self._reminder = None
-            self._rouse()
+            self._timer = None
+            self._wake_reader()
 
     def wake(self) -> bool:
-        """Let the handler take what there is; False if it has, or is busy with what it took before.
+        """Wake the handler if there is output; return whether one was waiting.
 
-        Whoever calls this may be late: the handler was woken by something urgent meanwhile.
+        A late call does nothing: something urgent may have woken the handler before.
         """
-        return bool(self._gains or self.failure) and self._rouse()
+        return bool(self._deltas or self.failure) and self._wake_reader()
 
-    def _rouse(self) -> bool:
-        if self._wakeup is None:
+    def _wake_reader(self) -> bool:
+        if self._reader is None:
             return False
-        if not self._wakeup.done():
-            self._wakeup.set_result(None)
+        if not self._reader.done():
+            self._reader.set_result(None)
         return True
-
-
-def _size(gain: OutputDelta) -> int:
-    size = sum(map(len, gain.texts)) + TOKEN_BYTES * len(gain.ids)
-    if gain.logprobs is not None:
-        size += LOGPROB_BYTES * sum(len(top) + 1 for top in gain.logprobs.top)
-    return size
-
-
-def _merged(gains: list[OutputDelta]) -> list[OutputDelta]:
-    """One Gain per choice, in the order in which the choices first appear."""
-    merged: dict[int, OutputDelta] = {}
-    for gain in gains:
-        first = merged.setdefault(gain.choice, gain)
-        if first is not gain:
-            first.extend(gain)
-    return list(merged.values())

@@ -1,12 +1,12 @@
-"""A forward pass that hangs: noticed, and told to everybody who waits for it.
+"""Detect a forward pass that hangs, and end what waits for it.
 
-It cannot be interrupted, no thread can be. What can be done is to end what waits for it once it has
-taken too long, and to take nobody else in until it returns. Then its late results find nobody, what it
-held is given back, and the server goes on.
+No thread can be interrupted, so the step itself goes on. The server ends the requests and commands that
+wait for it and accepts no new ones until the step returns. Then its late results are dropped, its
+memory is freed, and the server goes on.
 
-Source: vLLM leaves this to whoever asks its `/health`; SGLang's `watchdog_thread`
-(`sglang/srt/managers/scheduler.py`) kills the process, which an orchestrator starts again. A class has
-no orchestrator.
+Differs from vLLM, which leaves this to the monitor of its `/health`, and from SGLang, whose
+`watchdog_thread` (`sglang/srt/managers/scheduler.py`) kills the process so that an orchestrator
+restarts it. A class has no orchestrator.
 """
 
 import asyncio
@@ -14,49 +14,49 @@ from collections.abc import Callable
 
 
 class Watchdog:
-    """Looks at one engine thread. Lives on the event loop.
+    """Watches one engine thread. Lives on the event loop.
 
-    busy_seconds  how long its round has taken so far
-    limit         from how many seconds on it hangs
-    awaited       whether anybody waits for it
-    bark          called once it hangs, with that in words
+    busy_seconds  how long the thread's current round has taken
+    limit         seconds after which the engine counts as stuck
+    has_waiters   whether any request or command waits for the engine
+    on_stuck      called with a message when the engine is stuck
     """
 
     def __init__(
         self,
         busy_seconds: Callable[[], float],
         limit: float,
-        awaited: Callable[[], bool],
-        bark: Callable[[str], None],
+        has_waiters: Callable[[], bool],
+        on_stuck: Callable[[str], None],
     ) -> None:
         self._busy_seconds = busy_seconds
         self._limit = limit
-        self._awaited = awaited
-        self._bark = bark
+        self._has_waiters = has_waiters
+        self._on_stuck = on_stuck
         self._timer: asyncio.TimerHandle | None = None
 
     @property
     def stuck(self) -> str:
-        """In words, that the engine hangs; empty if it does not."""
+        """A message if the engine is stuck; empty if it is not."""
         seconds = self._busy_seconds()
         return (
             f"the engine has been in one step for {seconds:.0f} s" if seconds > self._limit else ""
         )
 
     def watch(self) -> None:
-        """Somebody waits: look when the step that runs now has taken too long, no sooner."""
+        """Check as soon as the current step could have taken too long."""
         if self._timer is None:
             left = max(self._limit - self._busy_seconds(), 0.01)
-            self._timer = asyncio.get_running_loop().call_later(left, self._look)
+            self._timer = asyncio.get_running_loop().call_later(left, self._check)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         if stuck := self.stuck:
-            self._bark(stuck)
-        elif self._awaited():
+            self._on_stuck(stuck)
+        elif self._has_waiters():
             self.watch()

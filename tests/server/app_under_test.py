@@ -24,9 +24,8 @@ from engine.scheduling.policies import Policy
 from engine.scheduling.request import Request, TokenScore
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.cli.serving import listen, run_server, url_of
+from server.core.event_log import Outbox, TraceFile
 from server.core.settings import ServerSettings
-from server.core.trace_file import TraceFile
-from server.core.window import Outbox
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
 

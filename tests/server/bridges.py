@@ -8,9 +8,9 @@ from engine.engine import Engine
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.core.bridge import Bridge
+from server.core.event_log import Outbox
 from server.core.request_stream import GenerationRequest, Prompt, RequestStream
 from server.core.settings import ServerSettings
-from server.core.window import Outbox
 from tests.server.app_under_test import AlphabetRunner
 
 TOKENIZER = ByteTokenizer()
@@ -35,6 +35,6 @@ def order(*texts: str, max_tokens: int = 8, **fields: object) -> GenerationReque
 async def read(generation: RequestStream) -> dict[int, str]:
     texts: dict[int, str] = {}
     while not generation.finished:
-        for gain in await generation.gains(60):
+        for gain in await generation.deltas(60):
             texts[gain.choice] = texts.get(gain.choice, "") + "".join(gain.texts)
     return texts

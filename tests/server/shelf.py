@@ -10,9 +10,9 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.core.bridge import Bridge
+from server.core.event_log import Outbox
 from server.core.models import ModelDirectory, Models
 from server.core.settings import ServerSettings
-from server.core.window import Outbox
 from tests.server.app_under_test import AlphabetRunner
 
 

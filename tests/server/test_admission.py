@@ -74,7 +74,7 @@ def test_retry_after_is_the_time_for_half_of_what_waits(
 ) -> None:
     admission = Admission(ServerSettings(max_waiting=2), waiting((500, 500, 1), (900, 100, 1)))
     for events in steps:
-        admission.note(events)
+        admission.observe(events)
     with raises_api_error(429, "queue_full", seconds) as caught:
         admission.check_requests(pending=0)
     assert caught.value.headers["Retry-After"] == str(seconds)

@@ -15,7 +15,7 @@ from engine.events.log import EventLog
 from engine.scheduling.policies import POLICIES
 from server.cli import app
 from server.cli.starting import banner
-from server.core.log_files import open_log
+from server.core.event_log import open_log
 from server.core.settings import ServerSettings
 from server.process import ServerError, serve_in_background
 from tests.facts import assert_names

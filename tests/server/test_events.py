@@ -13,7 +13,7 @@ from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Keyframe, RequestArrived, RequestFinished, RunStarted
 from server.api import feed as feed_module
-from server.core.window import Outbox, Window
+from server.core.event_log import Outbox, Window
 from server.process import BackgroundServer
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.server.harness import Caller, Feed, get, post, sse_data, trace

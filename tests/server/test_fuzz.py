@@ -14,9 +14,9 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from server.api.lmtp.session import Session
 from server.core.bridge import Bridge
+from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
-from server.core.window import Outbox
 from server.process import BackgroundServer
 from tests.server import fuzz
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner

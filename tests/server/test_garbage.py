@@ -19,20 +19,20 @@ class Knot:
 
 @pytest.fixture(autouse=True)
 def nothing_is_collected_by_itself(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(garbage, "SECONDS_OF_PEACE", 0)
+    monkeypatch.setattr(garbage, "IDLE_SECONDS", 0)
     gc.collect()
     gc.disable()
     yield
     gc.enable()
 
 
-async def _knot_after(peace: garbage.IdleGarbageCollector, *, another_comes: bool) -> bool:
+async def _knot_after(collector: garbage.IdleGarbageCollector, *, another_comes: bool) -> bool:
     """Whether a knot is still there once the last request has left."""
     knot = weakref.ref(Knot())
-    peace.ends()
-    peace.begins()
+    collector.on_busy()
+    collector.on_idle()
     if another_comes:
-        peace.ends()
+        collector.on_busy()
     for _ in range(3):  # turns of the loop
         await asyncio.sleep(0)
     return knot() is not None
@@ -46,17 +46,17 @@ def test_nothing_is_looked_through_while_another_request_is_in() -> None:
     assert asyncio.run(_knot_after(garbage.IdleGarbageCollector(), another_comes=True))
 
 
-def test_peace_is_waited_for_while_a_request_is_in_and_not_before() -> None:
+def test_an_idle_server_is_waited_for_while_a_request_is_in_and_not_before() -> None:
     async def waits() -> list[bool]:
-        peace = garbage.IdleGarbageCollector()
-        await peace.wait()  # nobody has come yet
-        peace.ends()
-        waiting = asyncio.create_task(peace.wait())
+        collector = garbage.IdleGarbageCollector()
+        await collector.wait_idle()  # nobody has come yet
+        collector.on_busy()
+        waiting = asyncio.create_task(collector.wait_idle())
         await asyncio.sleep(0)
         before = waiting.done()
-        peace.begins()
+        collector.on_idle()
         await waiting
-        peace.ends()
+        collector.on_busy()
         return [before, waiting.done()]
 
     assert asyncio.run(waits()) == [False, True]

@@ -15,7 +15,7 @@ def step(choice: int, token: int, *, forced: bool = False) -> OutputDelta:
 
 
 def generation(buffer_bytes: int = 10_000) -> RequestStream:
-    one = RequestStream(0, buffer_bytes, lambda _: None)
+    one = RequestStream(0, buffer_bytes, lambda: None)
     one.queued([Prompt([1, 2], SamplingParams(n=2, logprobs=2))], [1])
     return one
 
@@ -27,7 +27,7 @@ def test_steps_that_wait_are_merged_per_choice_with_their_logprobs() -> None:
     for gain in (first, step(1, 98), step(0, 99, forced=True), step(1, 100)):
         one.put(gain)
     one.put(OutputDelta(0, at=101, finish_reason="abort"))  # an end that brings no token
-    zero, other = asyncio.run(one.gains(1))
+    zero, other = asyncio.run(one.deltas(1))
     assert (zero.ids, zero.texts, zero.finish_reason) == ([97, 99], ["a", "c"], "abort")
     assert zero.logprobs == Logprobs(
         ["a", "c"], [-0.5, -0.5], [[(97, -0.5), (1, -2.0)], [(99, -0.5), (1, -2.0)]], [False, True]
@@ -41,4 +41,4 @@ def test_logprobs_count_for_the_buffer_limit() -> None:
     one.put(step(0, 97))
     one.put(step(0, 98))
     with raises_api_error(500, "slow_reader", 500):
-        asyncio.run(one.gains(1))
+        asyncio.run(one.deltas(1))

@@ -200,7 +200,7 @@ def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prom
             return super().encode(unicodedata.normalize("NFC", text))
 
     tokenizer, prompt = Composing(), "e\u0301"
-    stream = RequestStream(0, 1000, lambda _: None)
+    stream = RequestStream(0, 1000, lambda: None)
     params = SamplingParams(logprobs=0, prompt_logprobs=0)
     stream.queued([Prompt(tokenizer.encode(prompt), params)], [1])
     options = CompletionOptions(echo=True, logprobs=True)
@@ -271,7 +271,7 @@ def test_best_of_does_not_count_the_tokens_that_a_tool_forced() -> None:
         scores = Logprobs(["x"] * count, logprobs + [0.0] * forced, [[]] * count, told)
         return OutputDelta(choice, 0, [120] * count, ["x"] * count, scores)
 
-    generation = RequestStream(0, 100, lambda _: None)
+    generation = RequestStream(0, 100, lambda: None)
     generation.prompts = [Prompt([1], SamplingParams(n=1, best_of=2))]
     called_a_tool, likelier = sample(0, [-3.0] * 8, forced=4), sample(1, [-2.5] * 4, forced=0)
     [best] = best_choices(generation, [called_a_tool, likelier])

@@ -6,13 +6,13 @@ import pytest
 
 from engine.scheduling.sampling_params import SamplingParams
 from server.core import pacing
-from server.core.pacing import Pace
+from server.core.pacing import StreamPacer
 from server.core.request_stream import OutputDelta, Prompt, RequestStream
 from tests.server.bridges import order, read, running
 
 
 def generation() -> RequestStream:
-    one = RequestStream(0, 10_000, lambda _: None)
+    one = RequestStream(0, 10_000, lambda: None)
     one.queued([Prompt([1], SamplingParams(max_tokens=99))], [1])
     return one
 
@@ -21,11 +21,11 @@ async def taken(one: RequestStream) -> list[list[int]]:
     """The tokens of each turn of a handler that takes all there is."""
     turns = []
     while not one.finished:
-        turns.append([id_ for gain in await one.gains(60) for id_ in gain.ids])
+        turns.append([id_ for gain in await one.deltas(60) for id_ in gain.ids])
     return turns
 
 
-async def write(pace: Pace, streams: list[RequestStream], tokens: range, last: int) -> None:
+async def write(pacer: StreamPacer, streams: list[RequestStream], tokens: range, last: int) -> None:
     for token in tokens:
         for one in streams:
             one.put(
@@ -33,20 +33,20 @@ async def write(pace: Pace, streams: list[RequestStream], tokens: range, last: i
                     0, at=token, ids=[token], finish_reason="length" if token == last else None
                 )
             )
-        pace.note(streams)
+        pacer.add(streams)
         for _ in range(3):  # what is to wake has woken then
             await asyncio.sleep(0)
 
 
 def turns(count: int, rest: float, monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
     monkeypatch.setattr(pacing, "SECONDS_PER_STREAM", rest)
-    monkeypatch.setattr(pacing, "LONGEST_REST", 3600)
+    monkeypatch.setattr(pacing, "MAX_REST", 3600)
 
     async def test() -> list[list[list[int]]]:
-        pace, streams = Pace(lambda: None), [generation() for _ in range(count)]
+        pacer, streams = StreamPacer(lambda: None), [generation() for _ in range(count)]
         readers = [asyncio.create_task(taken(one)) for one in streams]
         await asyncio.sleep(0)
-        await write(pace, streams, range(6), last=5)
+        await write(pacer, streams, range(6), last=5)
         return await asyncio.gather(*readers)
 
     return asyncio.run(test())
@@ -65,7 +65,7 @@ def test_a_handful_get_each_token_by_itself(monkeypatch: pytest.MonkeyPatch) -> 
 def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pacing, "SHORTEST_REST", 0)
+    monkeypatch.setattr(pacing, "MIN_REST", 0)
 
     async def test() -> None:
         one = generation()
@@ -74,13 +74,13 @@ def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(
         def look() -> None:
             while handed_over:
                 one.put(handed_over.pop())
-                pace.note([one])
+                pacer.add([one])
 
-        pace = Pace(look)
+        pacer = StreamPacer(look)
         reader = asyncio.create_task(taken(one))
         await asyncio.sleep(0)
-        await write(pace, [one], range(2), last=9)
-        while handed_over or one._gains:  # no step comes to push it out
+        await write(pacer, [one], range(2), last=9)
+        while handed_over or one._deltas:  # no step comes to push it out
             await asyncio.sleep(0)
         one.put(OutputDelta(0, at=3, finish_reason="length"))
         assert [token for turn in await reader for token in turn] == [0, 1, 2]
@@ -91,9 +91,9 @@ def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(
 def test_first_tokens_ends_and_replies_do_not_wait_for_a_rest_to_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pacing, "SHORTEST_REST", 0)
+    monkeypatch.setattr(pacing, "MIN_REST", 0)
     monkeypatch.setattr(pacing, "SECONDS_PER_STREAM", 3600)
-    monkeypatch.setattr(pacing, "LONGEST_REST", 3600)
+    monkeypatch.setattr(pacing, "MAX_REST", 3600)
 
     async def test() -> None:
         async with running() as bridge:
@@ -101,11 +101,11 @@ def test_first_tokens_ends_and_replies_do_not_wait_for_a_rest_to_end(
                 bridge.pause()
             )  # so that the rest begins with the first step, however fast they are
             async with bridge.generate(order("a", max_tokens=2000)) as long:
-                reader = asyncio.create_task(long.gains(60))
+                reader = asyncio.create_task(long.deltas(60))
                 await asyncio.sleep(0)
                 await bridge.step(1)
                 assert await reader
-                assert bridge._pace.resting
+                assert bridge._pacer.resting
                 await bridge.resume()
                 async with bridge.generate(order("b")) as short:
                     assert await read(short) == {0: "abcdefgh"}
@@ -123,10 +123,10 @@ def test_a_wake_that_comes_too_late_hands_nothing_over() -> None:
         one = generation()
         one.put(OutputDelta(0, at=0, ids=[0]))
         one.put(OutputDelta(0, at=1, ids=[1]))
-        assert [gain.ids for gain in await one.gains(60)] == [[0, 1]]
-        waiting = asyncio.create_task(one.gains(60))
+        assert [gain.ids for gain in await one.deltas(60)] == [[0, 1]]
+        waiting = asyncio.create_task(one.deltas(60))
         await asyncio.sleep(0)
-        assert not one.wake()  # as a pace does whose time has come
+        assert not one.wake()  # as the pacer does when its rest ends
         await asyncio.sleep(0)
         assert not waiting.done()
         one.put(OutputDelta(0, at=2, ids=[2], finish_reason="length"))

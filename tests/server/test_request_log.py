@@ -14,9 +14,8 @@ from engine.engine import Engine
 from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.cli import serving
-from server.core.log_files import open_log
+from server.core.event_log import Outbox, open_log
 from server.core.settings import ServerSettings
-from server.core.window import Outbox
 from server.http.request_log import LogWriter
 from server.process import BackgroundServer
 from tests.server.app_under_test import AlphabetRunner
@@ -120,7 +119,7 @@ def test_a_server_that_ends_writes_all_lines_first(
         return True
 
     monkeypatch.setattr(serving, "_serve", log_and_end)
-    monkeypatch.setattr(serving, "keep_what_is_loaded", lambda: None)
+    monkeypatch.setattr(serving, "freeze_heap", lambda: None)
     outbox = Outbox()
     engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=ByteTokenizer(), log=outbox)
     writer = LogWriter(path)

@@ -19,9 +19,9 @@ from engine.events.vocabulary import Event
 from server.api.lmtp.client import Client, over
 from server.api.lmtp.session import Session
 from server.core.bridge import Bridge
+from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
-from server.core.window import Outbox
 
 QUEUED_FRAMES = 64  # in each direction; then the writer waits for the reader
 

@@ -18,8 +18,7 @@ from server.api.lmtp.buffers import Buffer, Buffers
 from server.api.lmtp.calls import GenerateCall, PromptCall, ScoreCall, StreamId, Tokens
 from server.api.lmtp.frames import MIN_LOGPROB, SendQueue, item
 from server.core.bridge import Bridge
-from server.core.continuation import encode_continuation
-from server.core.prompt_length import check_length, room
+from server.core.prompts import check_length, encode_continuation, room
 from server.core.request_stream import (
     GenerationRequest,
     OutputDelta,
@@ -94,7 +93,7 @@ class Stream:
     async def _send_tokens(self, call: GenerateCall, stream: RequestStream) -> None:
         with_text = isinstance(call.prompt, str)
         while not stream.finished:
-            for delta in await stream.gains(self._bridge.settings.keep_alive):
+            for delta in await stream.deltas(self._bridge.settings.keep_alive):
                 if delta.finish_reason is not None and call.keep is not None:
                     await self._send_message(status="kept", **self._buffers.summary(call.keep))
                 items = _token_items(call.stream_id, delta, with_text=with_text)
@@ -103,7 +102,7 @@ class Stream:
     async def _send_scores(self, call: ScoreCall, stream: RequestStream) -> None:
         scores: list[float] = []
         while not stream.finished:
-            for delta in await stream.gains(self._bridge.settings.keep_alive):
+            for delta in await stream.deltas(self._bridge.settings.keep_alive):
                 scores += [score.logprob for score in delta.prompt_scores]
         scored = self._scored
         items: list[dict[str, Any]] = [

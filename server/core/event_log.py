@@ -1,0 +1,198 @@
+"""The event log in a server: from the engine's outbox to the window that viewers read, and to disk.
+
+A server runs for weeks and an event log only grows, so the server keeps its last `size` events. Events
+that leave the window are folded into its keyframe, which the window starts with. New events are folded
+into `state`, which `/health` reads and which a live viewer joins with. So each event is folded twice,
+in about two microseconds, and no event takes longer. The engine's `EventLog(window=)` does the same for
+programs, but folds half a window at once, which a server would feel as a pause.
+
+Logs hold what people asked, and often lie in a shared folder such as /tmp. So opening one follows no
+symbolic link, waits for no pipe, and lets only the owner read a new file. Two servers never write one
+trace file: each would cut off what the other wrote.
+"""
+
+import asyncio
+import errno
+import fcntl
+import logging
+import os
+import secrets
+import stat
+from collections import deque
+from collections.abc import Iterable
+from io import FileIO
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from engine.events.fold import State
+from engine.events.log import EventLog
+from engine.events.vocabulary import Event
+from server.core.measures import Measures
+
+logger = logging.getLogger("underglass")
+
+encode_event = msgspec.json.Encoder().encode
+
+# The first bytes of an event log and of a request log.
+_LOG_STARTS = (b'{"type":"run_started"', b'{"type":"keyframe"', b'{"time": ')
+
+
+class Outbox(EventLog):
+    """The engine's log in a server: holds the events that were not taken yet."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._new: list[Event] = []
+        self._count = 0
+
+    def append(self, event: Event) -> None:
+        """Add an event."""
+        self._new.append(event)
+        self._count += 1
+
+    @property
+    def next_seq(self) -> int:
+        """The number of the next event."""
+        return self._count
+
+    def take(self) -> list[Event]:
+        """Return the events since the last call."""
+        taken, self._new = self._new, []
+        return taken
+
+
+class Window:
+    """The last `size` events. Lives on the event loop.
+
+    run         names this log: event numbers of another run mean nothing here
+    first_seq   number of the oldest event kept
+    next_seq    number of the next event
+    state       all events, folded
+    measures    all events, counted
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._first = State()  # everything before the oldest event kept
+        self._events: deque[Event] = deque()
+        self._changed: asyncio.Future[None] | None = None
+        self.run = secrets.token_hex(4)
+        self.state = State()
+        self.measures = Measures()
+
+    @property
+    def first_seq(self) -> int:
+        """See the class."""
+        return self._first.seq + 1
+
+    @property
+    def next_seq(self) -> int:
+        """See the class."""
+        return self.state.seq + 1
+
+    def extend(self, events: Iterable[Event]) -> None:
+        """Add new events and wake the viewers."""
+        for event in events:
+            self.state.apply(event)
+            self.measures.apply(event)
+            self._events.append(event)
+        while len(self._events) > self._size:
+            self._first.apply(self._events.popleft())
+        self.wake()
+
+    def wake(self) -> None:
+        """Wake everything that waits in `changed`, even without a new event."""
+        if self._changed is not None:
+            self._changed.set_result(None)
+            self._changed = None
+
+    def since(self, seq: int) -> list[Event]:
+        """Return the events with number `seq` and later."""
+        new = islice(reversed(self._events), max(0, self.next_seq - seq))  # from the near end
+        return list(new)[::-1]
+
+    def trace(self) -> list[Event]:
+        """Return the window as a complete log: it starts with a keyframe if older events are gone."""
+        if self.first_seq == 0:
+            return list(self._events)
+        return [self._first.keyframe(), *self._events]
+
+    async def changed(self, timeout: float) -> bool:
+        """Wait for `wake`; return False after `timeout` seconds without one."""
+        if self._changed is None:
+            self._changed = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout):
+                await asyncio.shield(self._changed)
+        except TimeoutError:
+            return False
+        return True
+
+
+class TraceFile:
+    """The whole log on disk, as JSON Lines. Used by the engine thread only.
+
+    Written events have left the process when `write` returns, so the log of a killed server loads up
+    to its last complete line. A full disk ends the recording, not the server. Opening raises OSError;
+    `open_log` says which files it replaces.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = open_log(path)
+        self._failed = False
+
+    def write(self, events: list[Event]) -> None:
+        """Append the events of one step."""
+        if self._failed:
+            return
+        try:
+            rest = memoryview(b"".join(encode_event(event) + b"\n" for event in events))
+            while rest:  # a disk that is nearly full takes a part; the next write raises
+                rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            self._failed = True
+            logger.error(
+                "%s: %s. The log on disk ends here; the server goes on.", self._path, error
+            )
+
+
+def open_log(path: Path, *, append: bool = False) -> FileIO:
+    """Open a file to write a log to, unbuffered; an old log is replaced, or appended to.
+
+    Raises OSError for anything but a plain file, and for a file that is not a log: a mistyped path must
+    not destroy a file.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags | (os.O_APPEND if append else 0), 0o600)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "is a symbolic link: name the file itself") from None
+        raise
+    file = FileIO(descriptor, "rb+")
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "is not a plain file")
+        if status.st_size and not os.pread(descriptor, 64, 0).startswith(_LOG_STARTS):
+            raise OSError(
+                errno.EEXIST, "exists and is not a log: choose another name, or remove it"
+            )
+        if not append:
+            _lock(descriptor)
+            os.ftruncate(descriptor, 0)
+    except OSError:
+        file.close()
+        raise
+    return file
+
+
+def _lock(descriptor: int) -> None:
+    """Lock a file against other servers until it is closed or the process ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise OSError(errno.EBUSY, "another server is writing it: choose another name") from None
