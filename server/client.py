@@ -1,33 +1,33 @@
 """A small client for notebooks: the teaching stream, the teacher's controls, the trace.
 
     client = Client(server.url)
-    client.pause()                                          # hold the engine
+    client.pause()                                          # pause the engine
     streams = await client.queue([{"prompt": "Once", "label": "Ada"}, {"prompt": "Hi", "label": "Bo"}])
     client.resume()
-    async for event in client.read(streams):                # as the tokens come in
+    async for event in client.read(streams):                # as the tokens arrive
         print(event.label, event.token)
     log = client.trace()
 
-Requests that are queued while the engine is held arrive in the order of the list, so the log is the
+Requests that are queued while the engine is paused arrive in the order of the list, so the log is the
 same every time.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+from httpx_sse import EventSource
 
 from engine.events.log import EventLog
 
 
 class RequestFailedError(RuntimeError):
-    """The server refused a request or ended it with an error. The message is the server's.
+    """The server rejected a request or ended it with an error; the message is the server's.
 
-    Or its answer was asked for a second time, in a notebook cell that was run again.
+    Also raised if a stream is read a second time, by a notebook cell that runs again.
     """
 
 
@@ -35,9 +35,9 @@ class RequestFailedError(RuntimeError):
 class StreamEvent:
     """One event of a teaching stream.
 
-    label, request  whose it is: the label it was sent with, its id in the event log
-    at              when it was received, in seconds; only differences mean something
-    token           its text; empty in the last event, and where a character is not complete yet
+    label, request  the request's label, and its id in the event log
+    at              when the event was received, in seconds; only differences mean something
+    token           its text; empty in the last event, and while a character is incomplete
     token_id        None in the last event
     ttft_ms         time to first token, with the first token only
     full_text       the whole text, with the last event only
@@ -53,7 +53,7 @@ class StreamEvent:
 
 
 class Stream:
-    """A request the engine has in its queue. Iterate to receive its events."""
+    """A request in the engine's queue. Iterate to receive its events."""
 
     def __init__(self, label: str, connection: httpx.AsyncClient, response: httpx.Response) -> None:
         self.label = label
@@ -62,14 +62,12 @@ class Stream:
         self._response = response
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
-        """Its events, once. Leaving early closes the connection, and the engine ends the request."""
+        """Yield its events, once. Leaving early closes the connection and ends the request."""
         if self._response.is_stream_consumed:
             raise RequestFailedError("this answer has been read: send the request again")
         try:
-            async for line in self._response.aiter_lines():
-                if not line.startswith("data: "):
-                    continue
-                data = json.loads(line.removeprefix("data: "))
+            async for sent in EventSource(self._response).aiter_sse():
+                data = sent.json()
                 if "error" in data:
                     raise RequestFailedError(data["error"]["message"])
                 yield StreamEvent(
@@ -85,42 +83,42 @@ class Stream:
             await self.close()
 
     async def close(self) -> None:
-        """Leave; the engine ends the request if it has not finished."""
+        """Close the connection; the engine ends the request if it has not finished."""
         await self._response.aclose()
         await self._connection.aclose()
 
 
 class Client:
-    """Talks to one server. Streams are asynchronous; everything else answers at once."""
+    """Talks to one server. Streams are asynchronous, everything else is synchronous."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._options: dict[str, Any] = {
             "base_url": url,
             "headers": headers,
-            "trust_env": False,  # no proxies: the server is next door
+            "trust_env": False,  # no proxies: the server is on this machine or near
             "verify": url.startswith("https:"),  # loading certificates takes a while
         }
         self._http = httpx.Client(**self._options, timeout=60)
 
     def pause(self) -> int:
-        """Hold the engine; returns the number of the last step."""
+        """Pause the engine; return the number of the last step."""
         return int(self._json("POST", "/engine/pause")["step"])
 
     def resume(self) -> int:
-        """Let it go on; returns the number of the last step."""
+        """Resume the engine; return the number of the last step."""
         return int(self._json("POST", "/engine/resume")["step"])
 
     def step(self, steps: int = 1) -> int:
-        """Run some steps of a held engine; returns the last one's number once it has run."""
+        """Run some steps of a paused engine; return the number of the last one after it ran."""
         return int(self._json("POST", "/engine/step", {"steps": steps})["step"])
 
     def health(self) -> dict[str, Any]:
-        """What the engine is doing."""
+        """Return what the engine is doing."""
         return self._json("GET", "/health")
 
     def trace(self) -> EventLog:
-        """The event log so far."""
+        """Return the event log so far."""
         response = self._http.get("/trace")
         _check(response)
         return EventLog.from_bytes(response.content)
@@ -128,11 +126,11 @@ class Client:
     async def submit(
         self, prompt: str, *, max_tokens: int = 50, label: str = "", **fields: object
     ) -> Stream:
-        """Send one request; returns when the engine has it in its queue."""
-        # Each stream has a connection of its own, so that none waits for another's. No timeout: a
-        # held engine may wait for a class.
+        """Send one request; return when the engine has it in its queue."""
+        # Each stream has a connection of its own, so that none waits for another. No timeout: a paused
+        # engine may wait for a class.
         connection = httpx.AsyncClient(**self._options, timeout=None)
-        # The label goes as `user`: a header, X-Client, could not carry every alphabet.
+        # The label is sent as `user`: the header X-Client could not carry every alphabet.
         body = {"prompt": prompt, "max_tokens": max_tokens, "user": label or None} | fields
         request = connection.build_request("POST", "/v1/completions", json=body)
         response = await connection.send(request, stream=True)
@@ -143,14 +141,14 @@ class Client:
         return Stream(label, connection, response)
 
     async def queue(self, requests: Sequence[Mapping[str, Any]]) -> list[Stream]:
-        """Send requests one after the other, each as soon as the one before is in the queue.
+        """Send requests in order, each as soon as the previous one is in the queue.
 
         Each is a mapping with the arguments of `submit`.
         """
         return [await self.submit(**request) for request in requests]
 
     async def read(self, streams: Sequence[Stream]) -> AsyncIterator[StreamEvent]:
-        """The events of all streams as they are received. Raises RequestFailedError if one fails."""
+        """Yield the events of all streams as they arrive. Raises RequestFailedError if one fails."""
         received: asyncio.Queue[StreamEvent | Exception | None] = asyncio.Queue()
 
         async def pump(stream: Stream) -> None:
@@ -158,7 +156,7 @@ class Client:
                 async for event in stream:
                     received.put_nowait(event)
                 received.put_nowait(None)
-            except Exception as error:  # whatever it is, `read` must not wait for ever
+            except Exception as error:  # raised by `read`, which would wait for ever otherwise
                 received.put_nowait(error)
 
         tasks = [asyncio.create_task(pump(stream)) for stream in streams]
@@ -177,7 +175,7 @@ class Client:
                 task.cancel()
 
     async def fire(self, requests: Sequence[Mapping[str, Any]]) -> list[StreamEvent]:
-        """All at once: hold the engine, queue all, let go, and return everything received, in order."""
+        """Queue all requests while the engine is paused, resume it, and return all events in order."""
         self.pause()
         streams = await self.queue(requests)
         self.resume()
@@ -186,7 +184,7 @@ class Client:
     async def stream(
         self, prompt: str, *, max_tokens: int = 50, label: str = "", **fields: object
     ) -> AsyncIterator[StreamEvent]:
-        """Send one request and receive its events."""
+        """Send one request and yield its events."""
         async for event in await self.submit(prompt, max_tokens=max_tokens, label=label, **fields):
             yield event
 

@@ -1,14 +1,13 @@
 """The event log over HTTP: live as server-sent events, and as a file.
 
-A live viewer joins with a keyframe, the whole folded state, and then gets every event; the SSE id is
-the name of the run and the event's number, `5f0c9a1e:412`. Reconnecting viewers send the last one
-back (`Last-Event-ID`) and go on from there; one of a run that is over, because the server was started
-again, begins anew. Viewers have no queue of their own: each has a place in the window that all
-share. One that falls behind the window is told how many events it missed and starts over with a
-keyframe.
+A live viewer first gets a keyframe, the whole folded state, and then every event. The SSE id is the
+name of the run and the event's number, `5f0c9a1e:412`. A viewer that reconnects sends its last id back
+(`Last-Event-ID`) and continues from there. If the server was restarted since, the run has another name
+and the viewer starts over. Viewers have no queues: each has a position in a window that all share. A
+viewer that falls behind the window gets the number of events it missed, and another keyframe.
 
-What is not in the log goes as an event named "status", first after the keyframe and again whenever it
-changes: whether somebody holds the engine, and whether the server takes requests.
+Facts that are not in the log are sent as an event named "status", after the first keyframe and whenever
+they change: whether the engine is paused, and whether the server accepts requests.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ from server.http.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, 
 
 _TRACE: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "A JSON object per line. The first is a keyframe if older events are gone.",
+        "description": "One JSON object per line. The first is a keyframe if older events are gone.",
         "content": {
             "application/jsonl": {
                 "schema": {"type": "string"},
@@ -40,7 +39,7 @@ _TRACE: dict[int | str, dict[str, Any]] = {
 }
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events without end. The id is the run and the event's number.",
+        "description": "Server-sent events, without end. The id is the run and the event's number.",
         "content": {
             "text/event-stream": {
                 "itemSchema": EVENT,
@@ -57,7 +56,7 @@ def routes(models: Models) -> APIRouter:
 
     @router.get("/trace", response_class=Response, responses=_TRACE)
     async def get_trace(model: ViewedModel = None) -> Response:
-        """The last part of the event log as JSON Lines; `EventLog.load` reads it."""
+        """Return the last part of the event log as JSON Lines; `EventLog.load` reads it."""
         body = await asyncio.to_thread(_json_lines, models.viewed(model).window.trace())
         return Response(body, media_type="application/jsonl")
 
@@ -67,7 +66,7 @@ def routes(models: Models) -> APIRouter:
         last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
         model: ViewedModel = None,
     ) -> Response:
-        """The event log as it happens (server-sent events); the first event is a keyframe."""
+        """Stream the event log as server-sent events; the first event is a keyframe."""
         bridge = models.viewed(model)
         last_seen = _number_in(last_event_id, bridge.window.run)
         return Feed(bridge, last_seen, controls=may_control(request, bridge.settings.api_key))
@@ -76,10 +75,10 @@ def routes(models: Models) -> APIRouter:
 
 
 class Feed(Response):
-    """Live events.
+    """A stream of live events.
 
-    last_seen   number of the last event the viewer has, if it has any of this run
-    controls    whether the viewer may hold the engine; it is told
+    last_seen   number of the last event that the viewer has, if it has any of this run
+    controls    whether the viewer may pause the engine; sent in the status
     """
 
     def __init__(self, bridge: Bridge, last_seen: int | None, *, controls: bool) -> None:
@@ -89,12 +88,12 @@ class Feed(Response):
         self._controls = controls
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
-        """Send events until the viewer leaves or the server stops."""
+        """Send events until the viewer disconnects or the server stops."""
         connection = Connection(receive, send, self._bridge.settings.stall_seconds)
         sending = asyncio.create_task(self._send(connection))
-        leaving = asyncio.create_task(connection.lost())
+        disconnected = asyncio.create_task(connection.lost())
         stopping = asyncio.create_task(self._bridge.stopped.wait())
-        tasks = {sending, leaving, stopping}
+        tasks = {sending, disconnected, stopping}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -102,7 +101,7 @@ class Feed(Response):
                 task.cancel()
             await asyncio.wait(tasks)
         if not sending.cancelled():
-            sending.result()  # it failed: the request log says so, and the viewer connects again
+            sending.result()  # an error is logged, and the viewer reconnects
         if stopping.done() and not stopping.cancelled():
             await connection.body(b"", more=False)
 
@@ -113,9 +112,9 @@ class Feed(Response):
         data = status = b""
         while True:
             if not window.first_seq <= next_seq <= window.next_seq:
-                data, next_seq = _join(window, next_seq), window.next_seq
+                data, next_seq = _keyframe(window, next_seq), window.next_seq
             new = window.since(next_seq)
-            data += _numbered(window.run, new, next_seq)
+            data += _with_ids(window.run, new, next_seq)
             next_seq += len(new)
             if (now := self._status()) != status:
                 data, status = data + now, now
@@ -139,26 +138,26 @@ class Feed(Response):
 
 
 def _number_in(last_event_id: str | None, run: str) -> int | None:
-    """The number in the id of an event of this run; None for anything else."""
+    """Return the number in an event id of this run; None for anything else."""
     name, _, number = (last_event_id or "").partition(":")
     return int(number) if name == run and number.isdecimal() and len(number) < 16 else None
 
 
 def _json_lines(events: Iterable[Event]) -> bytes:
-    """A log as a file."""
+    """Encode events as JSON Lines."""
     return b"".join(encode_event(event) + b"\n" for event in events)
 
 
-def _join(window: Window, next_seq: int) -> bytes:
-    """Where a viewer starts, or starts over: what it missed, then the state as of now."""
+def _keyframe(window: Window, next_seq: int) -> bytes:
+    """Encode what a viewer gets first, or after it fell behind: the missed count, then a keyframe."""
     data = b""
     if 0 <= next_seq < window.first_seq:
         missed = window.next_seq - next_seq
         data = b'event: dropped\ndata: {"dropped": %d}\n\n' % missed
-    return data + _numbered(window.run, [window.state.keyframe()], window.next_seq - 1)
+    return data + _with_ids(window.run, [window.state.keyframe()], window.next_seq - 1)
 
 
-def _numbered(run: str, events: list[Event], first: int) -> bytes:
+def _with_ids(run: str, events: list[Event], first: int) -> bytes:
     return b"".join(
         b"id: %b:%d\ndata: %b\n\n" % (run.encode(), seq, encode_event(event))
         for seq, event in enumerate(events, start=first)

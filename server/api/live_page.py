@@ -1,10 +1,10 @@
-"""The live page at `/` and the files it is made of. All come from this server: it works offline.
+"""The live page at `/` and its files. All files come from this server, so the page works offline.
 
-    server/pages/            the page: its frame, its style, the prompt box and the teacher's buttons
-    visualizer/static/       the board, the same module that draws in notebooks
+    server/pages/            the page: layout, style, prompt box and the teacher's buttons
+    visualizer/static/       the board, the module that also draws in notebooks
 
-The files hold nothing of what anybody asked, so they need no key; the page asks for one where the
-server has one, and sends it with everything else.
+The files contain no user data and need no key. If the server has a key, the page asks the user for it
+and sends it with its other requests.
 """
 
 from pathlib import Path
@@ -17,13 +17,13 @@ from starlette.types import Scope
 PAGES = Path(__file__).parents[1] / "pages"
 BOARD = Path(__file__).parents[2] / "visualizer" / "static"
 
-# A browser loads nothing from elsewhere for this page, whatever a prompt may hold, and shows it in
-# no other site's frame. The board unpacks itself into a Blob and brings its style with it.
+# The page loads nothing from other sites, whatever a prompt contains, and other sites cannot frame it.
+# The board's module unpacks itself into a Blob and contains its style.
 _POLICY = (
     "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self' blob:; "
     "style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# Asked for each time, so that nobody looks at a new server with an old page.
+# Revalidated each time, so that a new server never gets an old page.
 _HEADERS = {"Cache-Control": "no-cache"}
 
 

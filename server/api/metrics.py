@@ -1,8 +1,8 @@
-"""`/metrics`: what the engine does, for Prometheus.
+"""`/metrics`: the engine's counters, gauges and histograms for Prometheus.
 
-The names are vLLM's, prefix and all, so that dashboards made for vLLM draw this server, too; where a
-name has changed, it is today's (`kv_cache_usage_perc`, not `gpu_cache_usage_perc`). The values come
-from the event log alone: see `measures.py`.
+The names are vLLM's, including the prefix, so that dashboards for vLLM also work here. Where vLLM has
+renamed a metric, the new name is used (`kv_cache_usage_perc`, not `gpu_cache_usage_perc`). All values
+come from the event log: see `measures.py`.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LABELS = ["model_name"]
 _TEXT: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "A line per value.",
+        "description": "One line per value.",
         "content": {
             "text/plain": {
                 "schema": {"type": "string"},
@@ -47,7 +47,7 @@ _COUNTERS: list[tuple[str, str, Callable[[Measures], float]]] = [
     ("prefix_cache_hits", "Prompt tokens found in the prefix cache.", lambda m: m.cache_hits),
     (
         "num_preemptions",
-        "How often a request had to give its memory back.",
+        "Preemptions of requests.",
         lambda m: m.preemptions,
     ),
 ]
@@ -56,11 +56,11 @@ _HISTOGRAMS: list[tuple[str, str, Callable[[Measures], Histogram]]] = [
     ("inter_token_latency_seconds", "From one token to the next.", lambda m: m.itl),
     ("e2e_request_latency_seconds", "From arrival to the last token.", lambda m: m.e2e),
     ("request_queue_time_seconds", "From arrival to the step that admitted it.", lambda m: m.queue),
-    ("iteration_tokens_total", "Tokens computed in a step.", lambda m: m.step_tokens),
+    ("iteration_tokens_total", "Tokens computed per step.", lambda m: m.step_tokens),
 ]
 
 
-def _held(bridge: Bridge) -> float:
+def _usage(bridge: Bridge) -> float:
     state = bridge.window.state
     return 1 - (len(state.free) + only_cached(state)) / len(state.refs)
 
@@ -70,8 +70,8 @@ _GAUGES: list[tuple[str, str, Callable[[Bridge], float]]] = [
     ("num_requests_waiting", "Requests in the queue.", lambda b: len(b.window.state.waiting)),
     (
         "kv_cache_usage_perc",
-        "Share of KV blocks that somebody holds; 1 is all. What is only cached can be had.",
-        _held,
+        "Fraction of KV blocks in use, 0 to 1; blocks that are only cached count as free.",
+        _usage,
     ),
 ]
 
@@ -84,38 +84,38 @@ def routes(models: Models) -> APIRouter:
 
     @router.get("/metrics", tags=["Operation"], response_class=Response, responses=_TEXT)
     async def metrics() -> Response:
-        """Counters, gauges and histograms in Prometheus' text format, under vLLM's names."""
+        """Return counters, gauges and histograms in Prometheus' text format, under vLLM's names."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE)
 
     return router
 
 
 class _Engines(Collector):
-    """Every metric of every loaded model, made when somebody asks."""
+    """Collects every metric of every loaded model on request."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
 
     def describe(self) -> list[Metric]:
-        """Nothing in advance: names collide with nobody's here."""
+        """Return nothing: the registry has no other collector whose names could collide."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The values as of now."""
+        """Yield the current values."""
         measured = [(_name(b), b, b.window.measures) for b in self._models.bridges]
-        for name, words, value in _GAUGES:
-            gauge = GaugeMetricFamily(f"vllm:{name}", words, labels=_LABELS)
+        for name, help, value in _GAUGES:
+            gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=_LABELS)
             for model, bridge, _ in measured:
                 gauge.add_metric([model], value(bridge))
             yield gauge
-        for name, words, count in _COUNTERS:
-            counter = CounterMetricFamily(f"vllm:{name}", words, labels=_LABELS)
+        for name, help, count in _COUNTERS:
+            counter = CounterMetricFamily(f"vllm:{name}", help, labels=_LABELS)
             for model, _, measures in measured:
                 counter.add_metric([model], count(measures))
             yield counter
         yield _finished(measured)
-        for name, words, histogram in _HISTOGRAMS:
-            family = HistogramMetricFamily(f"vllm:{name}", words, labels=_LABELS)
+        for name, help, histogram in _HISTOGRAMS:
+            family = HistogramMetricFamily(f"vllm:{name}", help, labels=_LABELS)
             for model, _, measures in measured:
                 buckets, total = _cumulative(histogram(measures))
                 family.add_metric([model], buckets, total)
@@ -125,7 +125,7 @@ class _Engines(Collector):
 def _finished(measured: list[tuple[str, Bridge, Measures]]) -> Metric:
     labels = [*_LABELS, "finished_reason"]
     family = CounterMetricFamily(
-        "vllm:request_success", "Requests by how they ended.", labels=labels
+        "vllm:request_success", "Finished requests by reason.", labels=labels
     )
     for model, _, measures in measured:
         for reason, count in measures.finished.items():

@@ -1,4 +1,4 @@
-"""The routes that watch over a server and hold its engine."""
+"""Routes for operators (/health, /ready) and for teachers (/engine/pause, /resume, /step)."""
 
 from typing import Literal
 
@@ -22,8 +22,10 @@ class StepRequest(BaseModel):
 
 
 class Blocks(BaseModel):
-    """KV blocks. Those that are only `cached` are given up when somebody needs them; those that are
-    neither free nor only cached belong to requests, or are held for LMTP's buffers.
+    """Numbers of KV blocks.
+
+    `cached` blocks are in the prefix cache only and can be evicted. Blocks that are neither free nor
+    cached are used by requests, or held for LMTP's buffers.
     """
 
     total: int
@@ -32,29 +34,29 @@ class Blocks(BaseModel):
 
 
 class Health(BaseModel):
-    """What the engine is doing, as of its last step.
+    """The engine's state after its last step.
 
-    "stuck": it has been in one step for too long. "failed": it does nothing any more.
+    "stuck": its current step takes too long. "failed": it has stopped for good.
     """
 
     status: Literal["ok", "stuck", "draining", "failed"]
     step: int = Field(description="Number of the last step.")
     waiting: int = Field(description="Requests in the queue.")
-    prefilling: int = Field(description="Requests in the batch whose prompt is not computed yet.")
-    active: int = Field(description="Requests in the batch that get tokens.")
-    pending_submit: int = Field(description="Requests on their way to the queue.")
-    paused: bool = Field(description="Whether somebody holds the engine.")
+    prefilling: int = Field(description="Running requests whose prompt is not computed yet.")
+    active: int = Field(description="Running requests that generate tokens.")
+    pending_submit: int = Field(description="Requests that are not in the queue yet.")
+    paused: bool = Field(description="Whether the engine is paused.")
     blocks: Blocks
 
 
 class Ready(BaseModel):
-    """Requests are welcome."""
+    """The server accepts requests."""
 
     status: Literal["ready"]
 
 
-class Held(BaseModel):
-    """Whether the engine is held, and the number of its last step."""
+class EngineState(BaseModel):
+    """Whether the engine is paused, and the number of its last step."""
 
     step: int
     paused: bool
@@ -67,39 +69,39 @@ def routes(models: Models) -> APIRouter:
 
     @router.get("/health", tags=["Operation"])
     async def health(model: ViewedModel = None) -> Health:
-        """What the engine is doing, as of its last step."""
+        """Return the engine's state after its last step."""
         return _health(models.viewed(model))
 
     @router.get("/ready", tags=["Operation"])
     async def ready(model: ViewedModel = None) -> Ready:
-        """200 if requests are welcome; 503 while the server drains, hangs or has failed."""
+        """Return 200 if the server accepts requests; 503 while it drains, is stuck or has failed."""
         if not_ready := models.viewed(model).not_ready:
             raise unavailable(not_ready, "not_ready")
         return Ready(status="ready")
 
     @router.post("/engine/pause", tags=["Teacher's controls"])
-    async def pause(request: Request, model: ViewedModel = None) -> Held:
-        """Hold the engine: requests still queue up, no step runs."""
-        _only_here(request, settings)
+    async def pause(request: Request, model: ViewedModel = None) -> EngineState:
+        """Pause the engine: it still queues requests, but runs no step."""
+        _check_allowed(request, settings)
         with models.commanded(model) as bridge:
-            return Held(step=await bridge.pause(), paused=True)
+            return EngineState(step=await bridge.pause(), paused=True)
 
     @router.post("/engine/resume", tags=["Teacher's controls"])
-    async def resume(request: Request, model: ViewedModel = None) -> Held:
-        """Let the engine go on."""
-        _only_here(request, settings)
+    async def resume(request: Request, model: ViewedModel = None) -> EngineState:
+        """Resume the engine."""
+        _check_allowed(request, settings)
         with models.commanded(model) as bridge:
-            return Held(step=await bridge.resume(), paused=False)
+            return EngineState(step=await bridge.resume(), paused=False)
 
     @router.post("/engine/step", tags=["Teacher's controls"])
     async def step(
         request: Request, body: StepRequest | None = None, model: ViewedModel = None
-    ) -> Held:
-        """Run some steps of a held engine; answers with the last one's number when it has run."""
-        _only_here(request, settings)
+    ) -> EngineState:
+        """Run steps of a paused engine; responds after the last one, with its number."""
+        _check_allowed(request, settings)
         steps = body.steps if body else 1
         with models.commanded(model) as bridge:
-            return Held(step=await bridge.step(steps), paused=True)
+            return EngineState(step=await bridge.step(steps), paused=True)
 
     return router
 
@@ -125,7 +127,7 @@ def _health(bridge: Bridge) -> Health:
 
 
 def only_cached(state: State) -> int:
-    """Blocks of the prefix tree on which nobody depends now."""
+    """Return the number of blocks of the prefix tree that no request or hold locks."""
     return sum(len(node.blocks) for node in state.nodes.values() if node.lock == 0)
 
 
@@ -138,19 +140,19 @@ def _status(bridge: Bridge) -> Literal["ok", "stuck", "draining", "failed"]:
 
 
 def may_control(request: Request, key: str | None) -> bool:
-    """Without a key, only this machine may hold the engine."""
+    """Whether a client may pause the engine. Without a key, only clients on this machine may."""
     return key is not None or is_loopback(request.client.host if request.client else "")
 
 
-def _only_here(request: Request, settings: ServerSettings) -> None:
-    """Refuse whoever may not hold the engine, and pages of other sites."""
+def _check_allowed(request: Request, settings: ServerSettings) -> None:
+    """Raise ApiError for pages of other sites, and for clients that may not pause the engine."""
     if refused := cross_site(request.scope, settings.cors_origins):
         raise refused
     if not may_control(request, settings.api_key):
         raise ApiError(
             403,
-            "without a key the engine can be held from this machine only: start the server with "
-            "--api-key to do it from others",
+            "without a key, the engine can be paused from this machine only: start the server with "
+            "--api-key to pause it from others",
             type="permission_error",
             code="loopback_only",
         )

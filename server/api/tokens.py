@@ -26,7 +26,7 @@ from server.api.openai.chat import (
 from server.api.openai.requests import FIRST_ERROR
 from server.core.bridge import Bridge
 from server.core.models import Models
-from server.core.prompt_length import characters_in, check_length
+from server.core.prompts import characters_in, check_length
 from server.http.errors import bad_request
 
 _MODEL = Field(None, description="Whose tokenizer to use; by default the first model's.")

@@ -1,11 +1,11 @@
-"""The console command. Everything heavy is imported by the command that needs it."""
+"""The console command. Each subcommand imports its heavy modules itself."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from server.cli.options import OneLineGroup, SectionedCommand, fail, option
+from server.cli.options import FROM_ENVIRONMENT, OneLineGroup, SectionedCommand, fail, option
 from server.cli.serve import serve
 
 app = typer.Typer(
@@ -20,7 +20,7 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Entry point of `underglass`."""
+    """Run the console command; the entry point of `underglass`."""
     app()
 
 
@@ -32,37 +32,39 @@ def _commands() -> None:
 app.command(
     cls=SectionedCommand,
     short_help="Serve a model over HTTP.",
-    epilog="Every option is an environment variable, too: --max-kv-tokens is "
-    "UNDERGLASS_MAX_KV_TOKENS. One that can be repeated takes several, with spaces between.",
+    context_settings=FROM_ENVIRONMENT,
+    epilog="Every option can also be set by an environment variable: --max-kv-tokens is "
+    "UNDERGLASS_MAX_KV_TOKENS. For a repeatable option, separate the values with spaces.",
 )(serve)
 
 
 @app.command(
     cls=SectionedCommand,
-    short_help="Talk to a running server over LMTP.",
-    epilog="--url and --api-key are the environment variables UNDERGLASS_URL and "
-    "UNDERGLASS_API_KEY, too.",
+    short_help="Send prompts to a running server over LMTP.",
+    context_settings=FROM_ENVIRONMENT,
+    epilog="Every option can also be set by an environment variable: --api-key is "
+    "UNDERGLASS_API_KEY.",
 )
 def lmtp(
-    url: Annotated[str, option("URL", "The server's address.", "Options")] = "ws://localhost:8000",
+    url: Annotated[str, option("Options", "The server's address.")] = "ws://localhost:8000",
     api_key: Annotated[
-        str | None, option("API_KEY", "The server's key, if it has one.", "Options")
+        str | None, option("Options", "The server's key, if it requires one.")
     ] = None,
-    label: Annotated[str, typer.Option(help="Your name in the server's event log.")] = "",
+    label: Annotated[str, option("Options", "Your name in the server's event log.")] = "",
 ) -> None:
-    """Talk to a running server over LMTP: prompts in, answers as they are written.
+    """Send prompts to a running server over LMTP and print the outputs as they are generated.
 
-    Words name=value set parameters, the rest of a line is the prompt:
+    A word name=value sets a parameter, the rest of the line is the prompt:
 
         max_tokens=20 temperature=0.8 Once upon a time
 
-    Without a prompt they hold from now on. A prompt with a "=" in it goes into
-    double quotes.
+    Without a prompt, parameters apply to all following prompts. Put a prompt that
+    contains "=" into double quotes.
 
-    keep=NAME keeps prompt and answer on the server, from=NAME goes on after
-    them, release=NAME forgets them.
+    keep=NAME stores prompt and output on the server, from=NAME continues after
+    them, release=NAME deletes them.
 
-    Ctrl-C ends an answer, Ctrl-D the client. From a pipe, each line is a prompt.
+    Ctrl-C ends an output, Ctrl-D the client. From a pipe, each line is a prompt.
     """
     import asyncio
 
@@ -71,18 +73,18 @@ def lmtp(
     raise typer.Exit(asyncio.run(run_terminal(url, api_key=api_key, label=label)))
 
 
-@app.command(short_help="Train the bundled model from nothing.")
+@app.command(cls=SectionedCommand, short_help="Train the bundled model from scratch.")
 def train(
-    out: Annotated[Path, typer.Option(help="Where the Hugging Face directory is written.")] = Path(
+    out: Annotated[Path, typer.Option(help="Directory to write, in Hugging Face format.")] = Path(
         "build/model"
     ),
-    tokens: Annotated[int, typer.Option(help="Tokens to train on.", min=1)] = 12_000_000,
-    seed: Annotated[int, typer.Option(help="The same seed makes the same model.")] = 0,
+    tokens: Annotated[int, typer.Option(help="Number of tokens to train on.", min=1)] = 12_000_000,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
     device: Annotated[
-        str, typer.Option(help="A torch device, or auto for a GPU where there is one.")
+        str, typer.Option(help="A torch device, or auto: a GPU if there is one.")
     ] = "auto",
 ) -> None:
-    """Train the bundled model: corpus, tokenizer and weights, from nothing."""
+    """Train the bundled model from scratch: corpus, tokenizer and weights."""
     from engine.training.run import train as run
 
     try:

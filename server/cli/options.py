@@ -1,10 +1,9 @@
-"""Options of the console command that are environment variables, too, and a help that reads well.
+"""The console command's help and its error messages.
 
-`--token-budget` is `UNDERGLASS_TOKEN_BUDGET`; the command line wins. A variable that no option knows is
-most likely misspelt, and a server that starts without what was asked for is a surprise for later: it
-is refused by name.
-
-Whatever is wrong is said in one line that names the option, and the variable if it came from there.
+Typer reads options from the command line and from environment variables (`--token-budget` is
+`UNDERGLASS_TOKEN_BUDGET`; the command line takes precedence). This module adds what Typer does not do:
+a help in sections without boxes, errors of one line that name the option and, if the value came from
+there, the variable, and an error for a misspelt variable.
 """
 
 import os
@@ -18,13 +17,13 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
-PREFIX = "UNDERGLASS_"
-# An option list that is no wider leaves the meaning on the same line, in 80 columns.
-_WIDEST = 26
-_KIND = re.compile(r"<(int|float|str|path|list)\b.*>")
-_VARIABLE = re.compile(r"env var: \w+(?:; )?")
-_KINDS = {"int": "N", "float": "X", "str": "TEXT", "path": "PATH", "list": "TEXT"}
-# What a value must be, by the kind of pydantic's complaint.
+PREFIX = "UNDERGLASS"
+FROM_ENVIRONMENT = {"auto_envvar_prefix": PREFIX}
+# An option column of this width leaves room for the help on the same line, in 80 columns.
+_OPTION_WIDTH = 26
+_TYPE = re.compile(r"<(int|float|str|path|list)\b.*>")
+_TYPE_NAMES = {"int": "N", "float": "X", "str": "TEXT", "path": "PATH", "list": "TEXT"}
+# What a value must be, by the type of pydantic's error.
 _MUST_BE = {
     "int_parsing": "a whole number",
     "float_parsing": "a number",
@@ -35,19 +34,13 @@ _MUST_BE = {
 _NAME = re.compile(r"\A[a-z]+\b|\b[a-z]+(?:_[a-z]+)+\b")
 
 
-def option(name: str, help: str, section: str = "Server", *flags: str, **limits: Any) -> Any:
-    """An option that is also an environment variable."""
-    return typer.Option(
-        *flags,
-        help=help,
-        envvar=PREFIX + name,
-        rich_help_panel=section,
-        **limits,
-    )
+def option(section: str, help: str, **limits: Any) -> Any:
+    """Return an option for a section of the help; the epilog explains its environment variable."""
+    return typer.Option(help=help, rich_help_panel=section, show_envvar=False, **limits)
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose help has its options in sections, two columns wide."""
+    """A command whose help lists its options in sections, in two columns."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the options, each section under its name."""
@@ -56,107 +49,102 @@ class SectionedCommand(TyperCommand):
             record = parameter.get_help_record(ctx)
             if record is not None:
                 section = getattr(parameter, "rich_help_panel", None) or "Options"
-                names, meaning = record
-                names = _KIND.sub(lambda kind: _KINDS[kind[1]], names)
-                meaning = _VARIABLE.sub("", meaning).replace("  []", "")  # told once, below
-                sections.setdefault(section, []).append((names, meaning))
+                names = _TYPE.sub(lambda found: _TYPE_NAMES[found[1]], record[0])
+                sections.setdefault(section, []).append((names, record[1]))
         for section, records in sections.items():
             with formatter.section(section):
-                formatter.write_dl(records, col_max=_WIDEST)
+                formatter.write_dl(records, col_max=_OPTION_WIDTH)
 
 
 class OneLineGroup(TyperGroup):
-    """Commands of which each says in one line what is wrong with its options."""
+    """A group of commands that report a wrong option in one line."""
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
         """Read the options before a command's name."""
-        if not args:  # nothing is wrong: this shows the help
+        if not args:  # not an error: this shows the help
             return super().make_context(info_name, args, parent, **extra)
-        with _one_line():
+        with _one_line_errors():
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Find the command, read its options and run it."""
-        with _one_line():
+        with _one_line_errors():
             return super().invoke(ctx)
 
 
 def check_environment(ctx: typer.Context) -> str | None:
-    """What is wrong with the environment: a variable that looks like an option's, and is none's.
+    """Return an error message if an environment variable is misspelt, or the key is empty.
 
-    Or a key that is empty, which Typer takes for none: the server would let everybody in.
+    Typer ignores an empty variable, so an empty key would start a server without a key.
     """
-    if os.environ.get(f"{PREFIX}API_KEY") == "" and ctx.params.get("api_key") is None:
-        return f"{PREFIX}API_KEY is empty: set it to the key, or unset it"
-    known = [variable for one in ctx.command.params if (variable := _variable(one))]
+    if os.environ.get(f"{PREFIX}_API_KEY") == "" and ctx.params.get("api_key") is None:
+        return f"{PREFIX}_API_KEY is empty: set it to the key, or unset it"
+    known = [_variable(parameter.name or "") for parameter in ctx.command.params]
     for name in os.environ:
-        if name.startswith(PREFIX) and name not in known:
-            meant = get_close_matches(name, known, n=1, cutoff=0.75)
-            if meant:
-                return f"there is no environment variable {name}; did you mean {meant[0]}?"
+        if name.startswith(f"{PREFIX}_") and name not in known:
+            similar = get_close_matches(name, known, n=1, cutoff=0.75)
+            if similar:
+                return f"there is no environment variable {name}; did you mean {similar[0]}?"
     return None
 
 
-def in_flags(ctx: typer.Context, message: str) -> str:
-    """A message that begins with a setting's name, in the command's words.
+def with_flags(ctx: typer.Context, message: str) -> str:
+    """Replace settings' names in a message by options.
 
     "block_size must ..." becomes "--block-size must ...", and "(from UNDERGLASS_BLOCK_SIZE)" is
-    added if that is where the value came from.
+    added if the value came from there.
     """
     names = {parameter.name for parameter in ctx.command.params}
-    words = _NAME.sub(lambda name: _flag(name[0]) if name[0] in names else name[0], message)
-    return words + _origin_of(ctx, message.split(maxsplit=1)[0])
+    text = _NAME.sub(lambda name: _flag(name[0]) if name[0] in names else name[0], message)
+    return text + _origin_of(ctx, message.split(maxsplit=1)[0])
 
 
 def fail(message: str) -> NoReturn:
-    """One line that says what is wrong; exit code 2, as for a wrong option."""
+    """Print an error of one line and exit with code 2, as for a wrong option."""
     typer.echo(f"underglass: {message}", err=True)
     raise typer.Exit(2)
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
+def _one_line_errors() -> Iterator[None]:
     try:
         yield
     except TyperException as error:
-        fail(_complaint(error))
+        fail(_message(error))
 
 
-def _complaint(error: TyperException) -> str:
-    """What is wrong with a command line. Typer says it in four lines, the usage among them."""
+def _message(error: TyperException) -> str:
+    """Return an error of the command line in one line. Typer's has four, with the usage."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     if context is None or parameter is None:
-        words = error.format_message()
-        hint = f" ({context.command_path} -h helps)" if context else ""
-        return f"{words[0].lower()}{words[1:]}{hint}"
-    return f"{_flag(parameter.name)} {_wish(error)}{_origin_of(context, parameter.name)}"
+        text = error.format_message()
+        hint = f" (see {context.command_path} -h)" if context else ""
+        return f"{text[0].lower()}{text[1:]}{hint}"
+    return f"{_flag(parameter.name)} {_requirement(error)}{_origin_of(context, parameter.name)}"
 
 
-def _wish(error: TyperException) -> str:
-    """What a value must be, and what it is."""
-    from pydantic import ValidationError  # only now: the help should not wait for it
+def _requirement(error: TyperException) -> str:
+    """Return what a value must be, and what it is."""
+    from pydantic import ValidationError  # only here: the help must not wait for it
 
     cause = error.__cause__
     found = cause.errors()[0] if isinstance(cause, ValidationError) else None
     if found is None or found["type"] not in _MUST_BE:
-        return f"is wrong: {error.message}"
-    wish, given = _MUST_BE[found["type"]], str(found["input"])
-    shown = repr(given) if found["type"].endswith("_parsing") else given
-    return f"must be {wish.format(**found.get('ctx', {}))}, got {shown}"
+        return f"is invalid: {error.message}"
+    requirement, value = _MUST_BE[found["type"]], str(found["input"])
+    got = repr(value) if found["type"].endswith("_parsing") else value
+    return f"must be {requirement.format(**found.get('ctx', {}))}, got {got}"
 
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def _origin_of(ctx: typer.Context, field: str) -> str:
-    """Where a setting came from, in words, if that was the environment; else nothing."""
-    source = ctx.get_parameter_source(field)
-    if source is None or source.name != "ENVIRONMENT":
-        return ""
-    return f" (from {PREFIX}{field.upper()})"
+def _variable(name: str) -> str:
+    return f"{PREFIX}_{name.upper()}"
 
 
-def _variable(parameter: Any) -> str | None:
-    variable = getattr(parameter, "envvar", None)
-    return variable if isinstance(variable, str) else None
+def _origin_of(ctx: typer.Context, name: str) -> str:
+    """Return " (from UNDERGLASS_...)" if the value came from the environment, otherwise nothing."""
+    source = ctx.get_parameter_source(name)
+    return f" (from {_variable(name)})" if source and source.name == "ENVIRONMENT" else ""

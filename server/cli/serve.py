@@ -1,259 +1,183 @@
-"""`underglass serve`: its options, each with its default and what it does.
+"""`underglass serve`: its options, each with its default and its help.
 
-What becomes of them is in `starting.py`, which is imported only once they are known to be sound: the
-command's help needs no torch.
+`starting.py`, which needs torch, is imported only after the options have been checked.
 """
 
 import os
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from engine.config import ConfigError, EngineConfig
-from server.cli.options import check_environment, fail, in_flags, option
-from server.core.limits import LARGEST_COUNT
-from server.core.settings import ServerSettings
+from server.cli.options import check_environment, fail, option, with_flags
+from server.core.settings import LARGEST_COUNT, ServerSettings
 
 _ENGINE = EngineConfig()
 _SERVER = ServerSettings()
-_LONGEST = 86_400  # a day; a timer cannot run for ever
+_DAY = 86_400  # longest time in seconds; a timer cannot run forever
+
+_model = partial(option, "Model")
+_server = partial(option, "Server")
+_engine = partial(option, "Engine")
+_log = partial(option, "Event log")
+_Struct = TypeVar("_Struct")
 
 
-def serve(  # noqa: PLR0917 (one parameter per option, as typer has it)
+def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     ctx: typer.Context,
     model: Annotated[
         str | None,
-        option(
-            "MODEL",
-            'A Hugging Face directory, a GGUF file, owner/name on the hub, "bundled" for our own, or '
-            '"auto": see --model-dir.',
-            "Model",
+        _model(
+            "The model to serve: a Hugging Face directory, a GGUF file, owner/name on the Hugging Face "
+            'Hub, "bundled", or "auto" (see --model-dir).',
             show_default="bundled",
         ),
     ] = None,
     model_dir: Annotated[
         Path | None,
-        option(
-            "MODEL_DIR",
-            "With --model auto: its model directories and GGUF files are loaded when asked for.",
-            "Model",
+        _model(
+            "With --model auto: a directory of model directories and GGUF files; each is loaded when "
+            "a request names it."
         ),
     ] = None,
     max_models: Annotated[
         int,
-        option(
-            "MAX_MODELS", "With --model auto: how many may be loaded beside ours.", "Model", min=1
-        ),
+        _model("With --model auto: how many of them can be loaded at once.", min=1),
     ] = 2,
     train: Annotated[
-        bool,
-        option(
-            "TRAIN",
-            "Train a NanoGPT on stories first, in some ten seconds, and serve that.",
-            "Model",
-            "--train/--no-train",
-        ),
+        bool, _model("Train a small NanoGPT on stories first (about ten seconds) and serve it.")
     ] = False,
     threads: Annotated[
-        int,
-        option("THREADS", "CPU threads; more rarely help a small model.", "Model", min=1, max=256),
+        int, _model("CPU threads; more than one rarely helps a small model.", min=1, max=256)
     ] = 1,
     host: Annotated[
-        str, option("HOST", "Address to listen on; 0.0.0.0 lets other machines in.")
+        str, _server("Address to listen on; 0.0.0.0 accepts connections from other machines.")
     ] = "127.0.0.1",
     port: Annotated[
-        int, option("PORT", "Port to listen on; 0 takes any free one.", min=0, max=65535)
+        int, _server("Port to listen on; 0 picks a free one.", min=0, max=65535)
     ] = 8000,
     api_key: Annotated[
         str | None,
-        option("API_KEY", "Ask for this key on every route but /health, /ready and the pages."),
+        _server("Require this key on all routes except /health, /ready and the pages."),
     ] = _SERVER.api_key,
     allowed_host: Annotated[
-        list[str],
-        option(
-            "ALLOWED_HOST",
-            "A further name it is known by; others get 403. Repeatable.",
-        ),
-    ] = [],  # noqa: B006 (typer copies it)
+        list[str], _server("Additional Host name to accept; others get 403. Repeatable.")
+    ] = [],  # noqa: B006 (Typer copies it)
     cors_origin: Annotated[
         list[str],
-        option(
-            "CORS_ORIGIN",
-            "A site whose pages may use it: https://example.org, or * for all. Repeatable.",
+        _server(
+            "A site whose pages can use the API, like https://example.org; * allows all. Repeatable."
         ),
     ] = [],  # noqa: B006
     max_waiting: Annotated[
-        int, option("MAX_WAITING", "Waiting requests beyond which new ones get 429.", min=1)
+        int, _server("Maximum number of waiting requests; new ones then get 429.", min=1)
     ] = _SERVER.max_waiting,
     max_waiting_tokens: Annotated[
-        int,
-        option(
-            "MAX_WAITING_TOKENS",
-            "The same in tokens: prompts, and all output they may have.",
-            min=1,
-        ),
+        int, _server("The same limit in tokens: prompts and maximum outputs.", min=1)
     ] = _SERVER.max_waiting_tokens,
     chat_max_tokens: Annotated[
-        int, option("CHAT_MAX_TOKENS", "Cap on a chat answer if the client names none.", min=1)
+        int, _server("max_tokens of a chat request that does not set it.", min=1)
     ] = _SERVER.chat_max_tokens,
     drain_seconds: Annotated[
         float,
-        option(
-            "DRAIN_SECONDS", "Seconds to finish in after SIGTERM or Ctrl-C.", min=0, max=_LONGEST
-        ),
+        _server("Seconds to finish running requests after SIGTERM or Ctrl-C.", min=0, max=_DAY),
     ] = _SERVER.drain_seconds,
     stuck_seconds: Annotated[
         float,
-        option(
-            "STUCK_SECONDS",
-            "Seconds in one step after which requests are told that the engine hangs.",
-            min=0,
-            max=_LONGEST,
-        ),
+        _server("Seconds in one step after which all requests fail as stuck.", min=0, max=_DAY),
     ] = _SERVER.stuck_seconds,
     paused: Annotated[
-        bool,
-        option(
-            "PAUSED",
-            "Start with the engine held: requests only queue up.",
-            "Engine",
-            "--paused/--no-paused",
-        ),
+        bool, _engine("Start with the engine paused: requests wait until it is resumed.")
     ] = False,
     token_budget: Annotated[
-        int, option("TOKEN_BUDGET", "Tokens computed in one step, over all requests.", "Engine")
+        int, _engine("Tokens computed in one step, over all requests.")
     ] = _ENGINE.token_budget,
     max_batch_size: Annotated[
-        int, option("MAX_BATCH_SIZE", "Requests running at once.", "Engine")
+        int, _engine("Maximum number of running requests.")
     ] = _ENGINE.max_batch_size,
     max_kv_tokens: Annotated[
-        int, option("MAX_KV_TOKENS", "Token slots of KV memory.", "Engine")
+        int, _engine("Size of the KV cache in token slots.")
     ] = _ENGINE.max_kv_tokens,
-    block_size: Annotated[
-        int, option("BLOCK_SIZE", "Token slots in a KV block.", "Engine")
-    ] = _ENGINE.block_size,
+    block_size: Annotated[int, _engine("Token slots per KV block.")] = _ENGINE.block_size,
     policy: Annotated[
-        str, option("POLICY", "Order of the queue: fcfs, priority, sjf, lpm or fair.", "Engine")
+        str, _engine("Order of the queue: fcfs, priority, sjf, lpm or fair.")
     ] = _ENGINE.policy,
     batching: Annotated[
         str,
-        option(
-            "BATCHING",
-            "continuous, or static: a batch runs until its last member is done.",
-            "Engine",
-        ),
+        _engine("continuous, or static: a batch runs until its last request has finished."),
     ] = _ENGINE.batching,
     chunked_prefill: Annotated[
-        bool,
-        option(
-            "CHUNKED_PREFILL",
-            "Cut prompts to fit into a step's budget.",
-            "Engine",
-            "--chunked-prefill/--no-chunked-prefill",
-        ),
+        bool, _engine("Split a prompt that exceeds the step's budget.")
     ] = _ENGINE.chunked_prefill,
     prefix_cache: Annotated[
-        bool,
-        option(
-            "PREFIX_CACHE",
-            "Keep computed blocks and find them again.",
-            "Engine",
-            "--prefix-cache/--no-prefix-cache",
-        ),
+        bool, _engine("Reuse the KV blocks of shared prompt prefixes.")
     ] = _ENGINE.prefix_cache,
     eviction: Annotated[
-        str, option("EVICTION", "What the prefix cache forgets first: lru or lfu.", "Engine")
+        str, _engine("Which cached blocks are evicted first: lru or lfu.")
     ] = _ENGINE.eviction,
     preemption: Annotated[
         bool,
-        option(
-            "PREEMPTION",
-            "Take memory back when it runs out; off, reserve the worst case.",
-            "Engine",
-            "--preemption/--no-preemption",
-        ),
+        _engine("Preempt requests when KV memory runs out; otherwise reserve their maximum."),
     ] = _ENGINE.preemption,
     log_window: Annotated[
         int,
-        option(
-            "LOG_WINDOW",
-            "Events that /trace returns and live viewers can catch up on.",
-            "Event log",
+        _log(
+            "Number of recent events kept for /trace and live viewers.",
             min=100,
             max=LARGEST_COUNT,
         ),
     ] = _SERVER.log_window,
     trace_file: Annotated[
-        Path | None,
-        option("TRACE_FILE", "Write the whole event log to this file; replaces it.", "Event log"),
+        Path | None, _log("Write the whole event log to this file; an old one is replaced.")
     ] = None,
     request_log: Annotated[
         str,
-        option(
-            "REQUEST_LOG",
-            "Where a line per finished request goes: stderr, off, or a file to append to.",
-            "Event log",
-        ),
+        _log("Destination of one line per request: stderr, off, or a file to append to."),
     ] = "stderr",
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
     train_steps: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
 ) -> None:
     """Serve a model over HTTP: OpenAI's API, a teaching stream, and the engine's event log."""
-    if wrong := check_environment(ctx):
-        fail(wrong)
+    options = locals()  # every option by its name
+    if message := check_environment(ctx):
+        fail(message)
     os.environ["UNDERGLASS_THREADS"] = str(threads)
-    if train and model is not None:
-        fail("--train makes the model to serve: leave out --model (UNDERGLASS_MODEL), or --train")
-    if model == "":
-        fail("--model is empty: give a model's directory or name, or leave it out")
-    model = model or ("nanogpt" if train else "bundled")
-    if (model == "auto") != (model_dir is not None):
-        fail("--model auto and --model-dir DIR go together: give both, or neither")
-    model = "bundled" if model_dir is not None else model
+    options["model"] = _model_to_serve(model, model_dir, train=train)
 
     from server.cli.starting import Start, StartError, serve_until_stopped
 
-    start = Start(
-        model=model,
-        model_dir=model_dir,
-        max_models=max_models,
-        train=train,
-        train_steps=train_steps,
-        port=port,
-        paused=paused,
-        trace_file=trace_file,
-        request_log=request_log,
-        until_stdin_closes=until_stdin_closes,
-    )
     try:
-        config = EngineConfig(
-            token_budget=token_budget,
-            max_batch_size=max_batch_size,
-            max_kv_tokens=max_kv_tokens,
-            block_size=block_size,
-            policy=policy,
-            batching=batching,  # type: ignore[arg-type] # EngineConfig says what it takes
-            chunked_prefill=chunked_prefill,
-            prefix_cache=prefix_cache,
-            eviction=eviction,
-            preemption=preemption,
-        )
-        settings = ServerSettings(
-            model_name=Path(model).resolve().name,
-            host=host,
+        settings = _fill(
+            ServerSettings,
+            options,
+            model_name=Path(options["model"]).resolve().name,
             allowed_hosts=tuple(allowed_host),
             cors_origins=tuple(cors_origin),
-            api_key=api_key,
-            max_waiting=max_waiting,
-            max_waiting_tokens=max_waiting_tokens,
-            chat_max_tokens=chat_max_tokens,
-            log_window=log_window,
-            drain_seconds=drain_seconds,
-            stuck_seconds=stuck_seconds,
         )
-        serve_until_stopped(start, config, settings)
+        serve_until_stopped(_fill(Start, options), _fill(EngineConfig, options), settings)
     except ConfigError as error:
-        fail(in_flags(ctx, str(error)))
+        fail(with_flags(ctx, str(error)))
     except StartError as error:
         fail(str(error))
+
+
+def _model_to_serve(model: str | None, model_dir: Path | None, *, train: bool) -> str:
+    """Return the model's name or path; exit for options that exclude each other."""
+    if train and model is not None:
+        fail("--train and --model (UNDERGLASS_MODEL) exclude each other: leave out one of them")
+    if model == "":
+        fail("--model is empty: give a model's directory or name, or leave it out")
+    if (model == "auto") != (model_dir is not None):
+        fail("--model auto and --model-dir need each other: give both, or neither")
+    if model == "auto":
+        return "bundled"
+    return model or ("nanogpt" if train else "bundled")
+
+
+def _fill(kind: type[_Struct], options: Mapping[str, Any], **more: Any) -> _Struct:
+    """Build a struct from the options that have the names of its fields."""
+    names = kind.__struct_fields__  # type: ignore[attr-defined]
+    return kind(**{name: options[name] for name in names if name in options} | more)

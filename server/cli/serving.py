@@ -1,7 +1,7 @@
-"""From an engine to a running server, and its orderly end.
+"""From an engine to a running server, and its shutdown.
 
-The first SIGTERM or Ctrl-C stops admission and lets running requests finish within the limit; `/ready`
-says 503 meanwhile. The second one ends the process at once.
+After the first SIGTERM or Ctrl-C, the server rejects new requests, finishes running ones within the
+limit, and answers /ready with 503. The second one ends the process at once.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ from server.http.bodies import body_limits
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
 
-# What the kernel buffers for one client. Left alone it grows to some 4 MB on loopback: that much
-# would be on its way to a reader who has stopped reading before the server noticed.
+# The kernel's send buffer for one client. By default it grows to some 4 MB on loopback: the server
+# would notice only after that much that a client has stopped reading.
 SEND_BUFFER_BYTES = 128 << 10
-# How long a connection stays open between two requests. A client that keeps it as long as the server
-# does sends a request, now and then, into a connection that is just being closed. httpx and OpenAI's
-# SDK keep it for 5 s, as uvicorn would; aiohttp for 15.
+# How long a connection stays open between two requests. It must be longer than the client's limit, or
+# the client sometimes sends a request into a connection that the server is just closing. httpx and
+# OpenAI's SDK keep connections for 5 s, which is also uvicorn's default; aiohttp for 15 s.
 KEEP_ALIVE_SECONDS = 75
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any free one. Raises OSError if there is none to have."""
+    """Return a listening socket; port 0 picks a free one. Raises OSError if it cannot listen."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=1024)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -47,7 +47,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Where to reach a listening socket from this machine."""
+    """Return the URL of a listening socket for clients on this machine."""
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -55,10 +55,10 @@ def url_of(listener: socket.socket) -> str:
 
 @contextmanager
 def trained_nanogpt(steps: int | None = None) -> Iterator[str]:
-    """The directory of a model trained just now, which is there until it has been loaded."""
+    """Train a NanoGPT and yield its directory, which is deleted after the block."""
     from engine.training.nanogpt import STEPS, train_nanogpt
 
-    # An exception, as for Ctrl-C: a training that is cut short leaves no directory behind, either.
+    # Raise an exception, as Ctrl-C does, so that an interrupted training deletes its directory, too.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with TemporaryDirectory(prefix="underglass-") as directory:
         yield str(train_nanogpt(Path(directory) / "nanogpt", steps=steps or STEPS))
@@ -76,16 +76,16 @@ def run_server(
     ready: Callable[[], None] = lambda: None,
     until_stdin_closes: bool = False,
 ) -> None:
-    """Serve until a signal says stop; returns after the drain.
+    """Serve until a signal stops the server; returns after the drain.
 
-    engine              made with `outbox` as its log
+    engine              created with `outbox` as its log
     directory           further models, loaded when a request names one
-    ready               called once requests are answered
-    until_stdin_closes  stop, too, when whoever started the server closes its stdin or dies
+    ready               called when the server accepts requests
+    until_stdin_closes  also stop when the parent process closes stdin or dies
     """
     freeze_heap()
-    logging.getLogger("uvicorn.error").addFilter(_is_news)
-    _forget_the_silent(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
+    logging.getLogger("uvicorn.error").addFilter(_is_relevant)
+    _limit_silence(listener, 2 * settings.stall_seconds)  # the server's own limit comes first
     first = Bridge(engine, outbox, settings, trace_file.write if trace_file else None)
     models = Models(first, directory)
     config = uvicorn.Config(
@@ -96,11 +96,11 @@ def run_server(
         http=HttpProtocol,
         ws="websockets-sansio",
         ws_max_size=body_limits(models).bytes,
-        ws_per_message_deflate=False,  # on the same machine it only costs time
-        # A notebook answers no ping while a cell computes.
+        ws_per_message_deflate=False,  # would only cost time on a local network
+        # A notebook cannot answer pings while a cell runs.
         ws_ping_timeout=settings.stall_seconds,
-        # A proxy on this machine says for whom it asks. Nobody else is believed, whatever
-        # FORWARDED_ALLOW_IPS says: "I come from 127.0.0.1" would be leave to hold the engine.
+        # Trust the X-Forwarded-For of proxies on this machine only, whatever FORWARDED_ALLOW_IPS says:
+        # clients that pass for 127.0.0.1 may pause the engine.
         forwarded_allow_ips=["127.0.0.1", "::1"],
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=5,
@@ -109,13 +109,13 @@ def run_server(
         ended = runner.run(_serve(models, _Server(config, ready), listener, until_stdin_closes))
     if request_log is not None:
         request_log.close()
-    if not ended:  # a forward pass hangs: torn down around it, the interpreter could crash or wait
+    if not ended:  # a forward pass is stuck: a normal exit could crash or hang
         sys.stdout.flush()
         os._exit(0)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, without its signal handlers, and saying when it is ready."""
+    """uvicorn without its signal handlers, and with a callback when it is ready."""
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -132,13 +132,13 @@ class _Server(uvicorn.Server):
 async def _serve(
     models: Models, server: _Server, listener: socket.socket, until_stdin_closes: bool
 ) -> bool:
-    """Returns whether the engine thread has ended."""
+    """Serve until stopped. Returns whether the engine thread has ended."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
 
     def on_signal(number: int) -> None:
         if stop.is_set():
-            os._exit(128 + number)  # asked twice: at once, whatever is still going on
+            os._exit(128 + number)  # the second signal: exit at once
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -158,17 +158,17 @@ async def _serve(
     return ended
 
 
-def _is_news(record: logging.LogRecord) -> bool:
-    """uvicorn takes a WebSocket that was refused, with an answer, for a mistake of the app."""
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """Drop a message of uvicorn, which takes a rejected WebSocket for an error of the app."""
     return "without completing handshake" not in record.getMessage()
 
 
-def _forget_the_silent(listener: socket.socket, seconds: float) -> None:
-    """Let the kernel end connections whose other side has acknowledged nothing for so long.
+def _limit_silence(listener: socket.socket, seconds: float) -> None:
+    """Let the kernel close connections whose client has acknowledged nothing for this long.
 
-    A laptop that was closed says no good-bye. While something is being sent to it the server would
-    notice by itself, but not once everything is in the kernel's buffer. Where the system has no
-    such option (macOS), the kernel gives up after some minutes.
+    A laptop that was closed does not close its connections. The server notices that by itself while it
+    sends, but not when all data is in the kernel's buffer. On systems without this option (macOS), the
+    kernel gives up after some minutes.
     """
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         milliseconds = max(1, int(seconds * 1000))

@@ -1,12 +1,13 @@
-"""From the command's options to a running server. What stands in the way is said in one line.
+"""From the command's options to a running server. A failure is reported in one line.
 
-Whatever is cheap to find out comes before the model is loaded: a wrong name, a port that is taken, a
-file that cannot be written.
+Cheap checks come before the model is loaded: a wrong name, a port in use, a read-only file.
 """
 
 import os
+import shlex
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import NoReturn
@@ -18,29 +19,44 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.scheduling.policies import policy_named
 from engine.text.tokenizer import TokenizerError
-from server.cli.banner import banner
 from server.cli.serving import listen, run_server, trained_nanogpt, url_of
 from server.core.event_log import Outbox, TraceFile
 from server.core.models import ModelDirectory
 from server.core.settings import ServerSettings
+from server.http.access import is_loopback
 from server.http.request_log import LogWriter
+
+_BANNER = """\
+Underglass serves {model} at {url}
+
+  curl -N {url}/v1/completions -H 'Content-Type: application/json'{key} \\
+       -d '{{"prompt": "Once upon a time", "max_tokens": 50}}'
+
+  live page          {url}/
+  OpenAI clients     base_url is {url}/v1
+  LMQL clients       {socket}/ (LMTP)
+  status             {url}/health and {url}/metrics
+  event log          {url}/trace
+  all routes         {url}/docs
+"""
 
 
 class StartError(Exception):
-    """The server cannot start. The message says why, in the command's words."""
+    """The server cannot start. The message says why, and names the option."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What to serve, where, and what to write down.
+    """What to serve, on which port, and which files to write.
 
     model               directory, hub name or "bundled"
-    model_dir           where further models are, with `--model auto`; at most `max_models` at once
-    train, train_steps  train the model to serve first, for so many steps
-    port                0 takes any free one
-    paused              start with the engine held
-    trace_file          where the whole event log is written as it happens
+    model_dir           directory of further models, with `--model auto`
+    max_models          how many of them can be loaded at once
+    train, train_steps  train the model to serve first, for this many steps
+    port                0 picks a free one
+    paused              start with the engine paused
+    trace_file          file for the whole event log
     request_log         "stderr", "off", or a file to append to
-    until_stdin_closes  stop, too, when whoever started the server closes its stdin or dies
+    until_stdin_closes  also stop when the parent process closes stdin or dies
     """
 
     model: str
@@ -57,17 +73,17 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     def check(self) -> None:
         """Raise StartError for options that exclude each other."""
         if self.model_dir is not None and not self.model_dir.is_dir():
-            raise StartError(f"--model-dir {self.model_dir} is not a directory")
+            raise StartError(f"--model-dir must be a directory, got {self.model_dir}")
         if self.model_dir is not None and self.trace_file is not None:
             raise StartError(
-                "--trace-file holds one engine's log: leave it out, or give --model one model"
+                "--trace-file cannot be used with --model auto: it records one engine only"
             )
 
 
 def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSettings) -> None:
     """Load the model and serve it; returns after the drain.
 
-    Raises StartError, and ConfigError for a setting that the engine does not take.
+    Raises StartError, and ConfigError for a setting that the engine rejects.
     """
     start.check()
     _open_closed_streams()
@@ -81,7 +97,7 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
         engine = Engine.load(
             source,
             config,
-            policy=policy_named(config.policy),
+            policy=policy_named(config.policy),  # a policy belongs to one engine
             eviction=eviction_named(config.eviction),
             log=outbox,
         )
@@ -89,23 +105,7 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
             engine.pause()
         return engine, outbox
 
-    from engine.compute.weights.checkpoint import (
-        CheckpointError,  # brings torch, which takes seconds
-    )
-
-    try:
-        with (
-            trained_nanogpt(start.train_steps)
-            if start.train
-            else nullcontext(start.model) as source
-        ):
-            engine, outbox = load(source)
-    except (CheckpointError, TokenizerError) as error:
-        raise StartError(f"--model {start.model}: {error}") from error
-    except MemoryError as error:
-        raise StartError(
-            f"no room for --max-kv-tokens {config.max_kv_tokens}: choose fewer"
-        ) from error
+    engine, outbox = _load_first(start, config, load)
     directory = ModelDirectory(start.model_dir, start.max_models, load) if start.model_dir else None
     run_server(
         engine,
@@ -120,24 +120,82 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
     )
 
 
-def _open_closed_streams() -> None:
-    """Whoever starts a server may have closed its output: then what it says goes nowhere.
+def banner(settings: ServerSettings, url: str, model_dir: Path | None = None) -> str:
+    """Return the text that a server prints when it is ready, with a command that can be pasted.
 
-    Left closed, the numbers of these streams would go to the next files and sockets, and what is
-    meant for a terminal into them.
+    url         where this machine reaches the server
+    model_dir   directory of further models
+    """
+    header = f"Authorization: Bearer {settings.api_key}"
+    text = _BANNER.format(
+        model=settings.model_name,
+        url=url,
+        socket=url.replace("http://", "ws://", 1),
+        key=f" -H {shlex.quote(header)}" if settings.api_key else "",
+    )
+    if model_dir is not None:
+        text += f"  more models        {url}/v1/models lists those of {model_dir}\n"
+    if is_loopback(settings.host):
+        return text
+    port = url.rpartition(":")[2]
+    address = _network_address() if settings.host == "0.0.0.0" else None
+    if address is not None:
+        text += f"  other machines     http://{address}:{port}/\n"
+    if settings.api_key is None:
+        text += (
+            "\nEvery machine that reaches this one can use the model; --api-key requires a key.\n"
+        )
+    return text
+
+
+def _network_address() -> str | None:
+    """Return this machine's address in its network. Nothing is sent: UDP only looks up the route."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
+        try:
+            route.connect(("192.0.2.1", 9))  # an address that is never assigned (RFC 5737)
+        except OSError:
+            return None
+        return str(route.getsockname()[0])
+
+
+def _load_first(
+    start: Start,
+    config: EngineConfig,
+    load: Callable[[str | Path], tuple[Engine, Outbox]],
+) -> tuple[Engine, Outbox]:
+    """Load the model that `--model` names, or train it first. Raises StartError if that fails."""
+    from engine.compute.weights.checkpoint import CheckpointError  # imports torch, takes seconds
+
+    trained = trained_nanogpt(start.train_steps) if start.train else nullcontext(start.model)
+    try:
+        with trained as source:
+            return load(source)
+    except (CheckpointError, TokenizerError) as error:
+        raise StartError(f"--model {start.model}: {error}") from error
+    except MemoryError as error:
+        raise StartError(
+            f"--max-kv-tokens {config.max_kv_tokens} does not fit into memory: choose fewer"
+        ) from error
+
+
+def _open_closed_streams() -> None:
+    """Replace standard streams that the parent process closed by /dev/null.
+
+    Otherwise the next files and sockets would get their numbers, and output meant for a terminal
+    would be written into them.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (for good)
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115 (stays open)
 
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
         return listen(host, port)
     except OSError as error:
-        number = error.errno or 0  # negative: the name could not be looked up
-        words = os.strerror(number) if number > 0 else str(error.strerror)
-        reason = words.partition(" (while ")[0]  # Python says the address again
+        number = error.errno or 0  # negative: the name could not be resolved
+        text = os.strerror(number) if number > 0 else str(error.strerror)
+        reason = text.partition(" (while ")[0]  # Python repeats the address there
         raise StartError(
             f"cannot listen on {host}:{port}: {reason}; choose another --host or --port"
         ) from error
@@ -150,13 +208,13 @@ def _trace_file(path: Path | None) -> TraceFile | None:
         _cannot_write("--trace-file", path, error)
 
 
-def _request_log(where: str) -> LogWriter | None:
-    if where == "off":
+def _request_log(destination: str) -> LogWriter | None:
+    if destination == "off":
         return None
     try:
-        return LogWriter(None if where == "stderr" else Path(where))
+        return LogWriter(None if destination == "stderr" else Path(destination))
     except OSError as error:
-        _cannot_write("--request-log", where, error)
+        _cannot_write("--request-log", destination, error)
 
 
 def _cannot_write(option: str, path: object, error: OSError) -> NoReturn:

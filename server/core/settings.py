@@ -1,4 +1,4 @@
-"""The server's own settings; the engine's are in `engine/config.py`."""
+"""The server's settings, and its fixed limits. The engine's settings are in `engine/config.py`."""
 
 import re
 
@@ -6,29 +6,44 @@ import msgspec
 
 from engine.config import ConfigError
 
+# Upper bounds on a request's fields, for every API. A field is bounded here if a larger value would be
+# useless or would slow down every other request: the engine thread searches for each stop string after
+# every token, and a name goes into the log. The engine itself checks whether a request fits into its
+# memory, batch and context.
+MAX_NAME_LENGTH = 256
+MAX_STOPS = 64
+MAX_STOP_LENGTH = 256
+MAX_STOP_TOKENS = 1024
+# vLLM's limit in its newer model runner (MAX_NUM_LOGIT_BIAS_TOKENS in
+# vllm/v1/worker/gpu/sample/logit_bias.py).
+MAX_BIASES = 1024
+
+# The log is JSON, whose readers know 64 bits.
+LARGEST_WHOLE = 2**63 - 1
+LARGEST_COUNT = 2**31 - 1
+
 _KEY = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 _HOST = re.compile(r"[A-Za-z0-9._:-]+")
 _ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server listens, whom it lets in and how much it holds.
+    """How the server listens, which clients it accepts and how much it holds.
 
-    model_name       what `/v1/models` calls the model
+    model_name       the model's name in `/v1/models`
     host             address or name that the server listens on
-    allowed_hosts    further names it is known by; another `Host` is refused
-    cors_origins     sites whose pages may use it, as "https://example.org"; "*" for all
-    api_key          where set, every route but /health, /ready and the pages asks for it
-    max_waiting      requests in the queue beyond which new ones get 429
+    allowed_hosts    additional `Host` names to accept; others get 403
+    cors_origins     sites whose pages may use the server, as "https://example.org"; "*" for all
+    api_key          if set, required by every route but /health, /ready and the pages
+    max_waiting      waiting requests, beyond which new ones get 429
     max_waiting_tokens  the same in tokens: prompts, and all output they may have
-    chat_max_tokens  cap on a chat answer for which the client names none
+    chat_max_tokens  output limit of a chat that does not set one
     log_window       events that /trace returns and a feed can catch up on
-    buffer_bytes     unsent output of one stream beyond which its reader is cut off
-    stall_seconds    seconds a client may accept nothing at all, or take to send a body, before it is
-                     cut off
+    buffer_bytes     unsent output of one stream, beyond which its reader is cut off
+    stall_seconds    how long a client may accept nothing, or take to send a body, before it is cut off
     keep_alive       seconds of silence in a stream after which a comment is sent
-    drain_seconds    seconds that running requests get to finish once the server is told to stop
-    stuck_seconds    seconds in one step after which whoever waits is told that the engine hangs
+    drain_seconds    how long running requests may take after the server is told to stop
+    stuck_seconds    how long a step may take before the requests that wait for it are ended
     """
 
     model_name: str = "bundled"
@@ -47,13 +62,13 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stuck_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        """Raise ConfigError, which names the field, for what could never match or let everybody in."""
-        if not self.host:  # to the system, that is every address there is
-            raise ConfigError("host must be an address or a name; 0.0.0.0 lets other machines in")
+        """Raise ConfigError for a value that could never match or would admit every client."""
+        if not self.host:  # to the operating system, that is every address
+            raise ConfigError("host must be an address or a name; 0.0.0.0 admits other machines")
         if self.api_key is not None and not _KEY.fullmatch(self.api_key):
             raise ConfigError(
-                "api_key must be of ASCII's letters, digits and signs, and neither empty nor with "
-                "a space at an end: a header has to carry it"
+                "api_key must be printable ASCII, not empty, and without a space at either end: it is "
+                "sent in a header"
             )
         for name in self.allowed_hosts:
             if not _HOST.fullmatch(name):
@@ -61,6 +76,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         for origin in self.cors_origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ConfigError(
-                    f"cors_origin must be like https://example.org, in small letters and without a "
-                    f"path, or *, got {origin!r}"
+                    "cors_origin must be like https://example.org, in lower case and without a path, "
+                    f"or *, got {origin!r}"
                 )

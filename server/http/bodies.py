@@ -21,7 +21,7 @@ import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.core.models import Models
-from server.core.prompt_length import MAX_CHARACTERS, room
+from server.core.prompts import MAX_CHARACTERS, room
 from server.http.errors import ApiError, bad_request
 
 MAX_JSON_DEPTH = 64

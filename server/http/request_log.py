@@ -30,6 +30,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.core.event_log import open_log
 from server.core.request_stream import RequestContext, RequestStream
+from server.core.settings import MAX_NAME_LENGTH
 from server.http.errors import internal_error
 
 logger = logging.getLogger("underglass")
@@ -146,6 +147,23 @@ class RequestLog:
                     "duration_ms": round((time.monotonic() - began) * 1000, 3),
                 }
                 self._writer.put(line | streamed)
+
+
+def label_in(header: str) -> str:
+    """Return the label in a header or an address.
+
+    A label comes in a body (`user`), a header (`X-Client`) or an address (`?client=`). Over HTTP the
+    header wins, because client libraries fill `user` by themselves. Over LMTP the call's `user` wins,
+    because header and address belong to the whole connection.
+
+    Servers read headers as Latin-1, but shells and most clients send UTF-8: "ZoÃ«" is Zoë. Other bytes
+    stay as they are. A header cannot be rejected like a field, so a label that is too long is cut.
+    """
+    try:
+        label = header.encode("latin-1").decode()
+    except UnicodeError:
+        label = header
+    return label[:MAX_NAME_LENGTH]
 
 
 def _request_id(scope: Scope) -> bytes:

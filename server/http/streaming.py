@@ -1,6 +1,7 @@
-"""Answering over HTTP while the engine writes: raw ASGI, because it is twice as fast as Starlette's
-StreamingResponse and because a client that leaves must be noticed at once, also while nothing is
-being sent to it.
+"""HTTP responses that are sent while the engine computes.
+
+Plain ASGI: it is twice as fast as Starlette's StreamingResponse, and notices at once when a client
+leaves, even while nothing is being sent.
 
 A serializer turns tokens into bytes: there is one for OpenAI completions, one for chat and one for the
 teaching stream. It gets deltas merged per choice, so a client that reads slowly gets fewer, longer
@@ -10,7 +11,7 @@ chunks instead of a growing queue.
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from starlette.responses import Response
@@ -24,6 +25,7 @@ from server.core.request_stream import (
     OutputDelta,
     RequestContext,
     RequestStream,
+    merge_deltas,
 )
 from server.http.errors import ApiError
 
@@ -72,18 +74,28 @@ class WholeSerializer(ResponseSerializer, Protocol):
         ...
 
 
-class Answer(Response, ABC):
+_Serializer = TypeVar("_Serializer", bound=ResponseSerializer)
+
+
+class Answer(Response, ABC, Generic[_Serializer]):
     """The response to a request for tokens: queue it, send its output, release everything.
 
     The model is leased until the response has ended, however it ends.
     """
 
-    def __init__(self, models: Models, model: str | None, request: GenerationRequest) -> None:
+    def __init__(
+        self,
+        models: Models,
+        model: str | None,
+        request: GenerationRequest,
+        serializer: _Serializer,
+    ) -> None:
         super().__init__()
         self._models = models
         self._model = model
         self._request = request
-        self._patience = models.settings.keep_alive
+        self._serializer = serializer
+        self._keep_alive = models.settings.keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response; returns when the client has all of it or has disconnected.
@@ -100,7 +112,7 @@ class Answer(Response, ABC):
             answering.cancel()
             await asyncio.wait({leaving, answering})
         if not answering.cancelled():
-            answering.result()  # an error is answered by the app
+            answering.result()  # the app turns an error into a response
 
     async def _serve(self, connection: "Connection", context: RequestContext) -> None:
         # The lease ends with the last write: a client may request another model as soon as it has that.
@@ -117,31 +129,21 @@ class Answer(Response, ABC):
         """Send the whole response. May raise ApiError as long as nothing was sent."""
 
 
-class StreamedAnswer(Answer):
+class StreamedAnswer(Answer[StreamSerializer]):
     """Tokens as server-sent events, as the engine samples them."""
-
-    def __init__(
-        self,
-        models: Models,
-        model: str | None,
-        request: GenerationRequest,
-        serializer: StreamSerializer,
-    ) -> None:
-        super().__init__(models, model, request)
-        self._serializer = serializer
 
     async def _answer(
         self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
         serializer = self._serializer
         # The headers are sent now: they tell the client that the request is in the queue.
-        await connection.start(200, [*EVENT_STREAM_HEADERS, request_header(stream)])
+        await connection.start(200, [*EVENT_STREAM_HEADERS, _request_header(stream)])
         serializer.begin(stream, bridge.tokenizer)
         data = b""
         try:
             while not stream.finished:
                 await connection.body(data)
-                deltas = await stream.deltas(self._patience)
+                deltas = await stream.deltas(self._keep_alive)
                 data = b"".join(map(serializer.chunk, deltas)) if deltas else KEEP_ALIVE
             last = data + serializer.closing()  # one write: many streams may end in the same step
         except ApiError as error:
@@ -149,49 +151,37 @@ class StreamedAnswer(Answer):
         await connection.body(last + serializer.done, more=False)
 
 
-class WholeAnswer(Answer):
+class WholeAnswer(Answer[WholeSerializer]):
     """One JSON object, sent when all choices have ended."""
-
-    def __init__(
-        self,
-        models: Models,
-        model: str | None,
-        request: GenerationRequest,
-        serializer: WholeSerializer,
-    ) -> None:
-        super().__init__(models, model, request)
-        self._serializer = serializer
 
     async def _answer(
         self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
-        choices: dict[int, OutputDelta] = {}
+        choices: list[OutputDelta] = []
         while not stream.finished:
-            for delta in await stream.deltas(self._patience):
-                first = choices.setdefault(delta.choice, delta)
-                if first is not delta:
-                    first.extend(delta)
+            choices = merge_deltas([*choices, *await stream.deltas(self._keep_alive)])
+        choices.sort(key=lambda delta: delta.choice)
         self._serializer.begin(stream, bridge.tokenizer)
-        body = _encode(self._serializer.render([delta for _, delta in sorted(choices.items())]))
+        body = _encode(self._serializer.render(choices))
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),
-            request_header(stream),
+            _request_header(stream),
         ]
         await connection.start(200, headers)
         await connection.body(body, more=False)
 
 
-def request_header(stream: RequestStream) -> tuple[bytes, bytes]:
+def _request_header(stream: RequestStream) -> tuple[bytes, bytes]:
     """Return the header that names the request of the event log."""
     return b"x-underglass-request", str(stream.request_ids[0]).encode()
 
 
 class Connection:
-    """The way to one client, and whether there still is one.
+    """Sends to one client, and notices when the client has left or has stopped reading.
 
-    uvicorn's `send` waits while the connection's write buffer is over its high-water mark; a laptop
-    that was closed would make it wait for ever.
+    uvicorn's `send` waits while the connection's write buffer is over its high-water mark; for a laptop
+    that was closed it would wait for ever.
     """
 
     def __init__(self, receive: Receive, send: Send, stall_seconds: float) -> None:
@@ -201,41 +191,39 @@ class Connection:
         self._sending_since: float | None = None
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Status and headers; they leave at once."""
-        head = {"type": "http.response.start", "status": status, "headers": headers}
-        await self._message(head)
+        """Send status and headers."""
+        await self._message({"type": "http.response.start", "status": status, "headers": headers})
 
     async def body(self, data: bytes, *, more: bool = True) -> None:
-        """A piece of the body."""
+        """Send a piece of the body."""
         if data or not more:
-            piece = {"type": "http.response.body", "body": data, "more_body": more}
-            await self._message(piece)
+            await self._message({"type": "http.response.body", "body": data, "more_body": more})
 
     async def lost(self) -> None:
-        """End when the client has left; be cancelled when it has accepted nothing for `stall_seconds`.
+        """Return when the client has left; be cancelled when it accepts nothing for `stall_seconds`.
 
-        One clock for the whole stream: a timeout around each piece would cost more than sending it.
+        One timer for the whole stream: a timeout around each piece would cost more than sending it.
         """
         loop, watching = asyncio.get_running_loop(), asyncio.current_task()
         assert watching is not None
-        clock: asyncio.TimerHandle
+        timer: asyncio.TimerHandle
 
-        def look() -> None:
-            nonlocal clock
+        def check() -> None:
+            nonlocal timer
             left = self._stall_seconds
             if self._sending_since is not None:
                 left += self._sending_since - time.monotonic()
             if left > 0:
-                clock = loop.call_later(left, look)
+                timer = loop.call_later(left, check)
             else:
                 watching.cancel()
 
-        clock = loop.call_later(self._stall_seconds, look)
+        timer = loop.call_later(self._stall_seconds, check)
         try:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
         finally:
-            clock.cancel()
+            timer.cancel()
 
     async def _message(self, message: dict[str, Any]) -> None:
         self._sending_since = time.monotonic()

@@ -1,9 +1,9 @@
 /**
- * The live page: the board over this server's event feed, the teacher's buttons, and a box for prompts.
+ * The live page: the board over this server's event feed, the teacher's buttons, and the prompt box.
  *
- * One connection brings everything that is shown of the engine, `GET /events`; nothing is asked again and
- * again. Where the server has a key, the page asks for it and keeps it as long as its tab is open. Of a server
- * with `--model auto`, `/?model=NAME` shows one model; without, the first.
+ * One connection, `GET /events`, delivers everything that the page shows of the engine; there is no polling.
+ * If the server has a key, the page asks the user for it and keeps it until the tab is closed. With
+ * `--model auto`, `/?model=NAME` shows one model; without a name, the first.
  */
 
 import { watch } from "/board/board.js";
@@ -21,7 +21,7 @@ const number = (value) => value.toLocaleString("en");
 
 let ending = null;
 let view = null;
-let asleep = ""; // why there is nothing to watch yet
+let notLoaded = ""; // why there is no log to draw yet
 const prompts = new Prompts({
   form: byId("prompt"),
   list: byId("streams"),
@@ -34,12 +34,12 @@ function open() {
   ending?.abort();
   ending = new AbortController();
   byId("unlock").hidden = true;
-  view = watch(byId("board"), { url: `/events${query}`, headers, told, signal: ending.signal });
-  offerModels();
+  view = watch(byId("board"), { url: `/events${query}`, headers, told: update, signal: ending.signal });
+  showModels();
 }
 
-/** Something is new: the log, the server's state, the connection. */
-function told(live) {
+/** Show what changed: the log, the server's state, or the connection. */
+function update(live) {
   const { status, board } = live;
   const { live: state } = board.root.dataset;
   const connected = state === "live" || state === "over";
@@ -51,16 +51,16 @@ function told(live) {
   prompts.show(live);
 }
 
-/** Links to the models of a server that has several. */
-async function offerModels() {
+/** Show links to the models of a server that has several. */
+async function showModels() {
   const answer = await fetch("/v1/models", { headers: headers() }).catch(() => null);
   if (!answer?.ok) return;
   const models = (await answer.json()).data;
   const names = models.map(({ id }) => id);
   const shown = models.find(({ id }) => id === model);
-  if (shown?.loaded === false) asleep = `${model} is not loaded yet: send it a prompt`;
-  if (names.length > 1 && model && !shown) asleep = `There is no model ${model} here`;
-  told(view.live);
+  if (shown?.loaded === false) notLoaded = `${model} is not loaded. Send it a prompt to load it.`;
+  if (names.length > 1 && model && !shown) notLoaded = `This server has no model ${model}.`;
+  update(view.live);
   byId("models").hidden = names.length < 2;
   byId("models").replaceChildren(
     ...names.map((name, at) => {
@@ -73,18 +73,18 @@ async function offerModels() {
   );
 }
 
-/** The server in a line: what it serves, how it is set, and why it cannot be held from here. */
+/** The server in one line: its model, its settings, and why it cannot be paused from here. */
 function describe({ model, controls }, settings) {
-  if (!settings?.num_blocks) return asleep;
+  if (!settings?.num_blocks) return notLoaded;
   const { token_budget: budget, max_batch_size: batch, num_blocks: blocks, block_size: size } = settings;
   const parts = [
     model,
-    `${number(budget)} tokens a step`,
-    `${number(batch)} requests at once`,
+    `${number(budget)} tokens per step`,
+    `${number(batch)} seats`,
     `${number(blocks)} blocks of ${size}`,
     settings.policy,
   ];
-  if (controls === false) parts.push("held only from its own machine, or with a key");
+  if (controls === false) parts.push("can be paused only from its own machine, or with a key");
   return parts.join(" · ");
 }
 
@@ -93,16 +93,16 @@ function setText(element, text) {
 }
 
 async function control(verb) {
-  const trouble = byId("trouble");
-  trouble.hidden = true;
+  const error = byId("error");
+  error.hidden = true;
   try {
     const answer = await fetch(`/engine/${verb}${query}`, { method: "POST", headers: headers() });
     if (answer.ok) return;
-    trouble.textContent = (await answer.json()).error.message;
+    error.textContent = (await answer.json()).error.message;
   } catch {
-    trouble.textContent = "The server does not answer.";
+    error.textContent = "The server does not answer.";
   }
-  trouble.hidden = false;
+  error.hidden = false;
 }
 
 for (const verb of ["pause", "step", "resume"]) byId(verb).addEventListener("click", () => control(verb));

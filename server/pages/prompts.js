@@ -1,10 +1,10 @@
-/** The box that sends prompts, and what became of those sent from here. */
+/** The prompt box, and the prompts that were sent from this page. */
 
 import { Stream } from "/page/stream.js";
 
-/** A browser opens six connections to one server; the feed has one, and a button needs one. */
-const AT_ONCE = 4;
-const KEPT = 20;
+/** Browsers open six connections per server. The feed uses one, and a button needs one. */
+const MAX_RUNNING = 4;
+const MAX_SHOWN = 20;
 const NAME = "underglass name";
 
 export class Prompts {
@@ -18,7 +18,7 @@ export class Prompts {
       event.preventDefault();
       this.send();
     });
-    // Enter sends, as in a chat; with shift it begins a line.
+    // Enter sends, as in a chat; shift and Enter start a new line.
     text.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
       event.preventDefault();
@@ -33,37 +33,37 @@ export class Prompts {
 
   send() {
     const { name, text, tokens } = this.form.elements;
-    if (this.running >= AT_ONCE) return;
+    if (this.running >= MAX_RUNNING) return;
     localStorage.setItem(NAME, name.value);
-    const asked = {
+    const prompt = {
       prompt: text.value,
       name: name.value.trim(),
       maxTokens: Number(tokens.value),
       model: this.model,
       headers: this.headers(),
     };
-    const stream = new Stream(asked, () => this.enable(), this.select);
+    const stream = new Stream(prompt, () => this.enable(), this.select);
     this.streams.unshift(stream);
     this.list.prepend(stream.element);
-    for (const old of this.streams.splice(KEPT)) old.leave();
+    for (const old of this.streams.splice(MAX_SHOWN)) old.remove();
     text.value = "";
     this.fit();
     this.enable();
   }
 
-  /** What the log knows of each. */
+  /** Update each prompt from the log. */
   show(live) {
     for (const stream of this.streams) stream.show(live);
   }
 
   enable() {
     const { send } = this.form.elements;
-    const full = this.running >= AT_ONCE;
+    const full = this.running >= MAX_RUNNING;
     send.disabled = full;
-    send.title = full ? `${AT_ONCE} of your prompts are running: wait for one, or stop it` : "";
+    send.title = full ? `${MAX_RUNNING} of your prompts are running: wait for one to finish, or stop one` : "";
   }
 
-  /** The box is as high as its text, up to some lines. */
+  /** Fit the box to its text, up to the style's maximum. */
   fit() {
     const { text } = this.form.elements;
     text.style.height = "auto";

@@ -1,16 +1,16 @@
 /**
- * One prompt that was sent from this page: its text as it comes, and its story in a line.
+ * One prompt that was sent from this page: its output as it is generated, and its state in one line.
  *
- * The text comes over the request's own connection, in OpenAI's form. When it arrived, its time to first
- * token and its place on the board are the event log's, so that they are what the pictures show. All of it
- * is set as text: a prompt is never markup.
+ * The output comes over the request's own connection, in OpenAI's format. The time to first token and the
+ * colour come from the event log, so that they agree with the board. Everything is inserted as text:
+ * a prompt is never markup.
  */
 
 import { duration } from "/board/board.js";
 
 const WORDS = {
-  stop: "finished: it came to its end",
-  length: "finished: its tokens are used up",
+  stop: "finished: end of text",
+  length: "finished: max tokens reached",
   abort: "stopped",
 };
 
@@ -30,7 +30,7 @@ export class Stream {
   #ending = new AbortController();
   #seen = false;
 
-  /** Sends the prompt. `changed()` hears of its end, `select(id)` shows it on the board. */
+  /** Send the prompt. `changed()` is called when it ends, `select(id)` shows it on the board. */
   constructor({ prompt, name, maxTokens, model, headers }, changed, select) {
     Object.assign(this, { changed, select });
     this.element = make("li", "stream");
@@ -51,38 +51,38 @@ export class Stream {
     const body = make("p", "body");
     body.append(make("span", "prompt", prompt), this.text);
     this.element.append(head, body);
-    // `user` is the label in the log, like the header X-Client, which could not carry every alphabet.
+    // `user` is the label in the log; a header like X-Client cannot carry every alphabet.
     const sampling = { max_tokens: maxTokens, temperature: 0 };
     const request = { model, prompt, ...sampling, stream: true, user: name || null };
     this.#run(request, headers);
   }
 
-  /** Leaves: the server ends the request and takes its memory back. */
+  /** Close the connection: the server aborts the request and frees its memory. */
   stop() {
     this.reason = "abort";
     this.#ending.abort();
   }
 
-  leave() {
+  remove() {
     this.stop();
     this.element.remove();
   }
 
-  /** Takes what the event log knows of it. */
+  /** Update from the event log. */
   show({ model, board }) {
-    const life = this.request == null ? null : model?.request(this.request);
-    if (!life) return;
+    const span = this.request == null ? null : model?.request(this.request);
+    if (!span) return;
     if (!this.#seen) {
       this.#seen = true;
       this.chip.disabled = false;
       this.select(this.request);
     }
     const { hues } = board.theme;
-    this.swatch.style.background = hues[life.hueIndex % hues.length];
-    const [first] = life.tokenSteps;
+    this.swatch.style.background = hues[span.hueIndex % hues.length];
+    const [first] = span.tokenSteps;
     const end = model.measures.end[first - model.firstStep];
-    if (this.ttft === null && first && life.arrivedAt !== null && end) {
-      this.ttft = (end - life.arrivedAt) / 1000;
+    if (this.ttft === null && first && span.arrivedAt !== null && end) {
+      this.ttft = (end - span.arrivedAt) / 1000;
     }
     this.#write();
   }
@@ -95,16 +95,16 @@ export class Stream {
         body: JSON.stringify(request),
         signal: this.#ending.signal,
       });
-      if (!answer.ok) throw new Refused((await answer.json()).error.message);
+      if (!answer.ok) throw new RequestError((await answer.json()).error.message);
       this.request = Number(answer.headers.get("x-underglass-request"));
       this.#write();
       await this.#read(answer.body);
-      if (!this.reason) throw new Refused("the stream ended before its end");
+      if (!this.reason) throw new RequestError("the connection closed before the output was complete");
     } catch (error) {
       if (this.reason !== "abort") {
         this.reason = "error";
         const lost = "the connection to the server was lost";
-        this.error = error instanceof Refused ? error.message : lost;
+        this.error = error instanceof RequestError ? error.message : lost;
       }
     }
     this.runs = false;
@@ -124,7 +124,7 @@ export class Stream {
       for (const line of lines) {
         if (!line.startsWith("data: {")) continue;
         const { error, choices = [] } = JSON.parse(line.slice(6));
-        if (error) throw new Refused(error.message);
+        if (error) throw new RequestError(error.message);
         for (const choice of choices) {
           this.text.append(choice.text);
           this.reason ||= choice.finish_reason ?? "";
@@ -141,12 +141,12 @@ export class Stream {
     const parts = [];
     if (reason) parts.push(reason === "error" ? `failed: ${this.error}` : (WORDS[reason] ?? `finished: ${reason}`));
     else if (request == null) parts.push("sending");
-    else if (!this.text.textContent) parts.push("waits for its first token");
-    else parts.push("runs");
+    else if (!this.text.textContent) parts.push("waiting for its first token");
+    else parts.push("running");
     if (ttft !== null) parts.push(`first token after ${duration(1000 * ttft)}`);
     const words = parts.join(", ");
     if (this.words.textContent !== words) this.words.textContent = words;
   }
 }
 
-class Refused extends Error {}
+class RequestError extends Error {}

@@ -11,6 +11,7 @@ from typing import Any
 
 import httpx
 import msgspec
+from httpx_sse import EventSource
 
 from engine.events.fold import State
 from engine.events.log import EventLog
@@ -92,7 +93,7 @@ class Feed:
         self.status: dict[str, Any] = {}
 
     def __enter__(self) -> "Feed":
-        self._lines = self._stream.__enter__().iter_lines()
+        self._events = EventSource(self._stream.__enter__()).iter_sse()
         return self
 
     def __exit__(
@@ -121,23 +122,16 @@ class Feed:
 
     def _read(self) -> Iterator[Event | None]:
         """The log's events, and None for each new status."""
-        name = ""
-        for line in self._lines:
-            field, _, value = line.partition(": ")
-            if field == "event":
-                name = value
-            elif field == "id":
-                self.run, _, number = value.partition(":")
-                self.seq = int(number)
-            elif field == "data" and name == "dropped":
-                self.dropped.append(json.loads(value)["dropped"])
-                name = ""
-            elif field == "data" and name == "status":
-                self.status = json.loads(value)
-                name = ""
+        for sent in self._events:
+            if sent.event == "dropped":
+                self.dropped.append(sent.json()["dropped"])
+            elif sent.event == "status":
+                self.status = sent.json()
                 yield None
-            elif field == "data":
-                event = self._decoder.decode(value)
+            else:
+                self.run, _, number = sent.id.partition(":")
+                self.seq = int(number)
+                event = self._decoder.decode(sent.data)
                 self.state.apply(event)
                 self.events.append(event)
                 yield event

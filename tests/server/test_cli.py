@@ -14,7 +14,7 @@ from typer.main import get_command
 from engine.events.log import EventLog
 from engine.scheduling.policies import POLICIES
 from server.cli import app
-from server.cli.banner import banner
+from server.cli.starting import banner
 from server.core.event_log import open_log
 from server.core.settings import ServerSettings
 from server.process import ServerError, serve_in_background
@@ -166,12 +166,13 @@ def test_help_fits_into_eighty_columns_and_every_option_has_its_variable() -> No
     assert max(map(len, done.stdout.splitlines())) <= 80
     assert "\u2502" not in done.stdout  # no boxes
     command = get_command(app).commands["serve"]
+    assert command.context_settings["auto_envvar_prefix"] == "UNDERGLASS"
     sections = {one.rich_help_panel for one in command.params if not one.hidden}
     assert len(sections) > 3
     assert all(f"{section}:" in done.stdout for section in sections if section)
     for parameter in command.params:
         if not parameter.hidden and parameter.name != "help":
-            assert parameter.envvar == f"UNDERGLASS_{parameter.name.upper()}"
+            assert parameter.allow_from_autoenv
 
 
 def test_the_list_of_commands_breaks_off_nowhere() -> None:

@@ -129,7 +129,8 @@ def test_an_answer_that_cannot_be_read_is_raised() -> None:
 
     async def read() -> None:
         def answer(_request: httpx.Request) -> httpx.Response:
-            return httpx.Response(200, headers={"x-underglass-request": "1"}, content=body())
+            headers = {"x-underglass-request": "1", "content-type": "text/event-stream"}
+            return httpx.Response(200, headers=headers, content=body())
 
         connection = httpx.AsyncClient(transport=httpx.MockTransport(answer), base_url="http://x")
         response = await connection.send(connection.build_request("POST", "/"), stream=True)

@@ -121,7 +121,7 @@ def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up() -> None:
 
         async with running() as bridge:
             answering = asyncio.create_task(
-                SlowToEnd(Models(bridge), None, order("x"))(SCOPE, receive, send)
+                SlowToEnd(Models(bridge), None, order("x"), None)(SCOPE, receive, send)
             )
             await cleaning.wait()
             answering.cancel()

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.scheduling.sampling_params import SamplingParams
-from server.core.limits import (
+from server.core.settings import (
     LARGEST_COUNT,
     LARGEST_WHOLE,
     MAX_NAME_LENGTH,

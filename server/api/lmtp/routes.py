@@ -10,9 +10,9 @@ from starlette.applications import Starlette
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from server.api.lmtp.session import Session
-from server.core.labels import label_in
 from server.core.models import Models
 from server.http.errors import no_route
+from server.http.request_log import label_in
 
 
 def install(app: Starlette, models: Models) -> None:

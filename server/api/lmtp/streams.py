@@ -18,8 +18,7 @@ from server.api.lmtp.buffers import Buffer, Buffers
 from server.api.lmtp.calls import GenerateCall, PromptCall, ScoreCall, StreamId, Tokens
 from server.api.lmtp.frames import MIN_LOGPROB, SendQueue, item
 from server.core.bridge import Bridge
-from server.core.continuation import encode_continuation
-from server.core.prompt_length import check_length, room
+from server.core.prompts import check_length, encode_continuation, room
 from server.core.request_stream import (
     GenerationRequest,
     OutputDelta,

@@ -21,10 +21,9 @@ from server.api.openai.logprobs import chat_logprobs
 from server.api.openai.requests import FIRST_ERROR, MAX_LOGPROBS, SamplingRequest
 from server.api.openai.responses import OpenAISerializer, count_tokens
 from server.core.bridge import Bridge
-from server.core.continuation import encode_continuation
-from server.core.limits import MAX_NAME_LENGTH
-from server.core.prompt_length import characters_in, check_length, room
+from server.core.prompts import characters_in, check_length, encode_continuation, room
 from server.core.request_stream import OutputDelta, Prompt
+from server.core.settings import MAX_NAME_LENGTH
 from server.http.errors import bad_request
 from server.http.streaming import sse
 

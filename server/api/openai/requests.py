@@ -2,7 +2,7 @@
 
 Nearly every field may be `null`, which means absent. An unsupported field is rejected by name, never
 ignored: a client that sends `tools` must not get an answer without them. Only its neutral value, which
-asks for nothing, is accepted. Bounds that OpenAI's API and LMTP share are in `server/core/limits.py`.
+asks for nothing, is accepted. Bounds that OpenAI's API and LMTP share are in `server/core/settings.py`.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
-from server.core.limits import (
+from server.core.settings import (
     LARGEST_COUNT,
     LARGEST_WHOLE,
     MAX_BIASES,

@@ -15,10 +15,10 @@ from server.api.openai.requests import SamplingRequest
 from server.api.openai.responses import CHAT_COMPLETION, COMPLETION, Model, ModelList
 from server.api.teaching import TeachingSerializer
 from server.core.bridge import Bridge
-from server.core.labels import label_in
 from server.core.models import Models
 from server.core.request_stream import GenerationRequest, Prompt
 from server.http.errors import no_model
+from server.http.request_log import label_in
 from server.http.streaming import StreamedAnswer, WholeAnswer
 
 # OpenAI's defaults. The teaching stream is greedy, so that a whole class sees the same text.

@@ -1,4 +1,4 @@
-"""Texts that cannot fit are rejected before they are tokenized.
+"""From a client's text to token ids: texts that cannot fit are rejected before they are tokenized.
 
 All requests share one tokenizer thread, which needs 1 to 2 microseconds per character (measured with
 the bundled tokenizer; a chat needs three times as much). Without a limit, one body could delay every
@@ -23,13 +23,13 @@ MAX_CHARACTERS = 1 << 20
 
 
 def room(bridge: Bridge) -> int:
-    """Tokens that a prompt and its output may have together; the last one needs no slot in memory."""
+    """Return how many tokens a prompt and its output may have; the last one needs no KV slot."""
     slots = bridge.config.num_blocks * bridge.config.block_size + 1
     return min(slots, bridge.max_context or slots)
 
 
 def max_characters(bridge: Bridge) -> int:
-    """Characters that all texts of one request may have together."""
+    """Return how many characters all texts of one request may have together."""
     return min(MAX_CHARACTERS, max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * room(bridge)))
 
 
@@ -47,7 +47,7 @@ def check_length(characters: Iterable[int], bridge: Bridge, field: str = "prompt
             f"has {total} characters, the limit is {limit}: send fewer texts, or shorter ones",
         )
     longest_text, tokens = max(lengths, default=0), room(bridge)
-    if longest_text <= tokens:  # so is nearly every text: no need to search the vocabulary
+    if longest_text <= tokens:  # nearly every text: no need to search the vocabulary
         return
     longest = _longest_token(bridge.tokenizer)  # type: ignore[arg-type] # as an object, by identity
     if longest_text > tokens * longest:
@@ -59,7 +59,7 @@ def check_length(characters: Iterable[int], bridge: Bridge, field: str = "prompt
 
 
 def characters_in(messages: Iterable[Mapping[str, object]]) -> int:
-    """Characters in a conversation, however deep: a chat template may render any of them."""
+    """Count the characters of a conversation at any depth: a chat template may render all of them."""
     return sum(_characters(value) for message in messages for value in message.values())
 
 
@@ -74,3 +74,13 @@ def _characters(value: object) -> int:
 @lru_cache(maxsize=16)
 def _longest_token(tokenizer: Tokenizer) -> int:
     return max(len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size))
+
+
+def encode_continuation(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Encode text that follows other text: without the beginning-of-sequence token that some tokenizers
+    add to any text. If the text itself begins with that token, it stays.
+    """
+    ids, bos = tokenizer.encode(text), tokenizer.bos_id
+    if bos is not None and ids[:1] == [bos] and not text.startswith(tokenizer.decode([bos])):
+        return ids[1:]
+    return ids
