@@ -59,7 +59,7 @@ def ragged(tokenizer: HFTokenizer, count: int, shared: int, gap: float) -> list[
 
 
 def with_engine(system: Underglass) -> Driver:
-    """One thread: whoever has arrived is submitted between two steps."""
+    """One thread: requests that have arrived are submitted between two steps."""
 
     def serve(arrivals: list[Arrival]) -> Served:
         engine = system.engine()
@@ -91,7 +91,7 @@ def with_engine(system: Underglass) -> Driver:
 
 
 def with_generate(batch: int, shared: int) -> Driver:
-    """Static batches: take who has arrived, at most `batch`, and run till the longest is done.
+    """Static batches: take at most `batch` arrived requests and run until the longest is done.
 
     With `shared` > 0 so many tokens of the system prompt are computed once and their cache is copied
     for each batch, transformers' documented way to reuse a prefix.

@@ -163,7 +163,7 @@ def big_log() -> list[bytes]:
 
 
 def contents(log: EventLog) -> dict[str, int]:
-    """What is in a log, so that nobody need believe it."""
+    """Count the contents of a log, for the report."""
     kinds = "RequestArrived StepStarted Preempted RadixInserted RadixSplit RadixEvicted".split()
     counted = {kind: 0 for kind in kinds}
     aborted = 0

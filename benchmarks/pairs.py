@@ -52,7 +52,7 @@ def in_turns(
     order = list(works)
     with tqdm(total=rounds * len(works), desc=name, leave=False) as bar:
         for number in range(rounds):
-            # Whoever comes later may profit or suffer: everybody takes every place.
+            # The order of the tries may matter, so every system takes every position.
             turned = order[number // 2 % len(order) :] + order[: number // 2 % len(order)]
             for work in turned if number % 2 else reversed(turned):
                 start = time.perf_counter()
@@ -65,7 +65,7 @@ def in_turns(
 def quickest(
     works: Mapping[str, Callable[[], object]], tries: int = 3
 ) -> tuple[str, dict[str, float]]:
-    """Whose best of a few tries is the shortest, and the best seconds of each."""
+    """Return the fastest system and the best seconds of each."""
     for work in works.values():
         work()
     seconds = {work: min(times) for work, times in in_turns("settings", works, tries).items()}

@@ -61,7 +61,7 @@ class PatientClock(WallClock):
 
 
 class BusyClock:
-    """CPU time of this process; while nobody is there, time passes at once."""
+    """CPU time of this process; idle time is skipped."""
 
     name = "wall"
 
@@ -234,7 +234,7 @@ def numbers(measured: dict[str, float]) -> str:
 
 
 class Meter(EventLog):
-    """A windowed log that counts who has finished and looks at memory now and then."""
+    """A windowed log that counts finished requests and samples memory use."""
 
     def __init__(self, bar: "tqdm[Any]") -> None:
         super().__init__(window=20_000)

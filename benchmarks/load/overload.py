@@ -1,4 +1,4 @@
-"""Ten times more than fits: who is let in is served to the end, the others are told to come back."""
+"""Send ten times more requests than fit: admitted ones are served to the end, the others get 429."""
 
 import asyncio
 from collections import Counter

@@ -5,7 +5,7 @@ the server's side of a connection still takes (measured). So the server may not 
 and their requests take places in the batch like anybody's. Therefore the fast ones are measured three
 times: alone, beside companions that ask for the same and read it, and beside those that do not.
 
-    slow_over_alone     also what 100 more requests in the batch cost, whoever reads them
+    slow_over_alone     includes the cost of 100 more requests in the batch, however they are read
     slow_over_readers   what reading slowly costs the others
 
 `step_ms` is the median time of a step meanwhile: where it grows as the ITL does, the batch is what

@@ -104,7 +104,7 @@ def attempt(pick_budget: PickBudget, goal: Goal) -> None:
         )
         if goal.step_ms(smallest) > goal.itl_goal_ms:
             look = (
-                f"With a token of a prompt a step has {smallest} tokens and takes {goal.step_ms(smallest):g} ms. "
+                f"With a prompt token a step has {smallest} tokens: {goal.step_ms(smallest):g} ms. "
                 "This goal cannot be met. What does the docstring say for that case?"
             )
         raise Broken(did, Promise.ROOM_FOR_PROMPT, look)

@@ -176,7 +176,7 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
 
 
 def check_deferral(state: State, id_: int, event: v.StepScheduled, engine: Engine) -> None:
-    """Under lpm: somebody computes, in this step, a prefix that the request would then find."""
+    """Return whether a request of this step computes a prefix that this one would find next (lpm)."""
     if not isinstance(engine.policy, LongestPrefixMatch):
         return
     tokens, size = state.requests[id_].tokens, state.block_size

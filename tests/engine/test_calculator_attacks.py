@@ -1,4 +1,4 @@
-"""What a model, or who writes its prompt, might try on the calculator: Python, all of it.
+"""Attacks on the calculator by a model or the author of its prompt: all of Python.
 
 Whatever is tried: no exception, a bounded number of steps, and an answer only where Python gives the
 same one to an expression of numbers, `+ - * /` and `count`.

@@ -197,7 +197,7 @@ def crowded_engine(**parts) -> tuple[Engine, list]:
 
 
 def outputs(engine: Engine, waiting: list, error: type[Exception]) -> tuple[dict, list[str]]:
-    """What everybody said in the end, and the errors on the way there; each is met by going on."""
+    """Return all outputs at the end and the errors on the way; after each error the engine goes on."""
     said, errors, asked = {}, [], list(waiting)
     while asked or engine.has_work():
         try:
@@ -270,7 +270,7 @@ def answers_without_mistakes() -> dict[int, list[int]]:
 def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
     part: str, kind: type, method: str, error: type, mistake: tuple
 ) -> None:
-    """Whenever it happens: everybody still gets the same answer, and the log is still true."""
+    """Whenever a part fails, all requests get the same output and the log stays true."""
     answer, given = mistake
     met = 0
     for after in (0, 1, 2, 4, 7, 11):

@@ -139,7 +139,7 @@ def run_with_hold(blocks: int, hold_before: int, prompts: list[int], n: int) -> 
 def test_with_preemption_off_a_hold_never_takes_a_block_that_is_reserved(
     prompts: list[int], n: int
 ) -> None:
-    """Before, between and after admissions, and after a fork whose samples have to copy a block."""
+    """Hold at any time: around admissions, and after a fork whose samples have to copy a block."""
     held_beside_running = 0
     for blocks in range(14, 30):
         for hold_before in (1, 2, 4):

@@ -61,7 +61,7 @@ def serve_round(engine: Engine, rng: random.Random) -> None:
 def reachable(root: object) -> tuple[int, int]:
     """Everything that `root` leads to, itself included: how many objects, how many requests.
 
-    Modules, classes and functions lead everywhere and belong to nobody.
+    Modules, classes and functions are skipped: they refer to everything and belong to no request.
     """
     seen, queue, requests = {id(root)}, [root], 0
     count = 0

@@ -109,7 +109,7 @@ def test_the_prompt_is_computed_once_and_each_further_sample_that_writes_copies_
     assert len({copy.request for copy in copies}) == 3
 
 
-def test_a_full_last_block_is_copied_by_nobody():
+def test_a_full_last_block_is_not_copied():
     engine = scripted({i: [*b"abcdefgh", END] for i in range(1, 5)}, block_size=4)
     engine.generate_batch(PROMPT, num_samples=4)
     assert len(PROMPT) % 4 == 0

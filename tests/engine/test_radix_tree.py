@@ -79,7 +79,7 @@ class TreeAgainstPrefixes(RuleBasedStateMachine):
     @precondition(lambda self: self.block_of)
     @rule(index=st.integers(0, 100))
     def cut(self, index: int) -> None:
-        """As an admission does that then finds no room: an edge is split, nobody locks it."""
+        """Match as an admission that then fails for lack of blocks: an edge is split and not locked."""
         prefix = sorted(self.block_of)[index % len(self.block_of)]
         match = self.tree.match(prefix, len(prefix) // SIZE)
         if match.depth < len(match.node.blocks):

@@ -109,7 +109,7 @@ DRAFTERS = {
 @pytest.mark.parametrize("settings", [ROOMY, TIGHT], ids=["roomy", "preempting"])
 @pytest.mark.parametrize("drafter", DRAFTERS)
 @pytest.mark.parametrize("model", ["gpt2", "qwen2-shared", "qwen3", "mistral"])
-def test_greedy_output_is_the_same_whoever_drafts(runner, model, drafter, settings):
+def test_greedy_output_is_the_same_with_every_drafter(runner, model, drafter, settings):
     prompts = make_prompts(6, 97)
     plain, expected = serve(runner(model), prompts, GREEDY)
     drafts = DRAFTERS[drafter]([request.tokens for request in expected])

@@ -16,7 +16,7 @@ OUTPUT_START = 263
 
 
 def says(text, *, after=(), drafter: Drafter | None = None, **config):
-    """An engine whose every request says these bytes (or ids), then letters."""
+    """Return an engine whose requests all generate these bytes (or ids), then letters."""
     runner = CostRunner(1, 0)
     ids = list(text.encode()) if isinstance(text, str) else list(text)
     runner.outputs = {request: [*ids, *after] for request in range(1, 50)}

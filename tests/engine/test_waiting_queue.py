@@ -30,7 +30,7 @@ class ByLengthAnew(Policy):
 
 
 class ByTurns(Policy):
-    """One line for each priority; a line's key grows by the length of whom it has sent."""
+    """One line per priority; a line's key grows by the lengths of its admitted requests."""
 
     def __init__(self) -> None:
         self.sent = dict.fromkeys(range(6), 0)
@@ -63,7 +63,7 @@ def test_it_agrees_with_a_sorted_list(make, actions) -> None:
     queue, plain, away = WaitingQueue(policy, tree), list[Request](), list[Request]()
 
     def in_order() -> list[Request]:
-        """Again and again the smallest key of those who are first in their line."""
+        """Yield requests by the smallest key among the first of each line."""
         left, order = list(plain), []
         while left:
             first = {policy.line(one): one for one in reversed(left)}

@@ -18,7 +18,7 @@ ONCE_UNTRUE = (1110,)  # a prompt of one token has nothing to be scored
 def test_every_answer_of_random_workloads_is_true_of_the_live_objects(
     soak: bool, first_seed: int
 ) -> None:
-    """For every live request and step; for those who are not there, now and then."""
+    """Ask about every live request in every step, and sometimes about requests that are not there."""
     about: set[str] = set()
     for seed in (*ONCE_UNTRUE, *range(first_seed, first_seed + (1000 if soak else 20))):
         workload = random_workload(seed)

@@ -162,7 +162,7 @@ def crowd(
 
 
 def _play(config: EngineConfig, coming: list[tuple[int, str, str, list[str]]]) -> EventLog:
-    """Steps an engine until everybody (step of arrival, label, prompt, outputs) is served."""
+    """Step an engine until all requests (step of arrival, label, prompt, outputs) are served."""
     clock, tokenizer = VirtualClock(), WordTokenizer()
     scripts: dict[int, list[int]] = {}
     engine = Engine(ScriptedRunner(clock, scripts), config, tokenizer=tokenizer, clock=clock)

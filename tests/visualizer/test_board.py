@@ -75,7 +75,7 @@ def test_the_state_is_the_fold_up_to_the_end_of_the_step(log: EventLog) -> None:
     for step in (1, 17, 28, 53):
         board.step = step
         assert board.state()["step"] == step
-        # Nobody may be half-way: a finished step has no plan left.
+        # The snapshot is not in the middle of a step: a finished step has no plan left.
         assert board.state()["plan"] == []
     assert board.state()["requests"] == []
 

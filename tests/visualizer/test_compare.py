@@ -72,7 +72,7 @@ def one_arrival_later(workload: Workload) -> EventLog:
     other = copy.deepcopy(workload)
     other.arrivals.sort(key=lambda arrival: arrival.step)
     following = [*other.arrivals[1:], None]
-    # The first whom nobody follows at once: the order of arrival stays.
+    # The first request that no other follows at once: the order of arrival stays.
     for arrival, after in zip(other.arrivals, following, strict=True):
         if after is None or after.step > arrival.step:
             arrival.step += 1
@@ -142,7 +142,7 @@ def test_one_planted_change_is_found_in_the_step_where_it_first_decides_somethin
         workload = random_workload(seed)
         a, b = run(workload), plant(workload)
         if requests_of(a) != requests_of(b):
-            continue  # more room took somebody in who had been refused
+            continue  # with more room a request was admitted that had been rejected
         difference = first_difference(a, b, pair(a, b))
         assert (difference and difference.step) == first_step_that_differs(a, b), seed
         found += difference is not None
@@ -153,7 +153,7 @@ def test_one_planted_change_is_found_in_the_step_where_it_first_decides_somethin
 def test_what_is_said_of_the_difference_is_true_of_both_logs(
     plant: Callable[[Workload], EventLog],
 ) -> None:
-    """Who is said to be preempted, admitted or waiting in that step is; in the other run likewise."""
+    """Check that requests named as preempted, admitted or waiting in that step are so, in both runs."""
     claims = 0
     for seed in range(40):
         workload = random_workload(seed)
@@ -222,7 +222,7 @@ def test_the_difference_is_told_with_both_reasons(log: EventLog) -> None:
     assert_names(comparison.first_difference, 22, "before", "after", "r6", "LRU", 0, 1, 2)
 
 
-def test_a_larger_batch_lets_somebody_in(log: EventLog) -> None:
+def test_a_larger_batch_admits_another_request(log: EventLog) -> None:
     other = storytellers(max_batch_size=8)
     difference = first_difference(log, other, pair(log, other))
     assert (difference.step, difference.kind, difference.requests) == (17, "admitted", (9, 9))
@@ -238,7 +238,7 @@ def test_the_log_of_what_if_is_compared_with_its_origin(log: EventLog) -> None:
 
 
 def measured(log: EventLog) -> EventLog:
-    """The log as a machine whose steps vary would have written it; arrivals lie inside steps."""
+    """Return the log with varying step times; arrivals lie inside steps."""
     rng = random.Random(13)
     late, now, other = 0, 0, EventLog()
     for event in copy.deepcopy(list(log)):

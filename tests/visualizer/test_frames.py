@@ -249,7 +249,7 @@ def test_a_window_tells_what_it_knows_and_nothing_else(seeds: range) -> None:
         names = [name for name in FRAMES["steps"] if not name.endswith("_ms")]
         first = part[0].state["step"]
         late = whole.steps[names]
-        late = late[late.index > first + 1]  # who came before is cut off in the first
+        late = late[late.index > first + 1]  # in the first step, earlier requests are cut off
         pd.testing.assert_frame_equal(part.steps[names].loc[late.index], late)
         assert all(step > first for step in part.steps.index)
         columns = ["request", "index", "step", "id", "text", "forced", "drafted"]

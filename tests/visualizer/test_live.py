@@ -115,7 +115,7 @@ def test_a_second_view_gets_a_keyframe_of_its_own(board: Any, server: Background
     assert len(threads()) == 1
 
 
-def test_nobody_who_looks_no_connection(board: Any, server: BackgroundServer) -> None:
+def test_without_a_viewer_there_is_no_connection(board: Any, server: BackgroundServer) -> None:
     view = LogModel(board)
     view.until(server.url)
     [thread] = threads()

@@ -168,7 +168,7 @@ def check_against(log: EventLog, events: list[Event]) -> Counter[str]:
 
 
 def goings_on(log: EventLog) -> tuple[int, int]:
-    """How often somebody computed again after a preemption, and first after a fork."""
+    """Count the first rows after preemptions and after forks."""
     ways: dict[int, set[type]] = defaultdict(set)
     gone_on: Counter[type] = Counter()
     for event in log:
@@ -185,7 +185,7 @@ def goings_on(log: EventLog) -> tuple[int, int]:
 
 
 def finished_steps(log: EventLog) -> tuple[list[int], list[Any], list[Any]]:
-    """Steps that are over, their rows, and who was running and got none: (step, request, reason)."""
+    """Return finished steps, their rows, and running requests without a row: (step, request, reason)."""
     steps, rows, skipped = [], [], []
     step, planned, stalled, waiting = 0, [], [], set[int]()
     for event in log:

@@ -50,7 +50,7 @@ FEATURES = {
 def test_switching_a_feature_off_is_noticed(a_model, name, feature, monkeypatch):
     directory, model = a_model(name)
     assert not departs(directory, model)
-    # Otherwise a bias that nobody takes is an error, and an output layer in the file counts; see below.
+    # Otherwise an unused bias is an error, and an output layer in the file counts; see below.
     monkeypatch.setattr(Checkpoint, "check_all_taken", lambda self: None)
     monkeypatch.setattr(
         Checkpoint,

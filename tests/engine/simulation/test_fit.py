@@ -86,7 +86,7 @@ def test_time_between_steps_belongs_to_the_step_before() -> None:
 
 
 def test_a_pause_belongs_to_no_step() -> None:
-    """Nobody was there, or a class was thinking: neither is a cost of the machine's."""
+    """Gaps between steps, idle or paused, are not a cost of the machine."""
     log = mixed_log()
     lasted = [event.t["end"] - event.t["start"] for event in log.of(v.StepFinished)]
     for step in range(2, 120, 2):
