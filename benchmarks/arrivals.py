@@ -1,7 +1,7 @@
-"""Requests that arrive over time, and how each system serves them. The clock is the wall's.
+"""Requests that arrive over time, and how each system serves them, in wall time.
 
 Every system gets the same requests at the same moments after its start. A driver returns the output
-tokens of each request and when its first one came.
+tokens of each request and the time of its first.
 """
 
 import copy
@@ -23,7 +23,7 @@ from engine.text.tokenizer import HFTokenizer
 
 @dataclass(frozen=True)
 class Arrival:
-    """One request: `at` seconds after the start, `prompt` ends in its own part."""
+    """One request: it arrives `at` seconds after the start; its `prompt` ends in its own part."""
 
     at: float
     prompt: list[int]
@@ -32,7 +32,7 @@ class Arrival:
 
 @dataclass
 class Served:
-    """What came of it: output tokens and seconds to the first one, by request; seconds for all."""
+    """The result: output tokens and seconds to the first one, by request; seconds for all."""
 
     tokens: list[list[int]]
     ttft: list[float]

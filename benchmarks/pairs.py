@@ -1,4 +1,4 @@
-"""Interleaved runs: the only kind of timing that means something on a shared machine."""
+"""Interleaved runs: reliable timing on a shared machine."""
 
 import statistics
 import time
@@ -20,7 +20,7 @@ class Ratio:
         return statistics.quantiles(self.ratios, n=4)
 
     def figures(self) -> dict[str, object]:
-        """For `report.save`."""
+        """Return the numbers for `report.save`."""
         low, middle, high = self.quartiles
         return {"median": middle, "middle_half": [low, high], "pairs": len(self.ratios)}
 
@@ -47,7 +47,7 @@ def ratio(first: list[float], second: list[float]) -> Ratio:
 def in_turns(
     name: str, works: Mapping[str, Callable[[], object]], rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds of each work in each round: all of them once a round, ABC, CBA, BCA, ..."""
+    """Return the seconds of each work in each round; a round runs each once: ABC, CBA, BCA, ..."""
     seconds: dict[str, list[float]] = {work: [] for work in works}
     order = list(works)
     with tqdm(total=rounds * len(works), desc=name, leave=False) as bar:

@@ -9,7 +9,7 @@ from benchmarks.load.streams import prompts
 
 
 async def measure(url: str, count: int = 640, max_tokens: int = 64) -> dict[str, Any]:
-    """`other` counts what must not be: neither complete nor a 429."""
+    """`other` counts answers that are neither complete nor a 429; it must be 0."""
     replies = await asyncio.gather(
         *(
             ask(url, "/v1/completions", {"prompt": prompt, "max_tokens": max_tokens})

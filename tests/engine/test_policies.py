@@ -251,7 +251,7 @@ class Service:
 
 def check_shares(log: EventLog) -> None:
     """Every admission is from the waiting label with the smallest counter; a label that joins when
-    it has no waiting request is lifted to the smallest of those that have, or to the last one admitted."""
+    it has none waiting is lifted to the smallest of those that have, or to the last one admitted."""
     service, counter, last = Service(log), defaultdict(int), ""
     for event in log:
         before, waiting = dict(service.got), service.backlogged()

@@ -185,7 +185,7 @@ def goings_on(log: EventLog) -> tuple[int, int]:
 
 
 def finished_steps(log: EventLog) -> tuple[list[int], list[Any], list[Any]]:
-    """Return finished steps, their rows, and running requests without a row: (step, request, reason)."""
+    """Return finished steps, their rows, and running requests without one: (step, request, reason)."""
     steps, rows, skipped = [], [], []
     step, planned, stalled, waiting = 0, [], [], set[int]()
     for event in log:
