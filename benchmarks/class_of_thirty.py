@@ -2,9 +2,9 @@
 
     python -m benchmarks.class_of_thirty [--seconds 20] [--screenshots DIR]
 
-It runs a server with the bundled model, thirty clients that each send one prompt after the other, and the
-live page in Chromium. It reports steps and events per second, how far the page is behind the engine, the
-time between two frames of the page, what one drawing costs, and the page's memory.
+It runs a server with the bundled model, thirty clients that each send one prompt after the other,
+and the live page in Chromium. It reports steps and events per second, how far the page is behind
+the engine, the time between two frames of the page, what one drawing costs, and the page's memory.
 """
 
 import argparse

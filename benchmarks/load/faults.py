@@ -1,7 +1,7 @@
 """Server faults: what each client sees, and how soon the next request works.
 
-The first two servers run the tests' fake model (`tests/server/app_under_test.py`), which fails and hangs
-on request; SIGTERM and kill -9 are sent to a server with the bundled model under load.
+The first two servers run the tests' fake model (`tests/server/app_under_test.py`), which fails and
+hangs on request; SIGTERM and kill -9 are sent to a server with the bundled model under load.
 """
 
 import asyncio

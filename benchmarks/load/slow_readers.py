@@ -1,9 +1,10 @@
 """Clients that read slowly or not at all, and their effect on fast readers.
 
-The unread data of slow readers waits in the kernel: some 420 bytes per token, 148 KB after all 400, which
-the connection's send buffer still takes (measured). So the server cannot distinguish them from readers,
-and their requests take seats in the batch like others. Therefore the fast ones are measured three
-times: alone, with companions that ask for the same and read it, and with companions that do not.
+The unread data of slow readers waits in the kernel: some 420 bytes per token, 148 KB after all 400,
+which the connection's send buffer still takes (measured). So the server cannot distinguish them
+from readers, and their requests take seats in the batch like others. Therefore the fast ones are
+measured three times: alone, with companions that ask for the same and read it, and with companions
+that do not.
 
     slow_over_alone     includes the cost of 100 more requests in the batch, however they are read
     slow_over_readers   what reading slowly costs the others

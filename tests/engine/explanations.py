@@ -10,7 +10,7 @@ from engine.why.room import Remedy
 
 
 class Explanation(NamedTuple):
-    """An answer with what it was made from."""
+    """An answer with its facts."""
 
     directory: LogIndex
     life: RequestSpan

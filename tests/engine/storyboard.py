@@ -1,4 +1,4 @@
-"""The lessons' workloads (see the course's storyboard), on a runner without a model.
+"""The lessons' workloads, on a runner without a model.
 
 A prompt is written as (shared, own): `shared` tokens of a common beginning, `own` tokens of its own.
 """

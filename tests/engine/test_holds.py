@@ -116,7 +116,7 @@ def test_nothing_is_held_that_a_live_request_may_need(preemption: bool) -> None:
 
 
 def run_with_hold(blocks: int, hold_before: int, prompts: list[int], n: int) -> Engine:
-    """Requests without preemption, and a prefix in the cache that is held before a later step."""
+    """Play requests without preemption; hold a cached prefix before a later step."""
     config = EngineConfig(
         block_size=SIZE, max_kv_tokens=SIZE * blocks, token_budget=256, preemption=False
     )

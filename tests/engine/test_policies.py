@@ -1,4 +1,4 @@
-"""In-batch sharing under lpm, fair shares for labels, and what holds for any policy that puts off."""
+"""In-batch sharing under lpm, fair shares for labels, and invariants of policies that defer."""
 
 import random
 from collections import defaultdict
@@ -25,7 +25,7 @@ TEXT = list(range(97, 123))
 
 
 def engine_with(policy=None, **settings) -> Engine:
-    """An engine whose log checks every invariant after every event."""
+    """Return an engine whose log checks every invariant after every event."""
     settings = {"token_budget": 64, "max_kv_tokens": 1024} | settings
     if isinstance(policy, str):
         settings["policy"], policy = policy, None
@@ -49,7 +49,7 @@ def run(engine: Engine) -> None:
 
 
 def put_off(log: EventLog) -> dict[int, list[int]]:
-    """Step -> requests that the policy put off in it."""
+    """Return step -> requests that the policy deferred in it."""
     found = {}
     for step, event in enumerate(log.of(v.StepScheduled), 1):
         ids = [id_ for id_, reason in event.skipped if reason == "policy"]
@@ -59,7 +59,7 @@ def put_off(log: EventLog) -> dict[int, list[int]]:
 
 
 def admitted_in(log: EventLog) -> dict[int, int]:
-    """Request -> the step in which it was first admitted."""
+    """Return request -> the step of its first admission."""
     return log.requests.admitted_step.dropna().astype(int).to_dict()
 
 
@@ -96,7 +96,7 @@ def test_a_deferred_request_does_not_block_those_behind_it() -> None:
 def test_a_request_is_put_off_only_if_what_it_gains_is_worth_the_wait(
     shared: int, steps_off: list[int], admitted: int
 ) -> None:
-    """In step 1 the first takes the whole budget of 64; from 32 more shared tokens on it pays."""
+    """The first request takes all of step 1's budget; deferring pays from 32 more shared tokens on."""
     engine = engine_with(policy=LongestPrefixMatch(), token_budget=64, block_size=4)
     stem = [3 + i % 50 for i in range(shared)]
     say(engine, [*stem, 1, 1], output=9)
@@ -130,7 +130,7 @@ def test_with_too_many_waiting_no_request_is_deferred() -> None:
 
 
 class Impatient(LongestPrefixMatch):
-    """Waits for a single token already."""
+    """Defers for a single shared token."""
 
     worth_waiting_for = 1
 
@@ -196,7 +196,7 @@ def crowd(policy: str, *, greedy: int, modest: int, late: int) -> tuple[EventLog
 
 
 def greedy_between(log: EventLog, modest: list[int]) -> list[int]:
-    """How many greedy requests were admitted before each of the modest ones, since these arrived."""
+    """Return how many greedy requests were admitted before each modest one since its arrival."""
     admitted = [e.request for e in log.of(v.Admitted) if not e.resumed]
     arrived = next(i for i, e in enumerate(log) if getattr(e, "request", 0) == modest[0])
     before = sum(isinstance(e, v.Admitted) for e in log[:arrived])

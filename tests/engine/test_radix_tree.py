@@ -1,4 +1,4 @@
-"""The radix tree against the plainest cache there is: a set of whole prefixes."""
+"""The radix tree against the simplest cache: a set of whole prefixes."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ class LargestFirst(EvictionOrder):
 
 
 class TreeAgainstPrefixes(RuleBasedStateMachine):
-    """Readers insert, lock, leave; leaves are evicted. The model is {prefix: block}, {prefix: uses}."""
+    """Readers insert, lock, release; leaves are evicted. Model: {prefix: block}, {prefix: uses}."""
 
     order: type[EvictionOrder] = LRU
 
@@ -35,7 +35,7 @@ class TreeAgainstPrefixes(RuleBasedStateMachine):
 
     @rule(tokens=texts)
     def read(self, tokens: list[int]) -> None:
-        """What the cache does for a request: match, cut, insert the rest, lock."""
+        """Do what the cache does for a request: match, split, insert the rest, lock."""
         match = self.tree.match(tokens, len(tokens) // SIZE)
         node = match.node
         if match.depth < len(node.blocks):

@@ -1,4 +1,4 @@
-"""Mistakes that users of real engines reported, each as a test that it is not made here."""
+"""Defects that users of real engines reported, each as a regression test."""
 
 import threading
 
@@ -316,7 +316,7 @@ def test_the_pool_refuses_what_would_corrupt_it() -> None:
 
 
 def test_leaves_are_found_however_often_they_were_locked() -> None:
-    """The heap of leaves keeps stale entries; it must neither grow without end nor lose a leaf."""
+    """The heap of leaves keeps stale entries; it must neither grow without bound nor lose a leaf."""
     tree = RadixTree(block_size=1)
     leaf = tree.insert(tree.root, [5], [0])
     for _ in range(1000):

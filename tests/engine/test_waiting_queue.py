@@ -1,4 +1,4 @@
-"""The queue against a plain list that is sorted anew for every question."""
+"""The queue against a plain list that is sorted for every query."""
 
 from contextlib import closing
 
@@ -21,7 +21,7 @@ def request(id_: int, priority: int, length: int) -> Request:
 
 
 class ByLengthAnew(Policy):
-    """As sjf, but with keys that are asked for in every step."""
+    """Like sjf, but with keys that are computed in every step."""
 
     keys_change = True
 

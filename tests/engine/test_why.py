@@ -192,7 +192,7 @@ def test_why_names_the_policy_that_deferred_a_request() -> None:
 
 
 def test_a_larger_budget_serves_running_requests_first() -> None:
-    """The prompt that is being computed takes what is added, until it is complete."""
+    """Additional budget goes to the prompt in progress until it is complete."""
     config = EngineConfig(token_budget=4, max_kv_tokens=256, block_size=4)
     engine = Engine(CostRunner(1, 1), config)
     engine.submit(list(range(97, 107)), SamplingParams())

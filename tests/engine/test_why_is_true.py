@@ -1,4 +1,4 @@
-"""The facts behind an answer are what the live objects said, and the answer names them."""
+"""The facts behind an answer equal the live objects', and the answer names them."""
 
 import re
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ def ids(requests: Iterable[int]) -> list[str]:
 
 
 def check(told: Explanation, witness: Witness, seen: Seen, request: int) -> set[str]:
-    """Compare an answer with what the live objects said; return what it was about."""
+    """Compare an answer with the live objects; return its subject."""
     facts, text = told.facts, told.text
     assert_names(text, told.step, f"r{request}")
     check_labels(text, witness)

@@ -1,4 +1,4 @@
-"""A log that notes, from the live objects, what `why` will have to say, and can try its "would have".
+"""A log that records from the live objects what `why` has to answer, and can test its remedies.
 
 Nothing here reads the fold: pool, tree, scheduler and requests are looked at in the moment in which
 the engine emits an event.

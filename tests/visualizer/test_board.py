@@ -1,4 +1,4 @@
-"""The widget's Python side: reading logs, the opening step, the state, and what it says of itself."""
+"""The widget's Python side: reading logs, the opening step, the state, and its repr."""
 
 import base64
 import gzip

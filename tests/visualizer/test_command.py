@@ -1,4 +1,4 @@
-"""`python -m visualizer`: opens, exports and sums up a log, and says in one line what is wrong."""
+"""`python -m visualizer`: opens, exports and summarises a log; errors are one line."""
 
 import gzip
 import json

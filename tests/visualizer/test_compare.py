@@ -1,4 +1,4 @@
-"""compare: one planted change in an otherwise equal run is found, where it first decides something."""
+"""compare: it finds one changed decision in otherwise equal runs, at its first effect."""
 
 import base64
 import copy
@@ -91,7 +91,7 @@ PLANTS = [
 
 
 def decided(log: EventLog) -> Iterator[tuple[int, list[Any]]]:
-    """What each step decided, straight from its events: nothing folded, nothing put in order.
+    """Return each step's decisions, straight from its events.
 
     Two runs number nodes alike until they first decide otherwise; blocks they do not.
     """

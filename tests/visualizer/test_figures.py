@@ -1,4 +1,4 @@
-"""The figures show the frames' numbers, say what is seen, and can be read in light and dark."""
+"""The figures show the frames' numbers, have headings, and are readable in light and dark."""
 
 import html
 import json
@@ -56,7 +56,7 @@ def static() -> EventLog:
 
 
 def heading(figure: go.Figure) -> list[str]:
-    """The lines of the heading as they read."""
+    """Return the lines of the heading."""
     lines = figure.layout.title.text.split("<br>")
     return [html.unescape(re.sub("<[^>]*>", "", line)) for line in lines]
 

@@ -1,4 +1,4 @@
-"""The gallery: a name is enough to see a scenario at its telling step, with its caption, at once."""
+"""The gallery: a name shows a scenario at its key step, with its caption."""
 
 import subprocess
 import sys

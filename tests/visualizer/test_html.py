@@ -1,4 +1,4 @@
-"""The exported page is one file that asks for nothing else, and no text in a log becomes markup."""
+"""The exported page is self-contained, and no text in a log becomes markup."""
 
 import base64
 import gzip

@@ -1,4 +1,4 @@
-"""watch(): what the kernel passes on to a board's views is what the server's engine did."""
+"""watch(): the kernel passes the server's events on to a board's views, unchanged."""
 
 import asyncio
 import queue
@@ -26,7 +26,7 @@ PATIENCE = 30.0
 
 
 class LogModel:
-    """A view of a board: says hello, and folds what it is sent."""
+    """A view of a board: it says hello and folds the events it gets."""
 
     def __init__(self, board: Any, name: str = "view") -> None:
         self.board, self.name = board, name
@@ -174,7 +174,7 @@ def test_python_moves_the_picture_by_message(board: Any) -> None:
 def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Here the first connection gets an event that no keyframe came before."""
+    """The first connection gets an event before any keyframe."""
     engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER)
     keyframe = msgspec.json.encode(engine.log.state().keyframe()).decode()
     connections = 0

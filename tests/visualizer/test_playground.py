@@ -1,4 +1,4 @@
-"""The playground's Python side: settings lead to runs, one at a time, and the run before stays."""
+"""The playground's Python side: settings start runs, one at a time, and the previous run stays."""
 
 import asyncio
 import importlib
@@ -25,7 +25,7 @@ from visualizer.playing.rerun import Setup, SetupError
 
 @pytest.fixture(autouse=True)
 def no_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They take longer than the run, and have a test of their own."""
+    """Plots take longer than the run and have a test of their own."""
     if "figures" not in request.node.name:
         module = importlib.import_module("visualizer.playing.playground")
         monkeypatch.setattr(module, "plots", lambda *_: [{}] * 4)

@@ -1,4 +1,4 @@
-"""predict: answers are those of the log, and before the reveal the page has nothing of them."""
+"""predict: answers come from the log, and the page does not have them before the reveal."""
 
 import base64
 import gzip
@@ -94,7 +94,7 @@ def test_equal_seeds_ask_the_same_and_others_do_not(log: EventLog) -> None:
 
 
 def page_of(game: Prediction) -> tuple[bytes, str]:
-    """All that a page is told: the log, unpacked, and the rest of the state as text."""
+    """Return all that a page gets: the unpacked log, and the rest of the state as text."""
     state: dict[str, Any] = game.game.get_state()
     logs = gzip.decompress(base64.b64decode(state.pop("log")))
     own = game.get_state(["kind", "game"])  # the rest is module and layout

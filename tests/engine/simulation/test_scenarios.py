@@ -1,4 +1,4 @@
-"""What a caption says is in the log: each scenario's claims, recounted."""
+"""Each scenario's caption is true: its claims, recounted from the log."""
 
 import gzip
 import re
@@ -20,7 +20,7 @@ Claim = Callable[["Told"], None]
 
 
 class Told:
-    """A scenario's log, asked in the words of a caption."""
+    """A scenario's log, with queries in the words of a caption."""
 
     def __init__(self, one: Scenario, **changes) -> None:
         self.scenario = one

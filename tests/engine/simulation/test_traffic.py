@@ -1,4 +1,4 @@
-"""Traffic: what is changed changes, and the rest stays, so that two runs can be compared."""
+"""Traffic: a changed setting changes only its part, so that two runs can be compared."""
 
 from dataclasses import replace
 

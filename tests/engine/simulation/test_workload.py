@@ -104,7 +104,7 @@ def test_a_replay_by_time_keeps_the_times_of_arrival() -> None:
 
 
 def test_ten_thousand_requests() -> None:
-    """Counted, not timed: all of them end, and nothing is left in memory."""
+    """All requests end, and no block is left in use. (Counted, not timed.)"""
     workload = drawn(
         10_000, arrivals=poisson(400), prompt=uniform(4, 12), output=uniform(1, 6), shared_tokens=16
     )
