@@ -177,7 +177,7 @@ def _softmax(logits: Sequence[float], temperature: float) -> list[float]:
 
 
 def _check_kept(shares: list[float], case: Scores) -> None:
-    """Whoever is kept is the likeliest; top-k cuts first, then top-p what that has left."""
+    """Check that the likeliest tokens are kept: top-k cuts first, then top-p cuts the rest."""
     logits, top_k, top_p = case.logits, case.top_k, case.top_p
     kept = [i for i, one in enumerate(shares) if one > 0]
     cut = [i for i in range(len(logits)) if i not in kept]

@@ -102,8 +102,8 @@ def cases() -> list[Story]:
     chance = random.Random(11)
     weights = [3, 3, 2, 4, 0.3]
     long = [tuple(chance.choices(acts, weights, k=chance.randint(6, 12))) for _ in range(150)]
-    stories = [Story(limit, told) for told in short for limit in (8, 3)]
-    stories += [Story(chance.choice((4, 7, 64)), told) for told in long]
+    stories = [Story(limit, acts) for acts in short for limit in (8, 3)]
+    stories += [Story(chance.choice((4, 7, 64)), acts) for acts in long]
     return sorted(filter(_is_in_order, stories), key=_size)
 
 

@@ -40,7 +40,7 @@ def test_every_right_budget_is_accepted_and_is_the_one_that_runs(right, capsys) 
 
 
 def worst_gap(budget: int, base_ms: float, per_token_ms: float, decodes: int) -> float:
-    """The longest that any of `decodes` chats waits for a token while somebody reads a document."""
+    """Return the longest wait for a token of `decodes` chats while a document is prefilled."""
     chats = [Speaker(name, own=1, output=20) for name in NAMES[:decodes]]
     people = workload_of([*chats, Speaker("Zoe", 3, own=400, output=2)])
     config = EngineConfig(token_budget=budget, max_kv_tokens=1024, prefix_cache=False)
