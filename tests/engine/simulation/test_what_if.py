@@ -52,7 +52,7 @@ def first_look() -> tuple[EventLog, dict[str, int]]:
 @pytest.mark.parametrize(
     ("changes", "steps", "eva"), [({"max_batch_size": 1}, 47, None), ({"max_batch_size": 5}, 15, 7)]
 )
-def test_00_one_place_and_five_places(changes: dict, steps: int, eva: int | None) -> None:
+def test_00_one_seat_and_five_seats(changes: dict, steps: int, eva: int | None) -> None:
     log, ids = first_look()
     other = what_if(log, cost=COST, **changes)
     assert len(other.steps) == steps
