@@ -1,4 +1,4 @@
-"""All figures, one after the other; name one or more to run only those."""
+"""Run all figures, one after the other, or only those named on the command line."""
 
 import importlib
 import importlib.util

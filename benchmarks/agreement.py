@@ -1,4 +1,4 @@
-"""Whether two systems chose the same tokens, and what stood in the balance where they did not."""
+"""Compare two systems' tokens, and the logits where they differ."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ TIE = 1e-4  # logits closer than this may come out either way when sums are orde
 
 @dataclass
 class Agreement:
-    """How many of `count` outputs are equal; `gaps` is the judge's difference of the two logits at
+    """The number of equal outputs of `count`; `gaps` is the judge's difference of the two logits at
     the first token that differs, for each of the others."""
 
     count: int
@@ -19,7 +19,7 @@ class Agreement:
 
     @property
     def ties(self) -> int:
-        """Outputs that part at a place where either token is right."""
+        """Outputs that differ at a position where either token is right."""
         return sum(gap < TIE for gap in self.gaps)
 
     def require(self, name: str) -> "Agreement":
@@ -29,7 +29,7 @@ class Agreement:
         return self
 
     def figures(self) -> dict[str, object]:
-        """For `report.save`."""
+        """Return the numbers for `report.save`."""
         return {"outputs": self.count, "equal": self.count - len(self.gaps), "gaps": self.gaps}
 
     def __str__(self) -> str:

@@ -1,7 +1,7 @@
-"""Requests that arrive over time, and how each system serves them. The clock is the wall's.
+"""Requests that arrive over time, and how each system serves them, in wall time.
 
 Every system gets the same requests at the same moments after its start. A driver returns the output
-tokens of each request and when its first one came.
+tokens of each request and the time of its first.
 """
 
 import copy
@@ -23,7 +23,7 @@ from engine.text.tokenizer import HFTokenizer
 
 @dataclass(frozen=True)
 class Arrival:
-    """One request: `at` seconds after the start, `prompt` ends in its own part."""
+    """One request: it arrives `at` seconds after the start; its `prompt` ends in its own part."""
 
     at: float
     prompt: list[int]
@@ -32,7 +32,7 @@ class Arrival:
 
 @dataclass
 class Served:
-    """What came of it: output tokens and seconds to the first one, by request; seconds for all."""
+    """The result: output tokens and seconds to the first one, by request; seconds for all."""
 
     tokens: list[list[int]]
     ttft: list[float]
@@ -59,7 +59,7 @@ def ragged(tokenizer: HFTokenizer, count: int, shared: int, gap: float) -> list[
 
 
 def with_engine(system: Underglass) -> Driver:
-    """One thread: whoever has arrived is submitted between two steps."""
+    """One thread: requests that have arrived are submitted between two steps."""
 
     def serve(arrivals: list[Arrival]) -> Served:
         engine = system.engine()
@@ -91,7 +91,7 @@ def with_engine(system: Underglass) -> Driver:
 
 
 def with_generate(batch: int, shared: int) -> Driver:
-    """Static batches: take who has arrived, at most `batch`, and run till the longest is done.
+    """Static batches: take at most `batch` arrived requests and run until the longest is done.
 
     With `shared` > 0 so many tokens of the system prompt are computed once and their cache is copied
     for each batch, transformers' documented way to reuse a prefix.

@@ -1,4 +1,4 @@
-"""The engine over a bare loop: how much of the machine is left for the model after serving it.
+"""Compare the engine with a bare loop: the share of time that serving leaves for the model.
 
 Both are the bundled model in float32, greedy, in turns in one process. The headline is a realistic
 run: prompts of 64 tokens, 128 output tokens each, everything included from submission to text. Two more
@@ -40,11 +40,11 @@ class Served:
         self.params = SamplingParams(max_tokens=output, temperature=0, ignore_eos=True)
 
     def engine(self) -> Engine:
-        """With an empty cache and an empty log."""
+        """Make an engine with an empty cache and an empty log."""
         return Engine(self.runner, self.config, tokenizer=self.tokenizer)
 
     def run(self, prompts: list[list[int]]) -> list[list[int]]:
-        """Serve all prompts: their output tokens."""
+        """Serve all prompts; return their output tokens."""
         done = self.engine().complete(prompts, self.params, progress=False)
         return [one.token_ids for one in done]
 
@@ -64,7 +64,7 @@ def whole_runs(tokenizer: HFTokenizer, batch: int) -> tuple[Ratio, dict[str, flo
 
 
 def decoding(tokenizer: HFTokenizer, batch: int, context: int) -> tuple[Ratio, dict[str, float]]:
-    """The same for decode steps alone, around a context of so many tokens."""
+    """Measure the same for decode steps alone, around a context of so many tokens."""
     steps = (ROUNDS + 1) * STEPS
     prompt = context - steps // 2
     served, bare = Served(batch, prompt, steps + 2), BareLoop(batch, prompt + steps + 2)

@@ -1,8 +1,8 @@
-"""What the engine could be at most: the same model in a loop that does nothing but decode.
+"""An upper bound for the engine: the same model in a loop that only decodes.
 
 One batch of prompts of equal length. Keys and values lie in one buffer, made beforehand and contiguous:
 `[layers, 2 (keys, values), batch, kv_heads, length, head_dim]`. No requests, scheduler, pages, prefix
-cache, log, text or log-probabilities; nobody may join, and all end together. Norms, rotations and
+cache, log, text or log-probabilities; no request joins, and all end together. Norms, rotations and
 projections are the engine's own, so what remains between the two is what serving costs.
 """
 
@@ -94,7 +94,7 @@ class BareLoop:
 
     @torch.inference_mode()
     def start(self, prompts: Sequence[Sequence[int]]) -> Tensor:
-        """Forget everything, compute prompts of equal length: [batch], their next tokens."""
+        """Clear the cache and compute prompts of equal length. Returns their next tokens, [batch]."""
         self._position, count = 0, len(prompts[0])
         ids = torch.tensor(prompts).view(-1)
         rotary = self._rotary[:count].repeat(self._batch, 1, 1)
@@ -102,7 +102,7 @@ class BareLoop:
 
     @torch.inference_mode()
     def decode(self, ids: Tensor) -> Tensor:
-        """Append one token to each text, `ids` [batch]: [batch], the next ones."""
+        """Append one token to each text, `ids` [batch]. Returns the next ones, [batch]."""
         return self._forward(ids, self._rotary[self._position : self._position + 1], count=1)
 
     def _forward(self, ids: Tensor, rotary: Tensor, count: int) -> Tensor:

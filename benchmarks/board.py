@@ -1,22 +1,22 @@
 """The board on logs of ten thousand, a hundred thousand and a million events, in Chromium.
 
 The log is a simulated engine under changing load: requests of sixty groups with shared prefixes
-arrive at random, every nine seconds four hundred come at once, in the middle two thousand do; memory
-is too small for that, so requests are preempted, and some clients leave. The shorter logs are its
+arrive at random; four hundred arrive at once every nine seconds, and two thousand in the middle. Memory
+is too small for that, so requests are preempted, and some clients disconnect. The shorter logs are its
 beginning.
 
-What is measured, in the page that `to_html` writes:
+Measurements, in the page that `to_html` writes:
 
 - first picture: from the beginning of the page's loading to the first drawn step; and until all is
   read
 - seek: to random steps, all work on the frame: folding, drawing and writing, layout and painting; of
   that the model alone, which folds from the nearest copy of the state
 - play: time between frames at 60 steps a second from the longest queue on; and zoom, a change a frame
-- of load, seek, play and zoom also the mean CPU time of the page's thread, which others' work on the
+- of load, seek, play and zoom also the mean CPU time of the page's thread, which other load on the
   machine changes little
 - memory: JavaScript's heap and its buffers after a collection, and the tab's largest resident size
 
-Frames cannot come faster than every 16.7 ms; a 95th percentile above that says that some were late.
+Frames cannot come faster than every 16.7 ms; a 95th percentile above that means that some were late.
 """
 
 import gzip
@@ -117,7 +117,7 @@ _ZOOM = (
 
 
 def workload() -> Workload:
-    """Some 20,600 requests, a fifth of them in crowds."""
+    """Generate some 20,600 requests, a fifth of them in bursts."""
     rng = random.Random(SEED)
 
     def some(count: int, begin_ms: float, seed: int, **options: Any) -> list[Input]:
@@ -163,7 +163,7 @@ def big_log() -> list[bytes]:
 
 
 def contents(log: EventLog) -> dict[str, int]:
-    """What is in a log, so that nobody need believe it."""
+    """Count the contents of a log, for the report."""
     kinds = "RequestArrived StepStarted Preempted RadixInserted RadixSplit RadixEvicted".split()
     counted = {kind: 0 for kind in kinds}
     aborted = 0

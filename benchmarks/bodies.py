@@ -1,9 +1,9 @@
-"""Hostile bodies: what handling one costs the server, and how long another stream is silent meanwhile.
+"""Hostile request bodies: their cost to the server, and the pause that they cause in another stream.
 
     python -m benchmarks.bodies [MEGABYTES]
 
-Each body is sent twice. Alone: the server's CPU time and how far its memory peaks. And beside a
-stream: the longest gap between two of its tokens, next to the longest one without the body.
+Each body is sent twice. Alone: the server's CPU time and peak memory. With a stream in
+parallel: the longest gap between two of its tokens, and the longest gap without the body.
 Linux only: figures come from /proc.
 """
 

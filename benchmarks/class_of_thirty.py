@@ -2,9 +2,9 @@
 
     python -m benchmarks.class_of_thirty [--seconds 20] [--screenshots DIR]
 
-A server with the bundled model, thirty clients that each send one prompt after the other, and the live
-page in Chromium. Reported: steps and events per second, how far the page is behind the engine, the
-time between two frames of the page, what one drawing costs, and the page's memory.
+It runs a server with the bundled model, thirty clients that each send one prompt after the other,
+and the live page in Chromium. It reports steps and events per second, how far the page is behind
+the engine, the time between two frames of the page, what one drawing costs, and the page's memory.
 """
 
 import argparse
@@ -42,7 +42,7 @@ WATCH_FRAMES = """() => {
 
 
 async def student(client: Client, name: str, number: int, until: float) -> int:
-    """Sends one prompt after the other; returns how many."""
+    """Send one prompt after the other; return their number."""
     sent = 0
     while time.monotonic() < until:
         prompt = f"{OPENINGS[(number + sent) % len(OPENINGS)]} {name if sent % 2 else ''}".strip()
@@ -66,7 +66,7 @@ async def page_at(browser: Browser, url: str, width: int, height: int, theme: st
 
 
 async def measure(seconds: float, screenshots: Path | None, options: dict[str, Any]) -> None:
-    """Runs the class, and prints what was measured."""
+    """Run the class and print the measurements."""
     with serve_in_background(**options) as server:
         client = Client(server.url)
         until = time.monotonic() + seconds + (40 if screenshots else 4)

@@ -1,8 +1,8 @@
 """llama.cpp on the same weights, driven through its own batch interface.
 
-llama-cpp-python's comfortable classes serve one sequence; `llama_batch` with many sequence ids is
-what llama.cpp's server uses, so that is what is measured. Arrays are filled and logits read through
-numpy: Python costs a few microseconds per step.
+llama-cpp-python's high-level classes serve one sequence. llama.cpp's server uses `llama_batch` with
+many sequence ids, so that is measured here. Arrays are filled and logits read through numpy: Python
+costs a few microseconds per step.
 """
 
 import ctypes

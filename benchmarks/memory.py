@@ -1,9 +1,9 @@
-"""A soak: short requests come, many leave early, and memory is where it was.
+"""Soak test: short requests arrive, many disconnect early, and memory must not grow.
 
 The bundled model serves as a server does: the engine's log is handed over step by step and a window
 of it is kept. Resident memory is read from the operating system after a warm-up, in which the window
-and the prefix cache fill up, and then again and again. Blocks are counted at the end, when nobody is
-there: all of them are free or cached, and once the cache is cleared all are free.
+and the prefix cache fill up, and then repeatedly. Blocks are counted at the end, when the engine
+is idle: all of them are free or cached, and once the cache is cleared all are free.
 """
 
 import os
@@ -26,7 +26,7 @@ CONFIG = EngineConfig(token_budget=256, max_batch_size=32, max_kv_tokens=8192)
 
 
 class Soak:
-    """Requests of a few tokens, some with a common beginning, a fifth of them aborted."""
+    """Submit requests of a few tokens, some with a shared prefix, a fifth of them aborted."""
 
     def __init__(self, engine: Engine, outbox: Outbox) -> None:
         self.engine = engine
@@ -39,7 +39,7 @@ class Soak:
         self._leaving: dict[int, int] = {}  # request -> the step before which its client leaves
 
     def step(self) -> None:
-        """Fill the queue up, let clients leave, serve one step, hand the log over."""
+        """Fill the queue, abort some requests, run one step, hand over the log."""
         while len(self.engine.requests) < WAITING and self.submitted < REQUESTS:
             self._submit()
         for request, step in list(self._leaving.items()):

@@ -1,12 +1,12 @@
 """The engine against transformers and llama.cpp: the same weights, one thread, the same tokens.
 
-Each system runs at its best settings: the candidates are tried at each batch size and the quickest
+Each system runs at its best settings: the candidates are tried at each batch size and the fastest
 one is measured. Tried once by hand, on a busy machine by processor time, and left out since:
 
 - `generate` compiled with torch.compile: a minute to compile, then 0.56 to 0.93 of the speed.
 - llama.cpp with flash attention forced on: 0.85 to 0.99 of leaving it to llama.cpp; off: 0.95 to 1.01.
 - `generate_batch` with other pages (32 or 256 tokens) and steps (256 to 2,048 tokens): within a tenth,
-  without a winner. Flash attention and asynchronous batching are errors on a CPU; it says so.
+  without a winner. Flash attention and asynchronous batching raise errors on a CPU.
 """
 
 import importlib.util
@@ -34,7 +34,7 @@ AIMS = {"transformers generate": 1.5, "llama.cpp": 1.0, "transformers generate_b
 
 
 class System(Protocol):
-    """What is compared. `settings` says how it is set up."""
+    """A system to compare, with its settings."""
 
     settings: str
 
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _candidates(batch: int, folder: Path) -> dict[str, list[System]]:
-    """Each other system in all settings that are tried."""
+    """Return each other system in all settings to try."""
     pages = {"num_blocks": 2 * batch + 8, "max_batch_tokens": 2048, "allow_block_sharing": False}
     systems: dict[str, list[System]] = {
         "transformers generate": [

@@ -1,4 +1,4 @@
-"""Interleaved runs: the only kind of timing that means something on a shared machine."""
+"""Interleaved runs: reliable timing on a shared machine."""
 
 import statistics
 import time
@@ -20,7 +20,7 @@ class Ratio:
         return statistics.quantiles(self.ratios, n=4)
 
     def figures(self) -> dict[str, object]:
-        """For `report.save`."""
+        """Return the numbers for `report.save`."""
         low, middle, high = self.quartiles
         return {"median": middle, "middle_half": [low, high], "pairs": len(self.ratios)}
 
@@ -47,12 +47,12 @@ def ratio(first: list[float], second: list[float]) -> Ratio:
 def in_turns(
     name: str, works: Mapping[str, Callable[[], object]], rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds of each work in each round: all of them once a round, ABC, CBA, BCA, ..."""
+    """Return the seconds of each work in each round; a round runs each once: ABC, CBA, BCA, ..."""
     seconds: dict[str, list[float]] = {work: [] for work in works}
     order = list(works)
     with tqdm(total=rounds * len(works), desc=name, leave=False) as bar:
         for number in range(rounds):
-            # Whoever comes later may profit or suffer: everybody takes every place.
+            # The order of the tries may matter, so every system takes every position.
             turned = order[number // 2 % len(order) :] + order[: number // 2 % len(order)]
             for work in turned if number % 2 else reversed(turned):
                 start = time.perf_counter()
@@ -65,7 +65,7 @@ def in_turns(
 def quickest(
     works: Mapping[str, Callable[[], object]], tries: int = 3
 ) -> tuple[str, dict[str, float]]:
-    """Whose best of a few tries is the shortest, and the best seconds of each."""
+    """Return the fastest system and the best seconds of each."""
     for work in works.values():
         work()
     seconds = {work: min(times) for work, times in in_turns("settings", works, tries).items()}

@@ -18,7 +18,7 @@ PROMPTS, OUTPUT = 32, 32
 
 
 def main() -> None:
-    """Print the table, and below it how often each column's situation arose in one cell."""
+    """Print the table, and below it how often each column's situation occurred in one cell."""
     torch.set_num_threads(1)
     cells: dict[tuple[str, str], Cell] = {}
     print(f"{'tokens / wrong / ties':21}" + "".join(f"{name:>15}" for name in COLUMNS))

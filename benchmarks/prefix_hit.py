@@ -1,7 +1,7 @@
-"""What a prefix hit saves: time to the first token of a prompt that is cached, over a cold one.
+"""What a prefix hit saves: the time to first token of a cached prompt compared with a cold one.
 
-Each pair is one prompt of 1,000 tokens that nobody has sent before, asked for twice: first cold, then
-again when its blocks are in the radix tree. All but the last, partly filled block hit. The prompts are
+Each pair is one new prompt of 1,000 tokens, sent twice: first cold, then
+when its blocks are in the radix tree. All but the last, partly filled block hit. The prompts are
 made of the bundled model's own kind of stories. The share of time is the median of the pairs' own.
 """
 

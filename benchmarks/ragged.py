@@ -1,9 +1,9 @@
-"""64 ragged requests that arrive over time and share a system prompt: all of serving at once.
+"""64 ragged requests that arrive over time and share a system prompt: a realistic serving load.
 
 The engine computes the system prompt once, admits and finishes requests in any step and never waits
-for the longest of a batch. transformers offers two ways: `generate` on batches of who has arrived,
+for the longest of a batch. transformers offers two ways: `generate` on batches of arrived requests,
 and continuous batching with pages and prefix sharing. The aim is 5 times the better of the two. A
-third is measured beside them: `generate` whose caller computes the system prompt once, keeps its
+third is measured as well: `generate` whose caller computes the system prompt once, keeps its
 cache and copies it for each batch. `generate` runs with what wins in `benchmarks.others`; batches of
 at most 8, 16, 32 or 64 cost it within a tenth the same processor time.
 """

@@ -1,7 +1,7 @@
 """What recording costs: the engine with its log over the engine without one.
 
-"Without" means that events are not even made: in the four files that make them their classes are
-replaced by a function that returns nothing.
+"Without" means that no events are made: in the four files that make them a function that returns
+nothing replaces their classes.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ MAKERS = (
 
 
 class NoLog(EventLog):
-    """Forgets everything at once."""
+    """A log that keeps nothing."""
 
     def append(self, event: object) -> None:
         """Do nothing."""
@@ -38,7 +38,7 @@ def _nothing(*_args: object, **_fields: object) -> None:
 
 @contextmanager
 def unrecorded() -> Iterator[None]:
-    """Within this block no event is made."""
+    """Make no events within this block."""
     kinds = [*vocabulary.Event.__subclasses__(), vocabulary.ScheduledRow, vocabulary.TokenRow]
     saved = [
         (maker, kind.__name__, getattr(maker, kind.__name__))

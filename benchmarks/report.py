@@ -1,7 +1,7 @@
-"""What a figure leaves behind: its numbers with the machine they were measured on, and a plot.
+"""Save a figure: its numbers with the machine they were measured on, and a plot.
 
-`build/benchmarks/NAME.json` is for comparing runs, `NAME.svg` for looking at. Both stay out of git:
-such numbers belong to one machine.
+`build/benchmarks/NAME.json` is for comparing runs, `NAME.svg` for looking at. Both are ignored by git:
+the numbers belong to one machine.
 """
 
 import json
@@ -65,7 +65,7 @@ def panels(
 
 
 def bars(axes: Axes, values: dict[str, float], digits: int = 0, ours: int = 1) -> None:
-    """Lying bars from 0, the upper `ours` of them in colour. Names stand at the first column only."""
+    """Draw horizontal bars from 0, the upper `ours` in colour, with names at the first column only."""
     names = list(values)
     colors = [HUES[0]] * ours + [OTHERS] * (len(names) - ours)
     drawn = axes.barh(names, list(values.values()), height=0.62, color=colors)
@@ -89,7 +89,7 @@ def bars(axes: Axes, values: dict[str, float], digits: int = 0, ours: int = 1) -
 
 
 def machine() -> dict[str, object]:
-    """What a number depends on besides the code."""
+    """Describe the machine and the versions that a number depends on."""
     return {
         "cpu": _cpu(),
         "cores": len(os.sched_getaffinity(0))

@@ -1,12 +1,12 @@
-"""What deciding costs, and whether it grows with the queue and with the cache.
+"""The cost of scheduling, and whether it grows with the queue and with the cache.
 
 1. A step's scheduling time with 100 and with 10,000 requests waiting, for every policy. Eight requests
-   run, about one ends in each step and one is admitted; whoever is admitted is replaced, so the queue
+   run, about one ends in each step and one is admitted; a new request replaces it, so the queue
    keeps its length. Two engines take turns, and the ratio is that of neighbouring runs.
 2. Radix match and insert, per token, with 1,000 and with 100,000 tokens in the tree.
 
-Time is this thread's CPU time: all of it is Python on one thread, and a share of a millisecond is
-easily lost to whatever else the machine does.
+Time is this thread's CPU time: all of it is Python on one thread, and other load on the machine
+would easily hide a fraction of a millisecond.
 """
 
 import random
@@ -91,7 +91,7 @@ class Queue:
 
 
 class Tree:
-    """A radix tree of prompts of which two each begin alike, made anew for each measurement."""
+    """A new radix tree for each measurement, with prompts that share prefixes in pairs."""
 
     def __init__(self, cached_tokens: int) -> None:
         self._rng = random.Random(2)

@@ -1,4 +1,4 @@
-"""The pretend machine against the real one, and how far it can be pushed.
+"""The simulated machine against the real one, and the limits of simulation.
 
 1. A cost is fitted to calibration runs of the engine with the bundled model. Then the engine serves
    three workloads that the cost was not fitted to, with requests arriving on the clock, and the same
@@ -10,7 +10,7 @@
 3. How large a log is, per 1,000 output tokens.
 
 The clock is the wall's. On a machine with other work to do, UNDERGLASS_SIMULATION_CLOCK=cpu takes this
-process's CPU time and the time nobody was there instead.
+process's CPU time and the idle time instead.
 """
 
 import gc
@@ -61,7 +61,7 @@ class PatientClock(WallClock):
 
 
 class BusyClock:
-    """CPU time of this process; while nobody is there, time passes at once."""
+    """CPU time of this process; idle time is skipped."""
 
     name = "wall"
 
@@ -177,7 +177,7 @@ class Machine:
 
 
 def summary(log: EventLog) -> dict[str, float]:
-    """Output tokens a second, ms in steps, mean ms to the first token and between tokens."""
+    """Return output tokens per second, ms in steps, mean ms to the first token and between tokens."""
     requests, steps = log.requests, log.steps
     lasted = steps.start_ms.iloc[-1] + steps.duration_ms.iloc[-1] - requests.arrived_ms.min()
     gaps = (requests.output_tokens - 1).sum()
@@ -234,7 +234,7 @@ def numbers(measured: dict[str, float]) -> str:
 
 
 class Meter(EventLog):
-    """A windowed log that counts who has finished and looks at memory now and then."""
+    """A windowed log that counts finished requests and samples memory use."""
 
     def __init__(self, bar: "tqdm[Any]") -> None:
         super().__init__(window=20_000)

@@ -1,7 +1,7 @@
 """Prompt lookup: steps and speed with drafts from the text itself and without them.
 
-Copying is what it is made for: the user dictates names and the model repeats them. A story hardly
-repeats itself; there it must not cost much. Tokens are the same with and without, always.
+It is made for copying: the user dictates names and the model repeats them. A story hardly
+repeats itself; there drafts must not cost much. The tokens are always the same with and without.
 """
 
 from random import Random

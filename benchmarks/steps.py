@@ -1,8 +1,8 @@
-"""Where the time of a decode step goes: microseconds and shares, part by part.
+"""The time of a decode step, part by part, in microseconds and shares.
 
-Every other step of a run is taken apart: the functions below are replaced by ones that keep time, each
-for itself, without the ones it calls. Watching costs something, so the steps between tell how long a
-step really takes, and the shares of the watched ones divide that time.
+Every other step of a run is profiled: the functions below are replaced by ones that measure their own
+time, without that of the functions they call. Profiling costs time, so the other steps give the real
+duration, and the shares of the profiled ones divide it.
 """
 
 import os
@@ -53,7 +53,7 @@ assert isinstance(_CONFIG, LlamaConfig)
 
 
 class Stopwatch:
-    """Divides time between parts: what runs innermost has it."""
+    """Divides time between parts: the innermost running part gets it."""
 
     def __init__(self) -> None:
         self.seconds = dict.fromkeys(PARTS, 0.0)
@@ -83,7 +83,7 @@ class Stopwatch:
 
 
 def _projection(linear: Linear, _x: torch.Tensor) -> str:
-    """Which part a projection belongs to, by the shape of its matrix."""
+    """Return the part that a projection belongs to, by the shape of its matrix."""
     outputs, inputs = linear.weight.shape
     if outputs == _CONFIG.vocab_size:
         return "logits"

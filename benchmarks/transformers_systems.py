@@ -1,6 +1,6 @@
 """transformers' two ways of serving: `generate` on whole batches, and continuous batching.
 
-Both compute in fp32 on one thread, greedily, and go on past the end tokens, as the engine does.
+Both compute in fp32 on one thread, greedily, and ignore end tokens, as the engine does here.
 """
 
 import time
@@ -54,7 +54,7 @@ class Generate:
 
 
 class FirstToken(BaseStreamer):
-    """Notes when a batch's first output tokens came."""
+    """Records the time of a batch's first output tokens."""
 
     def __init__(self) -> None:
         self.puts = 0
@@ -97,7 +97,7 @@ class GenerateBatch:
 
 
 def greedy(max_tokens: int, **more: object) -> GenerationConfig:
-    """The likeliest token each time, past any end token."""
+    """Return settings for greedy decoding that ignores end tokens."""
     return GenerationConfig(
         max_new_tokens=max_tokens, do_sample=False, pad_token_id=0, eos_token_id=-1, **more
     )

@@ -7,7 +7,7 @@ from engine.compute import loader
 
 
 class Underglass:
-    """The engine with its event log, as anyone gets it; each run starts with an empty cache."""
+    """The engine with its event log and defaults; each run starts with an empty cache."""
 
     def __init__(self, **settings: object) -> None:
         self.config = EngineConfig(**settings)  # type: ignore[arg-type]

@@ -21,7 +21,7 @@ LENGTHS = [48, 8, 24, 12, 32, 8, 40, 16]
 
 
 class Bench:
-    """Serves the workload again and again with one loaded model."""
+    """Serves the workload repeatedly with one loaded model."""
 
     def __init__(self, **settings: object) -> None:
         self.config = EngineConfig(**{"max_batch_size": 4, "block_size": 8} | settings)  # type: ignore[arg-type]
@@ -40,7 +40,7 @@ class Bench:
 
 
 def story_tokens(tokenizer: HFTokenizer, count: int, seed: int = 0) -> list[int]:
-    """So many tokens of the model's own kind of stories, without a beginning-of-text token."""
+    """Return `length` tokens of generated stories, without a beginning-of-text token."""
     rng = Random(seed)
     tokens: list[int] = []
     while len(tokens) < count:

@@ -1,4 +1,4 @@
-"""Options and fixtures for all tests: `--soak` runs more cases, `--update-snapshots` renews wording."""
+"""Options and fixtures of all tests. `--soak`: more cases; `--update-snapshots`: write snapshots."""
 
 import os
 import signal
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-# Two workers share two cores: with more threads each, torch's spin and wait for one another.
+# Two workers share two cores: more torch threads would spin and wait for one another.
 os.environ["OMP_NUM_THREADS"] = "1"
 
-# Started in a script's background, Ctrl-C would be ignored here and by every server that a test starts.
+# In a script's background job Ctrl-C is ignored, here and in every server that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--soak", action="store_true", help="the large counts; seeds are printed")
-    parser.addoption("--update-snapshots", action="store_true", help="write tests/snapshots anew")
+    parser.addoption("--update-snapshots", action="store_true", help="rewrite tests/snapshots")
     parser.addoption("--seed", type=int, default=0, help="first seed of the random workloads")
 
 
@@ -39,6 +39,8 @@ def snapshot(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         file = Path(__file__).parent / "snapshots" / f"{name}.txt"
         if request.config.getoption("--update-snapshots"):
             file.write_text(text, "utf-8")
-        assert text == file.read_text("utf-8"), "a change on purpose? pytest --update-snapshots"
+        assert text == file.read_text("utf-8"), (
+            "if the change is intended: pytest --update-snapshots"
+        )
 
     return compare

@@ -1,4 +1,4 @@
-"""python -m benchmarks.load [NAME ...]: what a server does under load, printed as JSON lines."""
+"""python -m benchmarks.load [NAME ...]: measure a server under load and print JSON lines."""
 
 import asyncio
 import json

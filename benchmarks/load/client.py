@@ -1,8 +1,8 @@
-"""A client down at the socket, fast enough not to be what is measured.
+"""A client on raw sockets, fast enough not to limit the measurement.
 
-It keeps what came and when, and looks at it after the end, so it reads far more events a second than
-httpx (14,000 on a core) or the OpenAI SDK (3,600). It can also do what well-behaved clients do not:
-leave in the middle, in three ways, or read slowly.
+It stores bytes and times and parses them after the end, so it reads far more events per second than
+httpx (14,000 on a core) or the OpenAI SDK (3,600). It can also misbehave:
+disconnect in three ways, or read slowly.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _EVENT = re.compile(rb"data: (.*?)\n\n", re.DOTALL)
 
 @dataclass(slots=True)
 class Reply:
-    """What a server answered. `pieces` are (seconds, bytes) as they came, `began` is when."""
+    """A server's answer. `pieces` are (seconds, bytes) in order of arrival, `began` is the start."""
 
     began: float
     pieces: list[tuple[float, bytes]] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Reply:
 
     @property
     def status(self) -> int:
-        """HTTP's; 0 if nothing came."""
+        """The HTTP status; 0 without an answer."""
         head = self.raw[:12].split(b" ")
         return int(head[1]) if len(head) > 1 else 0
 
@@ -65,12 +65,12 @@ class Reply:
 
     @property
     def complete(self) -> bool:
-        """Whether a teaching stream came to its end."""
+        """Whether a teaching stream is complete."""
         return b'{"done":true' in self.raw
 
     @property
     def error(self) -> str:
-        """The code of the error that ended it, or that it was refused with; "" without one."""
+        """The code of the error that ended or rejected it; "" without one."""
         match = re.search(rb'"error":\{.*?"code":"(\w+)"', self.raw)
         return match[1].decode() if match else ""
 
@@ -146,7 +146,7 @@ async def ask(url: str, path: str, body: Any = None, **headers: str) -> Reply:
 
 
 def quantile(values: Sequence[float], share: float) -> float:
-    """0.5 is the median."""
+    """Return a quantile; 0.5 is the median."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]
 
 

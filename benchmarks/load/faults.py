@@ -1,7 +1,7 @@
-"""What goes wrong on the server's side: what each client sees, and how soon the next request works.
+"""Server faults: what each client sees, and how soon the next request works.
 
-The first two servers run the tests' model that is no model (`tests/server/app_under_test.py`), because
-it fails and hangs when told to; SIGTERM and kill -9 come to the bundled one, under load.
+The first two servers run the tests' fake model (`tests/server/app_under_test.py`), which fails and
+hangs on request; SIGTERM and kill -9 are sent to a server with the bundled model under load.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ FORMS: dict[str, dict[str, Any]] = {
 
 
 def under_test(**options: Any) -> BackgroundServer:
-    """A server that fails when told to."""
+    """Start a server that fails on request."""
     return BackgroundServer([sys.executable, "tests/server/app_under_test.py", json.dumps(options)])
 
 
@@ -84,7 +84,7 @@ async def hanging(url: str, gate: Path, returns_after: float) -> dict[str, Any]:
 
 
 async def sigterm(server: BackgroundServer, count: int, max_tokens: int) -> dict[str, Any]:
-    """SIGTERM while many streams run: all come to their end, later ones are told to go elsewhere."""
+    """SIGTERM while many streams run: all complete, and later requests get 503."""
     streams = asyncio.create_task(fire(server.url, count, max_tokens))
     while not (await ask(server.url, "/health")).json()["active"]:
         pass
@@ -132,7 +132,7 @@ async def killed(server: BackgroundServer, trace: Path, count: int) -> dict[str,
 
 
 def measure(count: int = 100) -> dict[str, Any]:
-    """All of them, each against a server of its own."""
+    """Run all faults, each against a server of its own."""
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as servers:
         gate, trace = Path(folder) / "gate", Path(folder) / "trace.jsonl"

@@ -1,8 +1,7 @@
-"""Clients that leave at random moments, in three ways, streaming and not: nothing of them stays.
+"""Clients that disconnect at random moments, in three ways, streaming and not: nothing may leak.
 
-Blocks and requests are counted from the server's own books: /health. Tasks are counted from outside, by
-what each of them holds: a handler that is left over keeps its connection's socket open, and /proc lists
-the server process's sockets.
+/health gives blocks and requests. Leaked tasks are counted from outside: a leaked handler keeps its
+connection's socket open, and /proc lists the server process's sockets.
 """
 
 import asyncio
@@ -28,7 +27,7 @@ async def _leaver(url: str, number: int, dice: random.Random, seconds: float) ->
 async def measure(  # noqa: PLR0917
     url: str, pid: int, count: int = 1000, at_once: int = 100, seconds: float = 0.5, seed: int = 0
 ) -> dict[str, Any]:
-    """`held` blocks, `live` requests and `sockets` too many: all 0 if nothing stays."""
+    """Leaked blocks (`held`), requests (`live`) and `sockets`: all must be 0."""
     body = {"prompt": "The next request", "max_tokens": 8}
     before = await ask(url, "/v1/completions", body)
     sockets = open_sockets(pid)
@@ -55,6 +54,6 @@ async def measure(  # noqa: PLR0917
 
 
 def open_sockets(pid: int) -> int:
-    """Of a process; Linux only."""
+    """Count a process's sockets; Linux only."""
     links = Path(f"/proc/{pid}/fd").iterdir()
     return sum(str(link.readlink()).startswith("socket:") for link in links if link.is_symlink())

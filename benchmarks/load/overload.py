@@ -1,4 +1,4 @@
-"""Ten times more than fits: who is let in is served to the end, the others are told to come back."""
+"""Send ten times more requests than fit: admitted ones are served to the end, the others get 429."""
 
 import asyncio
 from collections import Counter
@@ -9,7 +9,7 @@ from benchmarks.load.streams import prompts
 
 
 async def measure(url: str, count: int = 640, max_tokens: int = 64) -> dict[str, Any]:
-    """`other` counts what must not be: neither complete nor a 429."""
+    """`other` counts answers that are neither complete nor a 429; it must be 0."""
     replies = await asyncio.gather(
         *(
             ask(url, "/v1/completions", {"prompt": prompt, "max_tokens": max_tokens})

@@ -1,15 +1,16 @@
-"""Clients that read slowly, or not at all, beside those that read: what the others feel of them.
+"""Clients that read slowly or not at all, and their effect on fast readers.
 
-What the slow ones leave lying waits in the kernel: some 420 bytes a token, 148 KB after all 400, which
-the server's side of a connection still takes (measured). So the server may not know them from readers,
-and their requests take places in the batch like anybody's. Therefore the fast ones are measured three
-times: alone, beside companions that ask for the same and read it, and beside those that do not.
+The unread data of slow readers waits in the kernel: some 420 bytes per token, 148 KB after all 400,
+which the connection's send buffer still takes (measured). So the server cannot distinguish them
+from readers, and their requests take seats in the batch like others. Therefore the fast ones are
+measured three times: alone, with companions that ask for the same and read it, and with companions
+that do not.
 
-    slow_over_alone     also what 100 more requests in the batch cost, whoever reads them
+    slow_over_alone     includes the cost of 100 more requests in the batch, however they are read
     slow_over_readers   what reading slowly costs the others
 
-`step_ms` is the median time of a step meanwhile: where it grows as the ITL does, the batch is what
-the fast ones wait for.
+`step_ms` is the median time of a step meanwhile: if it grows like the ITL, the fast ones wait for
+the batch.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ async def _companions(url: str, count: int, *, slow: bool) -> list[Call]:
 
 
 async def _trickle(calls: list[Call]) -> None:
-    """Every second of them reads a little ten times a second, the others nothing at all."""
+    """Half of them read a little ten times a second, the others nothing at all."""
     while True:
         await asyncio.sleep(0.1)
         for call in calls[::2]:
@@ -48,7 +49,7 @@ async def _trickle(calls: list[Call]) -> None:
 async def beside(
     url: str, fast: int, companions: int, *, slow: bool, max_tokens: int
 ) -> list[Reply]:
-    """What the fast ones get."""
+    """Measure the fast readers."""
     calls = await _companions(url, companions, slow=slow)
     reading = asyncio.create_task(_trickle(calls if slow else []))
     replies = await fire(url, fast, max_tokens)

@@ -1,4 +1,4 @@
-"""Many streams at once: every one comes to its end, with the tokens that it has when it is alone."""
+"""Many streams at once: each completes with the same tokens as alone."""
 
 import asyncio
 import time
@@ -15,12 +15,12 @@ OPENINGS = (
 
 
 def prompts(count: int) -> list[str]:
-    """As many prompts, every one of them different."""
+    """Return that many different prompts."""
     return [f"{OPENINGS[number % len(OPENINGS)]} {number}" for number in range(count)]
 
 
 async def fire(url: str, count: int, max_tokens: int) -> list[Reply]:
-    """All at the same moment; returns when all are over."""
+    """Start all at the same moment; return when all are complete."""
     return list(
         await asyncio.gather(
             *(

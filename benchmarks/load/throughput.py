@@ -1,7 +1,7 @@
 """Tokens per second over HTTP against the engine in its own process, on the same work, in turns.
 
-Three processes: the engine alone, the server, and this one, which is the server's client. The work is
-the same for both: greedy requests of 64 tokens, all asked for at once, in batches of 64.
+Three processes: the engine alone, the server, and this one, the server's client. The work is
+the same for both: greedy requests of 64 tokens, all sent at once, in batches of 64.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from benchmarks.load.streams import fire, prompts
 
 
 def engine_alone() -> None:
-    """The other process: for each line on stdin, do the work and say how long it took."""
+    """The other process: for each line on stdin, do the work and print its duration."""
     from engine import Engine, EngineConfig, SamplingParams
     from engine.events.log import EventLog
 
     class Forgetful(EventLog):
-        """Keeps nothing, so that the hundredth run is no slower than the first."""
+        """A log that keeps nothing, so that later runs are no slower than the first."""
 
         def append(self, event: object) -> None:
             pass

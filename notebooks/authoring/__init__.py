@@ -1,1 +1,1 @@
-"""What authors of lessons need: run a lesson in JupyterLab, store its pictures, check its parts."""
+"""Tools for authors of lessons: run a lesson in JupyterLab, store its pictures, check its parts."""

@@ -1,8 +1,8 @@
 """Run lessons in Chromium and store their outputs, with pictures: `make notebooks LESSONS="04 05"`.
 
-What is committed is for a reader who runs nothing, on a code host or in a JupyterLab that has just been
-opened. A widget's reference would be dead there, and its state large; so in its place stands the
-picture of what it drew, light, and the words of its `repr`. Run, the cell shows the widget again.
+The committed outputs are for readers who run nothing, on a code host or in a fresh JupyterLab. A
+widget's reference would be dead there, and its state large. So each widget is stored as its picture
+in the light theme and its `repr`. When the cell runs, it shows the widget again.
 """
 
 import base64
@@ -30,19 +30,19 @@ from authoring.lab import (
 from authoring.parts import METADATA, lessons
 
 PLOTLY = "application/vnd.plotly.v1+json"
-DRAWN = ".underglass, .js-plotly-plot"  # what a picture is taken of
+DRAWN = ".underglass, .js-plotly-plot"  # elements that pictures are taken of
 SIZE: ViewportSize = {
     "width": 1390,
     "height": 2400,
-}  # a board is in sight as a whole
+}  # a whole board is in sight
 
 
 class LessonError(RuntimeError):
-    """A cell failed. The message is the kernel's."""
+    """A cell failed. The message is that of the kernel."""
 
 
 def main(names: list[str]) -> None:
-    """Store the lessons whose names begin so; all without an argument."""
+    """Store the lessons whose names start with one of `names`, by default all."""
     chosen = [path for path in lessons() if not names or path.name.startswith(tuple(names))]
     path = chromium_path()
     if path is None:
@@ -93,7 +93,7 @@ def _empty(folder: Path) -> Path:
 def _outputs(
     page: Page, index: int, outputs: list[dict[str, Any]], count: int
 ) -> list[dict[str, Any]]:
-    """A cell's outputs as a reader gets them who runs nothing."""
+    """Return a cell's outputs for readers who run nothing."""
     stored: list[dict[str, Any]] = []
     for place, output in enumerate(outputs):
         if output["output_type"] == "error":

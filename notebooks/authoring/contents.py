@@ -1,4 +1,4 @@
-"""The contents notebook, made from the lessons themselves: `make contents`."""
+"""Make the contents notebook from the lessons: `make contents`."""
 
 import re
 from typing import Any
@@ -27,12 +27,12 @@ solutions lie in the folder `solutions`. To write a lesson of your own, read
 
 
 def write_contents() -> None:
-    """Write the notebook anew."""
+    """Write the notebook."""
     nbformat.write(nbformat.from_dict(contents()), CONTENTS)
 
 
 def contents() -> dict[str, Any]:
-    """The notebook as it should be."""
+    """Return the notebook as it should be."""
     rows = [_row(nbformat.read(path, as_version=4), path.name) for path in lessons()]
     table = ["| | lesson | question | minutes | to read |", "|---|---|---|---|---|", *rows]
     texts = [_HEAD, "\n".join(table), _TAIL]

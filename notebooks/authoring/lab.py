@@ -1,7 +1,7 @@
-"""A lesson in a real JupyterLab in a real Chromium, driven from outside.
+"""Run a lesson in a real JupyterLab in a real Chromium.
 
-`make notebooks` takes the pictures with it that a committed lesson shows, and the browser tests look at
-what it drew.
+`make notebooks` uses it to take the pictures of the committed lessons, and the browser tests to check
+what is drawn.
 """
 
 import os
@@ -30,13 +30,13 @@ CHROMIUM_FLAGS = [
     "--disable-sync",
 ]
 WIDGET = "application/vnd.jupyter.widget-view+json"
-PATIENCE_MS = 240_000  # for a whole lesson on a machine that does other things as well
+PATIENCE_MS = 240_000  # for a whole lesson on a busy machine
 
 _IDLE = """async (address) => {
   const sessions = await (await fetch(`${address}/api/sessions`)).json();
   return sessions.some(({ kernel }) => kernel?.execution_state === "idle");
 }"""
-# The promise of the command would be waited for without an end.
+# Awaiting the command's promise would never end.
 _RUN_ALL = """async () => {
   window.lessonHasRun = false;
   await window.jupyterapp.shell.currentWidget.sessionContext.ready;
@@ -54,17 +54,17 @@ _SCROLL = """async (index) => {
 
 
 def chromium_path() -> str | None:
-    """Where this machine's Chromium is."""
+    """Return the path of this machine's Chromium."""
     return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "chrome"))), None)
 
 
 class LabError(RuntimeError):
-    """JupyterLab did not start; the message is what it wrote."""
+    """JupyterLab did not start; the message is its output."""
 
 
 @contextmanager
 def jupyterlab(home: Path, work: Path) -> Iterator[str]:
-    """JupyterLab over the folder `work`, with a home of its own; its address."""
+    """Run JupyterLab on the folder `work`, with a home of its own; yield its address."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -100,7 +100,7 @@ def _wait_until_up(url: str, server: subprocess.Popen[bytes], log: Path) -> None
 
 
 def copy_of_lessons(work: Path) -> Path:
-    """The lessons and what they import, copied into `work`: running one changes nothing here."""
+    """Copy the lessons and their imports into `work`, so that runs change nothing here."""
     lessons = work / "notebooks"
     ignored = shutil.ignore_patterns(".ipynb_checkpoints", "__pycache__")
     shutil.copytree(NOTEBOOKS, lessons, ignore=ignored, dirs_exist_ok=True)
@@ -111,7 +111,7 @@ def open_notebook(page: Page, address: str, name: str) -> None:
     """Open a notebook and wait until its kernel is idle."""
     page.goto(f"{address}/lab/tree/{name}?reset")
     page.wait_for_selector(".jp-NotebookPanel .jp-Notebook .jp-Cell", timeout=60_000)
-    # The indicator alone is idle too early: the kernel's own word first.
+    # The indicator is idle too early, so ask the kernel first.
     page.wait_for_function(_IDLE, arg=address, timeout=60_000)
     page.wait_for_selector(".jp-Notebook-ExecutionIndicator[data-status=idle]", timeout=60_000)
 
@@ -123,13 +123,13 @@ def run_all(page: Page) -> None:
 
 
 def cells(page: Page) -> list[dict[str, Any]]:
-    """The open notebook's cells, with outputs, as they would be saved."""
+    """Return the open notebook's cells with outputs, as they would be saved."""
     found: list[dict[str, Any]] = page.evaluate(_CELLS)
     return found
 
 
 def cell(page: Page, index: int) -> Locator:
-    """A cell of the open notebook, from 0, scrolled into sight: others are not on the page."""
+    """Scroll to a cell of the open notebook, counted from 0, and return it."""
     page.evaluate(_SCROLL, index)
     return page.locator(f'.jp-Notebook .jp-Cell[data-windowed-list-index="{index}"]')
 

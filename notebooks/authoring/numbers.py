@@ -19,7 +19,7 @@ _LEFT_OUT = re.compile(
 
 
 def untraced(cells: list[Any]) -> Iterator[tuple[int, str]]:
-    """(index of the cell, number) for every number in prose that comes from nowhere."""
+    """Return (index of the cell, number) for every number in prose without a source."""
     known: set[float] = set()
     for index, cell in enumerate(cells):
         if cell.cell_type == "code":
@@ -35,7 +35,7 @@ def untraced(cells: list[Any]) -> Iterator[tuple[int, str]]:
 
 
 def _values(cell: Any) -> set[float]:
-    """All numbers in a code cell and in what it printed."""
+    """Return all numbers in a code cell and its outputs."""
     texts = [cell.source]
     for output in cell.outputs:
         data = output.get("data", {})
@@ -44,7 +44,7 @@ def _values(cell: Any) -> set[float]:
 
 
 def _is_among(number: str, known: set[float]) -> bool:
-    """Whether a known value, or it as a percentage, is this number at the number's own precision."""
+    """Return whether a known value, or its percentage, rounds to this number."""
     digits = len(number.partition(".")[2])
     value = float(number.replace(",", ""))
     return any(round(other * scale, digits) == value for other in known for scale in (1, 100))

@@ -1,11 +1,11 @@
-"""The parts every lesson has, in order, and what holds for each cell: the course's rules, checked.
+"""Check the course's rules: the parts of a lesson in order, and the rules for each cell.
 
-A cell says which part it belongs to by its tag. `problems(path)` lists, in words for the author, what
-is not as it should be; `tests/lessons/test_parts.py` asks it of every lesson, and
+A cell's tag names its part. `problems(path)` returns messages for the author;
+`tests/lessons/test_parts.py` checks every lesson, and
 
     PYTHONPATH=notebooks .venv/bin/python -m authoring.parts 04
 
-of one. What the rules are for is in `docs/add_a_lesson.md`.
+checks one. `docs/add_a_lesson.md` explains the rules.
 """
 
 import ast
@@ -35,7 +35,7 @@ ORDER = (
     "differs",
     "next",
 )
-# Parts that come again when a lesson goes round a second time.
+# Parts that may repeat.
 AGAIN = {"naive", "predict", "run", "look", "explain", "change"}
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -53,12 +53,12 @@ _GLOSSARY_WORD = re.compile(r"\*\*([^*]+)\*\*")
 
 
 def lessons() -> list[Path]:
-    """All lessons, in order."""
+    """Return all lessons in order."""
     return sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 
 
 def problems(path: Path) -> list[str]:
-    """What the author has to put right, in words; nothing if the lesson is as it should be."""
+    """Return messages about broken rules; none if the lesson is right."""
     notebook = nbformat.read(path, as_version=4)
     found = [*_of_the_file(notebook, path), *_of_the_order(notebook.cells)]
     for index, cell in enumerate(notebook.cells):
@@ -74,7 +74,7 @@ def problems(path: Path) -> list[str]:
 
 
 def part_of(cell: Cell) -> str:
-    """Which part a cell belongs to; empty if it does not say."""
+    """Return the part that a cell belongs to, "" without a tag."""
     return next((tag for tag in cell.metadata.get("tags", []) if tag in ORDER), "")
 
 
@@ -171,7 +171,7 @@ def _is_on_a_virtual_clock(cell: Cell) -> bool:
 
 
 def _asserted_times(source: str) -> Iterator[str]:
-    """Assertions that look at a time: a name, column or key in ms or seconds."""
+    """Yield assertions about times: names, columns or keys in ms or seconds."""
     plain = re.sub(r"^(\s*)[%!].*$", r"\1pass", source, flags=re.MULTILINE)
     for node in ast.walk(compile(plain, "cell", "exec", _AST_WITH_AWAIT)):
         if not isinstance(node, ast.Assert):
@@ -200,7 +200,7 @@ def _of_the_words(cells: list[Cell]) -> Iterator[str]:
 
 
 def file_of(notebook: Any) -> str:
-    """The file that a lesson sends its reader to, as its link says it."""
+    """Return the file that a lesson links to at its end."""
     return next(
         files[0]
         for cell in notebook.cells

@@ -1,11 +1,12 @@
-"""What the lessons bring along: predictions, and checks of what a learner writes.
+"""Predictions, and checks of the parts that learners write.
 
     from checks import check, predict, until
 
-`check.lesson_04(admit)` says whether the learner's part keeps its promises and hands back a part for
-the engine: the learner's, or the engine's own while theirs is not done. One file per lesson; what they
-share is in `judging.py` (cases, promises, messages), `guard.py` (running what somebody else wrote) and
-`prediction.py`. `until(log, step)` is for a picture that does not tell how it goes on.
+`check.lesson_04(admit)` prints whether the learner's part keeps its promises and returns a part for
+the engine: the learner's, or the engine's own until it passes. There is one file per lesson. They
+share `judging.py` (cases and verdicts), `broken.py` (the exception), `guard.py` (running a learner's
+code safely) and `prediction.py`. `until(log, step)` cuts a log for a picture
+that must not show the future.
 """
 
 import importlib
@@ -19,7 +20,7 @@ __all__ = ["check", "predict", "until"]
 
 
 class _Checks:
-    """`check.lesson_04` is `check` in `checks/lesson_04.py`: a new lesson adds a file, no more."""
+    """`check.lesson_04` is `check` in `checks/lesson_04.py`; a new lesson only adds a file."""
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("lesson_") or importlib.util.find_spec(f"checks.{name}") is None:

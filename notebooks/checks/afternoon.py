@@ -1,7 +1,7 @@
-"""An afternoon in class, for lesson 13: a trace that was made by code, but nobody made its reasons up.
+"""An afternoon in class, for lesson 13: a generated workload, scheduled by the real scheduler.
 
-Twenty-four people, most with a short question, some with a long text, some who want a long answer. All
-numbers are drawn from one seed; the scheduler did the rest.
+Twenty-four people: most ask a short question, some send a long text, some ask for a long answer. All
+numbers are drawn from one seed.
 """
 
 import random
@@ -18,7 +18,7 @@ SEED = 27
 
 
 def afternoon() -> EventLog:
-    """The log of that afternoon; the same each time."""
+    """Return the log of that afternoon, the same at each call."""
     return simulate(_class(random.Random(SEED)), SETTINGS, cost=MACHINE)
 
 

@@ -1,11 +1,11 @@
-"""A log up to a step, for a picture that must not tell how it goes on."""
+"""The beginning of a log, for a picture that must not show the future."""
 
 from engine.events import EventLog
 from engine.events.vocabulary import StepStarted
 
 
 def until(log: EventLog, step: int) -> EventLog:
-    """The log's beginning, through the end of `step`, as a log of its own."""
+    """Return a log with the events through the end of `step`."""
     beginning = EventLog()
     for event in log:
         if isinstance(event, StepStarted) and event.step > step:

@@ -1,11 +1,22 @@
-"""What a check raises when a part does not do what was promised."""
+"""The exception that a check raises for a broken promise."""
+
+from enum import StrEnum
+
+
+class CommonPromise(StrEnum):
+    """The promises of every part, whatever its lesson."""
+
+    UNCHANGED = "the arguments stay as they were"
+    ENDS = "it comes to an end"
+    ANSWERS = "it has an answer for every case"
+    IS_A_PART = "the check gets the function or the class itself"
 
 
 class Broken(Exception):
     """A promise is broken.
 
     did      what the part did, as a sentence
-    promise  what was promised, as the end of "promise broken: ..."
+    promise  the promise, printed after "Promise broken": a member of a lesson's `Promise`
     look     where to look, as a sentence or a question
     """
 

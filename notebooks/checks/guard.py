@@ -1,7 +1,7 @@
-"""Running what somebody else wrote: whatever it does becomes words about the case it was given.
+"""Run a learner's code safely: every failure becomes a message about the case.
 
-Three things go wrong in a function that is being written: it is not written yet, it raises, it never
-ends. A clock would make the third a matter of the machine, so lines are counted instead.
+A function in progress can be unwritten, raise, or never end. To detect the third, lines are counted: a
+time limit would depend on the machine.
 """
 
 import dis
@@ -15,7 +15,7 @@ from functools import cache
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
-from checks.broken import Broken
+from checks.broken import Broken, CommonPromise
 
 MOST_LINES = 100_000  # that a learner's part may run in one case
 
@@ -28,16 +28,16 @@ _NOTHING = {
     "RETURN_CONST",
     "RETURN_VALUE",
 }
-# What Python adds to a coroutine's body of its own accord.
+# Instructions that Python adds to the body of every coroutine.
 _NOTHING_OF_A_COROUTINE = {"RETURN_GENERATOR", "POP_TOP", "CALL_INTRINSIC_1", "RERAISE"}
 
 
 class NotWrittenError(Exception):
-    """The part is still the stub that the lesson gave."""
+    """The part is still the lesson's stub."""
 
 
 class _EndlessError(BaseException):
-    """Not an Exception: a learner's own `except Exception` must not catch it."""
+    """A BaseException, so that a learner's `except Exception` does not catch it."""
 
 
 def is_stub(function: Callable[..., Any]) -> bool:
@@ -49,13 +49,13 @@ def is_stub(function: Callable[..., Any]) -> bool:
     if code.co_flags & inspect.CO_COROUTINE:
         nothing = _NOTHING | _NOTHING_OF_A_COROUTINE
     done = list(dis.get_instructions(code))
-    # `return 0` is an answer already; `return None` may be what a stub does at its end.
+    # `return 0` is an answer; `return None` may end a stub.
     returned = [one.argval for one in done if one.opname in ("LOAD_CONST", "RETURN_CONST")]
     return {one.opname for one in done} <= nothing and set(returned) <= {None}
 
 
 def stubs(part: Any) -> list[str]:
-    """The functions of a part that are not written yet: its own name, or its methods'."""
+    """Return the names of unwritten functions: the part itself, or methods of a class."""
     if not inspect.isclass(part):
         return [part.__name__] if is_stub(part) else []
     own = {name: value for name, value in vars(part).items() if isinstance(value, FunctionType)}
@@ -63,9 +63,9 @@ def stubs(part: Any) -> list[str]:
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a learner's function answers; it gets copies of the arguments.
+    """Return a learner's function's answer to copies of the arguments.
 
-    Raises Broken where it raises, does not end or changes what it was given, and NotWrittenError where
+    Raises Broken if the function raises, does not end or changes its arguments, and NotWrittenError if
     it raises NotImplementedError.
     """
     given = deepcopy(arguments)
@@ -76,17 +76,17 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
         if before != after:
             raise Broken(
                 f"You changed {name}: it is {after!r} now.",
-                "what was given stays as it was",
-                "Whoever handed it to you goes on using it.",
+                CommonPromise.UNCHANGED,
+                "The caller still uses it.",
             )
     return answer
 
 
 @contextmanager
 def watched(part: Any) -> Iterator[None]:
-    """Around anything that runs a learner's part, a class or an async function as well.
+    """Guard any use of a learner's part, including classes and async functions.
 
-    Raises what `call` raises, except for changed arguments.
+    Raises the same errors as `call`, except for changed arguments.
     """
     name, module = part.__name__ + ("" if inspect.isclass(part) else "()"), part.__module__
     count = 0
@@ -114,21 +114,21 @@ def watched(part: Any) -> Iterator[None]:
     except _EndlessError as error:
         raise Broken(
             f"{name} was still running after {MOST_LINES:,} lines.",
-            "it comes to an end",
-            f"It went round and round {_where(error.__traceback__, module)}. "
-            "What there changes from one turn to the next?",
+            CommonPromise.ENDS,
+            f"It was looping {_where(error.__traceback__, module)}. "
+            "What changes there from one iteration to the next?",
         ) from None
     except RecursionError as error:
         raise Broken(
             f"{name} called itself until Python gave up.",
-            "it comes to an end",
+            CommonPromise.ENDS,
             f"Look {_where(error.__traceback__, module)}: what gets smaller with each call?",
         ) from None
     except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         raise Broken(
-            f"{name} raised {told}.",
-            "it has an answer for every case",
+            f"{name} raised {what}.",
+            CommonPromise.ANSWERS,
             f"It happened {_where(error.__traceback__, module)}.",
         ) from None
     finally:
@@ -137,18 +137,18 @@ def watched(part: Any) -> Iterator[None]:
 
 @cache
 def _jumps_to_itself(code: CodeType) -> bool:
-    """Whether there is a `while True: pass` in it: one jump, in which Python counts no lines."""
+    """Return whether the code has a `while True: pass`: one jump, without traced lines."""
     instructions = dis.get_instructions(code)
     return any("JUMP" in one.opname and one.argval == one.offset for one in instructions)
 
 
 def _where(traceback: TracebackType | None, module: str) -> str:
-    """The last line of the learner's own that was running: "in line 4, `room -= 1`"."""
-    place = ""
+    """Return the learner's line that ran last, as "in line 4, `seats -= 1`"."""
+    where = ""
     while traceback is not None:
         frame = traceback.tb_frame
         if frame.f_globals.get("__name__") == module:
             line = linecache.getline(frame.f_code.co_filename, traceback.tb_lineno).strip()
-            place = f"in line {traceback.tb_lineno}" + (f", `{line}`" if line else "")
+            where = f"in line {traceback.tb_lineno}" + (f", `{line}`" if line else "")
         traceback = traceback.tb_next
-    return place or "before your first line ran: the parameters have to be those of the stub"
+    return where or "before your first line: the parameters have to be those of the stub"

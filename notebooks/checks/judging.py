@@ -1,8 +1,8 @@
-"""Trying a part on many cases, and saying what the smallest failing one shows.
+"""Try a part on many cases and report the smallest one that fails.
 
-A lesson brings its cases, the smallest first, and a function that tries the part on one and raises
-Broken for the first promise that is not kept. Only what was promised is checked, never how: every part
-that keeps the promises is right. A message says what happened and where to look, never what to write.
+A lesson has its cases, the smallest first, and a function that tries the part on one of them and raises
+Broken for the first broken promise. A check tests promises, never the implementation: every part that
+keeps them is right. A message says what happened and where to look, never what to write.
 """
 
 import textwrap
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from checks.broken import Broken
+from checks.broken import Broken, CommonPromise
 from checks.guard import NotWrittenError, stubs
 
 Case = TypeVar("Case")
@@ -18,7 +18,7 @@ Case = TypeVar("Case")
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a part did. Printed, it is the message."""
+    """The result of a check. Printed, it is the message."""
 
     name: str
     tried: int
@@ -34,30 +34,30 @@ class Verdict:
     def __str__(self) -> str:
         if self.unwritten:
             missing = listed(self.unwritten)
-            return f"{missing}: not written yet. Until it is, the lesson goes on with its own."
+            return f"{missing}: not written yet. Until then the lesson uses its own."
         if self.broken is None:
             return f"{self.name} keeps its promises in all {self.tried:,} cases. It runs below."
-        told = {
+        message = {
             "The case": self.case,
             "What happened": self.broken.did,
             "Promise broken": self.broken.promise,
             "Where to look": self.broken.look,
         }
         lines = [f"{self.name}: not yet. This is the smallest case that goes wrong.", ""]
-        for title, words in told.items():
+        for title, words in message.items():
             lines += textwrap.wrap(
                 words, 88, initial_indent=f"{title:16}", subsequent_indent=" " * 16
             )
-        return "\n".join([*lines, "", "Until it passes, the lesson goes on with its own."])
+        return "\n".join([*lines, "", "Until it passes, the lesson uses its own."])
 
 
 def judge(
     part: Any, cases: Iterable[Case], attempt: Callable[[Any, Case], None], name: str = ""
 ) -> Verdict:
-    """Try a part on every case, which come smallest first, until a promise is broken.
+    """Try a part on the cases, the smallest first, until a promise is broken.
 
-    `attempt` raises Broken for that. `str(case)` is how a case is told. `name` is what to call the
-    part, whose own name it is by default.
+    `attempt` raises Broken for that. `str(case)` describes a case. `name` is the part's name in the
+    message; by default its own.
     """
     if not callable(part) or not hasattr(part, "__name__"):
         return _not_a_part(part, name)
@@ -77,18 +77,18 @@ def judge(
 
 
 def _not_a_part(given: Any, name: str) -> Verdict:
-    """For whoever hands over what a function answered, or an object of a class."""
+    """Return the verdict on an argument that is neither a function nor a class."""
     broken = Broken(
-        f"You handed over {given!r}."[:200],
-        "the check gets the function or the class itself",
-        "In the cell of the check: is there a call where only a name should be?",
+        f"You passed {given!r}."[:200],
+        CommonPromise.IS_A_PART,
+        "Does the check's cell call it, instead of naming it?",
     )
     return Verdict(name or "Your part", 0, case="None could be tried.", broken=broken)
 
 
 def listed(names: Iterable[object]) -> str:
-    """ "A", "A and B", "A, B and C", or "nobody"."""
-    *rest, last = [str(name) for name in names] or ["nobody"]
+    """ "A", "A and B", "A, B and C", or "none"."""
+    *rest, last = [str(name) for name in names] or ["none"]
     return f"{', '.join(rest)} and {last}" if rest else last
 
 

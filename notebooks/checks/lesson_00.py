@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from numbers import Integral
 from typing import Any
 
@@ -15,47 +16,58 @@ from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    IS_DICT = "the answer is a dictionary from request to step"
+    ONLY_WITH_TOKENS = "only requests that got a token are in it"
+    ALL_WITH_TOKENS = "every request that got a token is in it"
+    STEP_NUMBERS = "the values are step numbers"
+    FIRST_STEP = "each request has the step of its first token"
+
+
 FirstTokenSteps = Callable[[EventLog], dict[int, int]]
 
 
 @dataclass(frozen=True)
 class Run:
-    """People, and how many of the steps that serving them takes are in the log."""
+    """People, and the number of steps that the log has."""
 
     people: tuple[Speaker, ...]
     steps: int
 
     @property
     def log(self) -> EventLog:
-        """The log's beginning: whoever has not spoken by then has no token in it."""
+        """The beginning of the log; some requests have no token in it yet."""
         config = EngineConfig(token_budget=8, max_batch_size=2, max_kv_tokens=512)
         return until(simulate(workload_of(self.people), config, cost=Cost(10, 0.25)), self.steps)
 
     def __str__(self) -> str:
         people = [
             f"{one.name} with {counted(one.own, 'prompt token')}, there from step {one.step}"
-            + (f", who wants {one.n} samples" if one.n > 1 else "")
+            + (f", with {one.n} samples" if one.n > 1 else "")
             for one in self.people
         ]
-        rules = "8 tokens a step, 2 places"
+        rules = "8 tokens a step, 2 seats"
         return f"A log of {counted(self.steps, 'step')} ({rules}): {'; '.join(people)}."
 
 
 def check(first_token_steps: FirstTokenSteps) -> FirstTokenSteps:
-    """Say how it does, and hand back a function that does it: the learner's, or ours."""
+    """Print the verdict and return the learner's function if it passed, otherwise ours."""
     verdict = judge(first_token_steps, cases(), attempt)
     print(verdict)
     return first_token_steps if verdict.passed else truth
 
 
 def truth(log: EventLog) -> dict[int, int]:
-    """The answer, from the table of tokens."""
+    """Return the right answer, from the table of tokens."""
     first = log.tokens.groupby("request").step.min()
     return {int(request): int(step) for request, step in first.items()}
 
 
 def cases() -> list[Run]:
-    """Short logs of few people, the smallest first."""
+    """Return short logs of few people, the smallest first."""
     chance = random.Random(0)
     runs = []
     for count in (1, 1, 1, 2, 2, 2, 3, 3) * 6:
@@ -75,21 +87,21 @@ def _size(run: Run) -> tuple[int, ...]:
 
 
 def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
-    """Everybody who spoke, nobody else, and the right step for each."""
+    """Check that exactly the requests with tokens are there, each with the right step."""
     log = run.log
     with watched(first_token_steps):
         answer = first_token_steps(log)
     if not isinstance(answer, dict):
         raise Broken(
             f"You returned {answer!r}.",
-            "the answer is a dictionary, from request to step",
-            "For a log in which nobody spoke it is empty.",
+            Promise.IS_DICT,
+            "For a log without tokens it is empty.",
         )
     right, names = truth(log), _names(log)
     if silent := [request for request in answer if request not in right]:
         raise Broken(
-            f"You have {listed(names.get(one, repr(one)) for one in silent)} in it.",
-            "only requests that got a token are in it",
+            f"Your dictionary has {listed(names.get(one, repr(one)) for one in silent)}.",
+            Promise.ONLY_WITH_TOKENS,
             _why_not_in_it(silent[0], names),
         )
     if missing := [request for request in right if request not in answer]:
@@ -98,45 +110,48 @@ def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
             look = "A prompt with two samples becomes two requests, each with tokens of its own."
         raise Broken(
             f"{listed(names[one] for one in missing)} is missing.",
-            "every request that got a token is in it",
+            Promise.ALL_WITH_TOKENS,
             look,
         )
     for request, step in right.items():
         if not isinstance(answer[request], Integral):
             raise Broken(
-                f"For {names[request]} you say {answer[request]!r}.",
-                "the values are numbers of steps",
-                "The log has them as whole numbers.",
+                f"For {names[request]} you returned {answer[request]!r}.",
+                Promise.STEP_NUMBERS,
+                "The log has whole numbers.",
             )
         if answer[request] != step:
             raise Broken(
-                f"You say that {names[request]} got its first token in step {answer[request]}.",
-                "each request has the step of its first token",
+                f"You returned step {answer[request]} for {names[request]}.",
+                Promise.FIRST_STEP,
                 _where_to_look(log, request, names[request], answer[request], step),
             )
 
 
 def _why_not_in_it(key: Any, names: dict[int, str]) -> str:
     if key not in names:
-        return "The keys are numbers of requests, from 1 on. What is this one?"
-    return f"Does any step of this log carry a token of {names[key]}?"
+        return "The keys are request numbers, from 1. What is this key?"
+    return f"Does any step of this log have a token of {names[key]}?"
 
 
 def _where_to_look(log: EventLog, request: int, name: str, said: Any, step: int) -> str:
-    """What the step that was said really is, if it is something."""
+    """Return a hint about what happened in the returned step."""
     frame = log.requests
     arrived, admitted = (frame[column][request] for column in ("arrived_step", "admitted_step"))
     if said == 0:
-        return "There is no step 0. The number of the step is asked for, not how long the wait was."
+        return "There is no step 0. Return the step's number, not the length of the wait."
     if said == admitted:
-        return f"{name} is admitted in step {said} and speaks in step {step}. What happens between?"
+        return (
+            f"{name} is admitted in step {said} and gets its first token in step {step}. What happens "
+            "in between?"
+        )
     if said in log.steps.index and said < step:
-        return f"Step {said} carries no token of {name}. What does it carry?"
+        return f"Step {said} has no token of {name}. What does it have?"
     if said in (step - arrived, step - arrived + 1):
-        return "The number of the step is asked for, not how long the wait was."
+        return "Return the step's number, not the length of the wait."
     if said in log.tokens.step[log.tokens.request == request].tolist():
-        return f"Step {said} carries a token of {name}, but not the first one."
-    return f"Go through the log up to {name}'s first token. Which step does it stand in?"
+        return f"Step {said} has a token of {name}, but not its first one."
+    return f"Go through the log up to {name}'s first token. Which step has it?"
 
 
 def _names(log: EventLog) -> dict[int, str]:

@@ -4,6 +4,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import product
 from typing import Any
 
@@ -15,13 +16,31 @@ from checks.guard import call
 from checks.judging import counted, judge
 from engine.compute.sampling import truncation
 
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    IS_LIST = "the answer is a list of probabilities"
+    ONE_PER_TOKEN = "every token has a probability, in the order of the logits"
+    NUMBERS = "the probabilities are numbers"
+    NOT_NEGATIVE = "no probability is below 0"
+    GREEDY = "at temperature 0 the likeliest token is certain"
+    KEEPS_ONE = "at least one token can be drawn"
+    SUMS_TO_1 = "the probabilities sum to 1"
+    LIKELIEST_FIRST = "no token is cut that is likelier than one that is kept"
+    TOP_K = "top-k keeps the k likeliest tokens"
+    CUT_WHEN_ASKED = "a token is cut only if top-k or top-p asks for it"
+    TOP_P = "top-p keeps the smallest set that reaches p"
+    PROPORTIONAL = "kept tokens have shares in proportion to e^(logit / temperature)"
+
+
 Weigh = Callable[..., list[float]]
 EXACT = 1e-6
 
 
 @dataclass(frozen=True)
 class Scores:
-    """What the model said, and what was asked."""
+    """A model's logits and a request's sampling settings."""
 
     logits: tuple[float, ...]
     temperature: float
@@ -36,7 +55,7 @@ class Scores:
 
 
 class YourDistribution:
-    """What a learner wrote for one list of scores, as the engine asks for it: for all rows."""
+    """A learner's function for one list of scores, applied to all rows for the engine."""
 
     def __init__(self, distribution: Weigh) -> None:
         self._distribution = distribution
@@ -51,14 +70,14 @@ class YourDistribution:
 
 
 def check(distribution: Weigh) -> truncation.TokenProbs:
-    """Say how it does, and give the engine one that runs it; its own while it fails."""
+    """Print the verdict and return the learner's function, or the engine's until that passes."""
     verdict = judge(distribution, cases(), attempt)
     print(verdict)
     return YourDistribution(distribution) if verdict.passed else truncation.truncated_probs
 
 
 def cases() -> list[Scores]:
-    """Few tokens first, in no kind order; then ties, and more tokens."""
+    """Return few tokens first, in irregular order; then ties, then more tokens."""
     plain = [(2.0,), (0.0, 1.0), (1.0, -1.0, 2.0, 0.0), (-3.0, 0.5, 0.0)]
     asked = list(product((1.0, 0.5, 2.0, 0.0), (0, 1, 2, 3, 9), (1.0, 0.9, 0.7, 0.5, 0.01)))
     tied = [(1.0, 1.0), (0.0, 2.0, 0.0), (1.0, 1.0, 1.0, 0.0)]
@@ -72,7 +91,7 @@ def cases() -> list[Scores]:
 
 
 def _size(case: Scores) -> tuple[float, ...]:
-    """Few tokens and few of the three settings first; among these, the temperature first.
+    """Sort by few tokens and few settings, the temperature first.
 
     A setting counts as much as a third token. So a wrong top-p shows with two tokens before it shows
     with three shares whose sum is rounded to more than 1.
@@ -83,7 +102,7 @@ def _size(case: Scores) -> tuple[float, ...]:
 
 
 def attempt(distribution: Weigh, case: Scores) -> None:
-    """Probabilities; of the right tokens; and the right ones."""
+    """Check that they are probabilities, of the right tokens, and correct."""
     answer = call(distribution, list(case.logits), case.temperature, case.top_k, case.top_p)
     shares = _numbers(answer, case)
     if case.temperature == 0:
@@ -92,45 +111,45 @@ def attempt(distribution: Weigh, case: Scores) -> None:
     if not any(shares):
         raise Broken(
             "You keep no token at all.",
-            "somebody is always left to be drawn",
-            "Take the likeliest. If it crosses the line of top_p by itself, is it in or out?",
+            Promise.KEEPS_ONE,
+            "The likeliest token may reach top_p by itself. Is it in or out?",
         )
     if abs(sum(shares) - 1) > EXACT:
         raise Broken(
-            f"You returned {_told(shares)}, which sums to {sum(shares):.3f}.",
-            "the probabilities sum to 1",
-            "What is cut leaves a gap. Who shares it?",
+            f"You returned {_text(shares)}, which sums to {sum(shares):.3f}.",
+            Promise.SUMS_TO_1,
+            "The cut tokens leave a gap. Which tokens share it?",
         )
     _check_kept(shares, case)
     _check_shares(shares, case)
 
 
 def _numbers(answer: Any, case: Scores) -> list[float]:
-    """The answer as floats, if that is what it is."""
+    """Return the answer as floats. Raises Broken if it is something else."""
     try:
         shares = [float(one) for one in answer]
     except (TypeError, ValueError):
         raise Broken(
             f"You returned {answer!r}.",
-            "the answer is a list of probabilities",
+            Promise.IS_LIST,
             "What does distribution() return?",
         ) from None
     if len(shares) != len(case.logits):
         raise Broken(
             f"You returned {counted(len(shares), 'number')} for {len(case.logits)} logits.",
-            "every token has a probability, in the order of the logits",
-            "Those that are cut have one, too: 0.",
+            Promise.ONE_PER_TOKEN,
+            "Cut tokens have one, too: 0.",
         )
     if any(math.isnan(one) for one in shares):
         raise Broken(
-            f"With temperature {case.temperature:g} you returned {_told(shares)}.",
-            "the probabilities are numbers",
-            "nan is what comes of 0 / 0 and of infinity / infinity. Where do you divide?",
+            f"With temperature {case.temperature:g} you returned {_text(shares)}.",
+            Promise.NUMBERS,
+            "0 / 0 and infinity / infinity are nan. Where do you divide?",
         )
     if any(one < 0 for one in shares):
         raise Broken(
-            f"You returned {_told(shares)}.",
-            "no probability is below 0",
+            f"You returned {_text(shares)}.",
+            Promise.NOT_NEGATIVE,
             "Can a share be negative?",
         )
     return shares
@@ -140,14 +159,14 @@ def _check_greedy(shares: list[float], case: Scores) -> None:
     best = [i for i, one in enumerate(case.logits) if one == max(case.logits)]
     if abs(sum(shares) - 1) <= EXACT and abs(sum(shares[i] for i in best) - 1) <= EXACT:
         return
-    look = "Try 0.5, 0.1, 0.01 on paper. What does the second-best end up with?"
+    look = "Try 0.5, 0.1, 0.01 on paper. What does the second-best token end up with?"
     if len(best) > 1 and all(shares[i] > 0 for i in best):
         look = (
             "Several tokens are the likeliest here, and one is drawn. What do your numbers sum to?"
         )
     raise Broken(
-        f"With temperature 0 you returned {_told(shares)}.",
-        "at temperature 0 the likeliest token is certain",
+        f"With temperature 0 you returned {_text(shares)}.",
+        Promise.GREEDY,
         look,
     )
 
@@ -158,7 +177,7 @@ def _softmax(logits: Sequence[float], temperature: float) -> list[float]:
 
 
 def _check_kept(shares: list[float], case: Scores) -> None:
-    """Whoever is kept is the likeliest; top-k cuts first, then top-p what that has left."""
+    """Check that the likeliest tokens are kept: top-k cuts first, then top-p cuts the rest."""
     logits, top_k, top_p = case.logits, case.top_k, case.top_p
     kept = [i for i, one in enumerate(shares) if one > 0]
     cut = [i for i in range(len(logits)) if i not in kept]
@@ -166,21 +185,21 @@ def _check_kept(shares: list[float], case: Scores) -> None:
     worst = min(logits[i] for i in kept)
     if lost > worst:
         raise Broken(
-            f"You returned {_told(shares)}: a token of logit {worst:g} is kept, and one of {lost:g} "
+            f"You returned {_text(shares)}: a token of logit {worst:g} is kept, and one of {lost:g} "
             "is cut.",
-            "nobody is cut who is likelier than somebody who is kept",
+            Promise.LIKELIEST_FIRST,
             "The logits come in any order, and the answer is in theirs.",
         )
     ordered = sorted(_softmax(logits, case.temperature), reverse=True)
     if top_k and len(kept) > _as_likely(ordered, min(top_k, len(ordered))):
         raise Broken(
             f"You keep {counted(len(kept), 'token')}, with top_k = {top_k}.",
-            "top-k keeps the k likeliest",
-            f"You returned {_told(shares)}. Who should have gone?",
+            Promise.TOP_K,
+            f"You returned {_text(shares)}. Which token should have been cut?",
         )
     left = _shared(ordered[: top_k or None])
     needed = _reaching(left, top_p)
-    # Whoever keeps all that tie at top-k has more to share among, and may need more of them.
+    # A function that keeps all ties at top-k has more tokens to share among, and may need more of them.
     whole = _shared(ordered[: _as_likely(ordered, min(top_k or len(ordered), len(ordered)))])
     if len(kept) < needed:
         _too_few(len(kept), left, case)
@@ -193,7 +212,7 @@ def _shared(weights: list[float]) -> list[float]:
 
 
 def _as_likely(ordered: list[float], count: int) -> int:
-    """How many there may be if `count` are needed: whoever ties with the last may stay, or go."""
+    """Return how many tokens may be kept if `count` are needed: ties with the last count, too."""
     return sum(one >= ordered[count - 1] - EXACT for one in ordered)
 
 
@@ -211,7 +230,7 @@ _CUT_TOO_EARLY = "At temperature 1 the cut would be right. Which comes first, te
 
 
 def _as_at_temperature_one(kept: int, case: Scores) -> bool:
-    """Whether so many tokens would be right if the temperature were 1."""
+    """Return whether `kept` tokens would be right at temperature 1."""
     ordered = sorted(_softmax(case.logits, 1.0), reverse=True)[: case.top_k or None]
     return case.temperature != 1 and kept == _reaching(_shared(ordered), case.top_p)
 
@@ -220,14 +239,14 @@ def _too_few(kept: int, left: list[float], case: Scores) -> None:
     if case.top_p == 1 or not kept:
         raise Broken(
             f"You keep {counted(kept, 'token')} of {len(left)}.",
-            "a token is cut only if top-k or top-p asks for it",
+            Promise.CUT_WHEN_ASKED,
             f"What does top_k = {case.top_k} cut here, and what does top_p = 1? Shares are rounded: "
             "their sum may end just above 1, or just below.",
         )
     raise Broken(
         f"You keep {counted(kept, 'token')}, with {sum(left[:kept]):.3f} of the probability. "
-        f"Asked is {case.top_p:g}.",
-        "top-p keeps the smallest set that reaches p",
+        f"top_p is {case.top_p:g}.",
+        Promise.TOP_P,
         _CUT_TOO_EARLY
         if _as_at_temperature_one(kept, case)
         else "Follow the sum, token by token. Is the one that crosses the line in or out?",
@@ -240,13 +259,13 @@ def _too_many(
     enough = f"The {'likeliest has' if needed == 1 else f'{needed} likeliest have'}"
     look = "Is it the smallest set?"
     if case.top_k and kept == min(case.top_k, _reaching(ordered, case.top_p)):
-        look = "Top-k cuts first. What does top-p look at then, and what is all of it?"
+        look = "Top-k cuts first. Which tokens does top-p see then, and what is their sum?"
     elif _as_at_temperature_one(kept, case):
         look = _CUT_TOO_EARLY
     raise Broken(
         f"You keep {counted(kept, 'token')}. {enough} {sum(left[:needed]):.3f} of what top-k leaves, "
-        f"and asked is {case.top_p:g}.",
-        "top-p keeps the smallest set that reaches p",
+        f"and top_p is {case.top_p:g}.",
+        Promise.TOP_P,
         look,
     )
 
@@ -255,17 +274,26 @@ def _check_shares(shares: list[float], case: Scores) -> None:
     right = _of_kept(shares, case.logits, case.temperature)
     if _close(shares, right):
         return
-    did = f"You returned {_told(shares)}."
-    share = "whoever is kept has a share in proportion to e^(logit / temperature)"
+    did = f"You returned {_text(shares)}."
     if case.temperature != 1 and _close(shares, _of_kept(shares, case.logits, 1.0)):
-        raise Broken(did, share, "With temperature 1 it would be the same. Where is it in yours?")
+        raise Broken(
+            did,
+            Promise.PROPORTIONAL,
+            "With temperature 1 it would be the same. Where does yours use the temperature?",
+        )
     if _close(shares, _of_kept(shares, case.logits, 1 / case.temperature)):
-        raise Broken(did, share, "Does a high temperature make yours bolder, or more careful?")
-    raise Broken(did, share, "Compare two of the tokens: by which factor do they differ?")
+        raise Broken(
+            did,
+            Promise.PROPORTIONAL,
+            "Does a high temperature make your probabilities bolder or more careful?",
+        )
+    raise Broken(
+        did, Promise.PROPORTIONAL, "Compare two of the tokens: by which factor do they differ?"
+    )
 
 
 def _of_kept(shares: list[float], logits: Sequence[float], temperature: float) -> list[float]:
-    """What those who are kept should have."""
+    """Return the right shares of the kept tokens."""
     whole = _softmax(logits, temperature)
     total = sum(one for one, mine in zip(whole, shares, strict=True) if mine > 0)
     return [one / total if mine > 0 else 0.0 for one, mine in zip(whole, shares, strict=True)]
@@ -275,5 +303,5 @@ def _close(some: list[float], others: list[float]) -> bool:
     return all(abs(one - other) < EXACT for one, other in zip(some, others, strict=True))
 
 
-def _told(shares: list[float]) -> str:
+def _text(shares: list[float]) -> str:
     return "[" + ", ".join(f"{one:.3f}" for one in shares) + "]"

@@ -1,7 +1,8 @@
-"""Lesson 02: attention that keeps keys and values, for new tokens that come in chunks."""
+"""Lesson 02: attention with a KV cache, for tokens that come in chunks."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import chain, pairwise
 from typing import Any
 
@@ -19,23 +20,36 @@ from engine.compute.batch import Batch
 from engine.compute.model.config import ModelConfig
 from engine.compute.model.decoder import Attend
 
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    ARRAY = "the answer is an array with one row per new token, each as long as a value"
+    UNCHANGED = "the arguments stay as they were, except for the caches"
+    KEPT = "every new token's key and value are kept"
+    WRITTEN_ONCE = "each position is written once, by its own token"
+    CAUSAL = "a token sees itself and the tokens before it, and nothing else"
+    WEIGHTS = "a token reads an average: its weights add up to 1"
+    AS_A_WHOLE = "the result is the same as for the whole text at once"
+
+
 Array = NDArray[np.float64]
 LearnersAttend = Callable[..., Any]
 MakeAttention = Callable[[ModelConfig, KVCache, Batch], Attend]
 
-SIZE = 8  # of a query, a key, a value; and no text is longer, so that a value can name its position
+SIZE = 8  # of a query, a key, a value; no text is longer, so that a value can encode its position
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text that comes in chunks, and slots behind its end that hold garbage."""
+    """A text in chunks, and spare cache slots that hold garbage."""
 
     chunks: tuple[int, ...]
     spare: int
 
     @property
     def ends(self) -> list[tuple[int, int]]:
-        """(first position, position behind the last) of each chunk."""
+        """(first position, position after the last) of each chunk."""
         borders = [sum(self.chunks[:i]) for i in range(len(self.chunks) + 1)]
         return list(pairwise(borders))
 
@@ -49,7 +63,7 @@ class Text:
 
 
 def check(attend: LearnersAttend) -> MakeAttention:
-    """Say how `attend` does, and give an attention for the engine's runner: with it, or ours."""
+    """Print the verdict and return an attention for the engine's runner: the learner's, or ours."""
     verdict = judge(attend, cases(), attempt)
     print(verdict)
     if not verdict.passed:
@@ -58,10 +72,10 @@ def check(attend: LearnersAttend) -> MakeAttention:
 
 
 class YourAttention:
-    """What a learner wrote, as the engine asks for it: row by row, head by head.
+    """A learner's attention, called row by row and head by head.
 
-    It reads a request's slots in order, as if they lay side by side; which they do not. Without a
-    sliding window.
+    The learner sees a request's slots in order, as if they were contiguous. Sliding windows are not
+    supported.
     """
 
     attend: LearnersAttend
@@ -98,7 +112,7 @@ class YourAttention:
 
 
 def cases() -> list[Text]:
-    """Every way to cut a short text, the smallest first."""
+    """Return every way to cut a short text, the smallest first."""
     found = [
         Text(chunks, spare)
         for total in range(1, SIZE + 1)
@@ -116,7 +130,7 @@ def _cuts(total: int) -> Iterator[tuple[int, ...]]:
 
 
 def attempt(attend: LearnersAttend, text: Text) -> None:
-    """Twice: with values that name their position, to see who saw whom; then with any values."""
+    """Try values that encode their positions, which shows what each token sees; then random ones."""
     total = sum(text.chunks)
     chance = np.random.default_rng(total)
     queries, keys = chance.normal(size=(2, total, SIZE))
@@ -125,7 +139,7 @@ def attempt(attend: LearnersAttend, text: Text) -> None:
 
 
 def whole(queries: Array, keys: Array, values: Array) -> Array:
-    """Attention over a whole text at once: what every chunk is held against."""
+    """Compute attention over a whole text at once, the reference for every chunk."""
     scores = queries @ keys.T / np.sqrt(queries.shape[1])
     scores[np.triu_indices(len(scores), 1)] = -np.inf
     weights = np.exp(scores - scores.max(axis=1, keepdims=True))
@@ -144,7 +158,7 @@ def _play(
         before = [array.copy() for array in chain(new, caches)]
         with watched(attend):
             output = attend(*new, *caches, start=start)
-        _check_what_was_given(before[:3], new)
+        _check_arguments(before[:3], new)
         _check_caches(before[3:], caches, new[1:], start, end)
         _check_output(output, expected[start:end], start, end, named=named)
 
@@ -155,13 +169,13 @@ def _chunk(start: int, end: int) -> str:
     return f"Tokens {start} to {end - 1}"
 
 
-def _check_what_was_given(before: list[Array], after: list[Array]) -> None:
+def _check_arguments(before: list[Array], after: list[Array]) -> None:
     for name, was, now in zip(("q", "k_new", "v_new"), before, after, strict=True):
         if not np.array_equal(was, now):
             raise Broken(
                 f"You changed {name}.",
-                "what was given stays as it was, but for the caches",
-                "Whoever handed it to you goes on using it.",
+                Promise.UNCHANGED,
+                "The caller still uses it.",
             )
 
 
@@ -181,25 +195,25 @@ def _check_caches(
             if position < start:
                 raise Broken(
                     did + f"Position {position} of {name} was written twice.",
-                    "each position is written once, by its own token",
+                    Promise.WRITTEN_ONCE,
                     f"{counted(start, 'slot')} {'was' if start == 1 else 'were'} filled before. "
                     f"Where does the first new {kind} go?",
                 )
             if is_new and np.isnan(now[position]).any():
                 raise Broken(
-                    did + f"Nobody wrote position {position} of {name}.",
-                    "every new token's key and value are kept",
-                    f"A later token will look for the {kind} of token {position}.",
+                    did + f"Position {position} of {name} was not written.",
+                    Promise.KEPT,
+                    f"A later token will read the {kind} of token {position}.",
                 )
             if is_new:
                 raise Broken(
-                    did + f"Position {position} of {name} holds something else than its {kind}.",
-                    "every new token's key and value are kept",
+                    did + f"Position {position} of {name} does not hold its {kind}.",
+                    Promise.KEPT,
                     f"Which row of {kind[0]}_new belongs to token {position}?",
                 )
             raise Broken(
                 did + f"You wrote into position {position} of {name}.",
-                "each position is written once, by its own token",
+                Promise.WRITTEN_ONCE,
                 f"Token {position} has not come yet.",
             )
 
@@ -212,7 +226,7 @@ def _check_output(output: Any, expected: Array, start: int, end: int, *, named: 
         )
         raise Broken(
             f"{_chunk(start, end)} came, and you returned {got}.",
-            "the answer is an array with a row for each new token, as long as a value",
+            Promise.ARRAY,
             f"Here that is a numpy array of shape ({count}, {SIZE}).",
         )
     did = f"{_chunk(start, end)} came, with start = {start}. "
@@ -221,49 +235,48 @@ def _check_output(output: Any, expected: Array, start: int, end: int, *, named: 
         if np.isnan(row).any():
             raise Broken(
                 did + f"Token {position} read nan.",
-                "a token sees itself and what came before it, and nothing else",
-                "Slots that nobody has written hold nan, and an average of nothing is nan as well. "
+                Promise.CAUSAL,
+                "Unwritten slots hold nan, and an average of nothing is nan as well. "
                 f"Token {position} may see slots 0 to {position}; which did it read?",
             )
         if named:
-            _check_who_was_seen(row, right, position, did)
+            _check_weights(row, right, position, did)
         if not np.allclose(row, right, atol=1e-5):
             raise Broken(
                 did + f"Token {position} read {_short(row)}.",
-                "the same as if the whole text were computed at once",
-                f"That gives {_short(right)}. It saw the right tokens. Which values are mixed?",
+                Promise.AS_A_WHOLE,
+                f"That gives {_short(right)}. It saw the right tokens. Which values does it mix?",
             )
 
 
-def _check_who_was_seen(row: Array, right: Array, position: int, did: str) -> None:
-    """Values were chosen so that entry p of what is read is the weight of position p."""
+def _check_weights(row: Array, right: Array, position: int, did: str) -> None:
+    """Check the weights: entry p of a row is the weight of position p."""
     seen = [int(p) for p in np.flatnonzero(np.abs(row) > 1e-9)]
     should = list(range(position + 1))
-    promise = "a token sees itself and what came before it, and nothing else"
     if later := [p for p in seen if p > position]:
         raise Broken(
             did + f"Token {position} saw position {later[0]}.",
-            promise,
-            f"Position {later[0]} comes later. In a chunk, who may see whom?",
+            Promise.CAUSAL,
+            f"Position {later[0]} comes later. Within a chunk, which tokens may a token see?",
         )
     if seen != should:
         hint = "It did not see itself." if position not in seen else f"It saw {seen}."
         raise Broken(
             did
             + f"Token {position} saw {counted(len(seen), 'position')}, should see {len(should)}.",
-            promise,
+            Promise.CAUSAL,
             hint,
         )
     if abs(row.sum() - 1) > 1e-5:
         raise Broken(
             did + f"The weights of token {position} add up to {row.sum():.3f}.",
-            "what a token reads is an average: its weights add up to 1",
+            Promise.WEIGHTS,
             "Divide by the sum of what, and along which axis?",
         )
     if not np.allclose(row, right, atol=1e-5):
         raise Broken(
             did + f"The weights of token {position} are {_short(row)}.",
-            "the same as if the whole text were computed at once",
+            Promise.AS_A_WHOLE,
             f"Then they are {_short(right)}. How are scores made of queries and keys?",
         )
 

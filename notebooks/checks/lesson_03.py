@@ -1,8 +1,9 @@
-"""Lesson 03: how much does a step compute, and how much does it fetch?"""
+"""Lesson 03: how much does a step compute, and how many bytes does it move?"""
 
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import product
 from numbers import Real
 
@@ -12,16 +13,34 @@ from checks.judging import counted, judge, listed
 from engine import CostRunner
 from engine.runner import Row
 
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    PAIR = "the answer is a pair of numbers, FLOPs and bytes"
+    BYTES = "the answer is in bytes"
+    WEIGHTS_ONCE = "the weights are fetched once per step"
+    KV_ONCE = "the keys and values of a row's tokens are moved once in every layer"
+    EVERY_LAYER = "attention runs in every layer"
+    OUTPUT_PER_ROW = "the output layer runs once per row"
+    TWO_PER_WEIGHT = "each weight costs two FLOPs"
+    ATTENTION = "attention counts, too"
+    QUERY_HEADS = "every query head attends"
+    FOUR_PER_PAIR = "every pair of tokens costs 4 * heads * head_size in each layer"
+    CAUSAL = "a token attends to itself and to the tokens before it"
+    SUM = "the FLOPs are two per weight and token, and attention for each pair of tokens"
+
+
 Rows = Sequence[tuple[int, int]]
 CountWork = Callable[..., tuple[float, float]]
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a model on which its work depends.
+    """The sizes that determine a model's work.
 
     layer_weights   in the matrices of one layer
-    output_weights  in the matrix that makes scores of the last layer's result
+    output_weights  in the output layer, which turns the last layer's result into logits
     """
 
     layers: int
@@ -38,7 +57,7 @@ LLAMA_2_7B = Shape(32, 202_375_168, 131_072_000, heads=32, kv_heads=32, head_siz
 
 @dataclass(frozen=True)
 class Step:
-    """The rows that are computed together, for a model of some shape."""
+    """The rows of one step, for a model of some shape."""
 
     shape: Shape
     rows: tuple[tuple[int, int], ...]
@@ -55,7 +74,7 @@ class Step:
 
 
 class YourMachine(CostRunner):
-    """A pretend machine that fetches and computes at once: a step takes the longer of the two."""
+    """A simulated machine that moves and computes in parallel: a step takes the longer of the two."""
 
     def __init__(
         self,
@@ -71,7 +90,7 @@ class YourMachine(CostRunner):
         self._peaks = (flops_per_s, bytes_per_s)
 
     def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:  # noqa: ARG002
-        """Milliseconds, by the learner's own count."""
+        """Return milliseconds, by the learner's count."""
         shape, bytes_per_value = self._model
         flops, moved = self._count_work(
             shape, [(row.start, row.count) for row in rows], bytes_per_value
@@ -81,14 +100,14 @@ class YourMachine(CostRunner):
 
 
 def check(count_work: CountWork) -> CountWork:
-    """Say how it does, and hand back a function that counts: the learner's, or ours."""
+    """Print the verdict and return the learner's function if it passed, otherwise ours."""
     verdict = judge(count_work, cases(), attempt)
     print(verdict)
     return count_work if verdict.passed else truth
 
 
 def truth(shape: Shape, rows: Rows, bytes_per_value: int) -> tuple[int, int]:
-    """FLOPs and bytes of one step."""
+    """Return FLOPs and bytes of one step."""
     pairs = sum(count * start + count * (count + 1) // 2 for start, count in rows)
     tokens = sum(count for _, count in rows)
     layers, output = shape.layers * shape.layer_weights, shape.output_weights
@@ -104,7 +123,7 @@ def _kv_values(shape: Shape) -> int:
 
 
 def cases() -> list[Step]:
-    """One token first, then chunks, then company; small models before real ones."""
+    """Return one token first, then chunks, then several rows; small models before real ones."""
     tiny = Shape(1, 100, 10, heads=2, kv_heads=2, head_size=4)
     shapes = [tiny, replace(tiny, layers=2), replace(tiny, heads=4)]
     # A lone first token has a context of one, where several mistakes look alike.
@@ -133,7 +152,7 @@ def _size(step: Step) -> tuple[int, ...]:
 
 
 def attempt(count_work: CountWork, step: Step) -> None:
-    """Hold an answer against what one step has to do."""
+    """Compare an answer with the work of one step."""
     rows = list(step.rows)
     answer = call(count_work, step.shape, rows, step.bytes_per_value)
     if not (
@@ -143,7 +162,7 @@ def attempt(count_work: CountWork, step: Step) -> None:
     ):
         raise Broken(
             f"You returned {answer!r}.",
-            "the answer is a pair of numbers, FLOPs and bytes",
+            Promise.PAIR,
             "What does count_work() return?",
         )
     flops, moved = answer
@@ -151,7 +170,7 @@ def attempt(count_work: CountWork, step: Step) -> None:
     if right_flops != right_bytes and (flops, moved) == (right_bytes, right_flops):
         raise Broken(
             f"You count {flops:,.0f} FLOPs and {moved:,.0f} bytes.",
-            "the answer is a pair of numbers, FLOPs and bytes",
+            Promise.PAIR,
             "Which of the two comes first?",
         )
     if not _close(moved, right_bytes):
@@ -169,47 +188,48 @@ def _close(one: float, other: float) -> bool:
 
 
 def _about_bytes(moved: float, step: Step) -> tuple[str, str]:
-    """The promise, and where to look: the first misreading that gives this very count."""
+    """Return promise and hint of the first misreading that gives this count."""
     shape, size, rows = step.shape, step.bytes_per_value, len(step.rows)
     weights = shape.layers * shape.layer_weights + shape.output_weights
     kept = _kv_values(shape) * sum(start + count for start, count in step.rows)
     tokens = sum(count for _, count in step.rows)
-    in_bytes = "the answer is in bytes"
-    once = "the weights are fetched once in a step"
-    each = "the keys and values of a row's tokens, in every layer, are moved once"
     there = f"There {'is' if rows == 1 else 'are'} {counted(rows, 'row')} here"
     often = f"{there}: how often are they fetched?"
-    asking = f"There are {shape.heads} heads that ask and {shape.kv_heads} that keep."
+    asking = f"There are {shape.heads} query heads and {shape.kv_heads} KV heads."
     one_layer = shape.layer_weights + shape.output_weights
     misreadings = [
         (
             (one_layer + kept) * size,
-            once,
+            Promise.WEIGHTS_ONCE,
             f"The model has {counted(shape.layers, 'layer')}. How many of them are fetched?",
         ),
         (
             (weights - shape.output_weights + kept) * size,
-            once,
-            "Somebody has to make scores of the last layer's result. Are its weights in it?",
+            Promise.WEIGHTS_ONCE,
+            "The output layer turns the last layer's result into logits. Do you count its weights?",
         ),
-        ((weights + kept), in_bytes, "What you have counted is values. How long is each?"),
-        (weights + kept * size, in_bytes, "The weights are values, too. How long is each?"),
-        ((rows * weights + kept) * size, once, often),
-        ((tokens * weights + kept) * size, once, often),
+        ((weights + kept), Promise.BYTES, "You counted values. How many bytes has each?"),
+        (
+            weights + kept * size,
+            Promise.BYTES,
+            "The weights are values, too. How many bytes has each?",
+        ),
+        ((rows * weights + kept) * size, Promise.WEIGHTS_ONCE, often),
+        ((tokens * weights + kept) * size, Promise.WEIGHTS_ONCE, often),
         (
             (weights + kept // shape.kv_heads * shape.heads) * size,
-            each,
+            Promise.KV_ONCE,
             f"{asking} Which of them are in memory?",
         ),
         (
             (weights + kept - _kv_values(shape) * tokens) * size,
-            each,
-            "The new tokens have keys and values, too. Where do these go?",
+            Promise.KV_ONCE,
+            "The new tokens have keys and values, too. Where are these written?",
         ),
         (
             (weights + kept // 2) * size,
-            each,
-            "A token leaves two things behind, a key and a value.",
+            Promise.KV_ONCE,
+            "Each token has a key and a value.",
         ),
     ]
     for count, promise, look in misreadings:
@@ -217,14 +237,14 @@ def _about_bytes(moved: float, step: Step) -> tuple[str, str]:
             return promise, look
     if moved < weights * size:
         return (
-            once,
-            "It is less than the weights alone. Are all layers in it, and the output layer?",
+            Promise.WEIGHTS_ONCE,
+            "That is less than the weights alone. Do you count all layers, and the output layer?",
         )
-    return each, f"How many tokens' keys and values are moved here, for {_told(step)}?"
+    return Promise.KV_ONCE, f"How many tokens' keys and values are moved for {_rows(step)}?"
 
 
 def _about_flops(flops: float, step: Step) -> tuple[str, str]:
-    """The same for FLOPs."""
+    """Do the same for FLOPs."""
     shape, rows = step.shape, step.rows
     right = truth(shape, rows, 1)[0]
     tokens = sum(count for _, count in rows)
@@ -232,65 +252,72 @@ def _about_flops(flops: float, step: Step) -> tuple[str, str]:
     pairs = sum(count * start + count * (count + 1) // 2 for start, count in rows)
     square = sum(count * (start + count) for start, count in rows)
     own = sum(count * (count + 1) // 2 for _, count in rows)
-    sees = "a token attends to itself and to what comes before it"
     start, many = max(rows, key=lambda row: row[1])
     latest = max(start for start, _ in rows)
     all_pairs = pair * pairs
     misreadings = [
         (
             right - all_pairs + all_pairs // shape.layers,
-            "every layer attends",
+            Promise.EVERY_LAYER,
             f"There {'is' if shape.layers == 1 else 'are'} {counted(shape.layers, 'layer')}.",
         ),
         (
             right - 2 * shape.output_weights * (len(rows) - 1),
-            "the output layer runs once for each row",
-            f"There are {counted(len(rows), 'row')}, and each of them is somebody's text.",
+            Promise.OUTPUT_PER_ROW,
+            f"There are {counted(len(rows), 'row')}, and each belongs to another request.",
         ),
-        (right / 2, "two FLOPs for a weight", "A weight is multiplied, and the product is added."),
+        (
+            right / 2,
+            Promise.TWO_PER_WEIGHT,
+            "A weight is multiplied, and the product is added: two FLOPs.",
+        ),
         (
             right + 2 * shape.output_weights * (tokens - len(rows)),
-            "the output layer runs once for each row",
-            f"{counted(tokens, 'token')} and {counted(len(rows), 'row')}: who of the tokens needs "
-            "scores for a next word?",
+            Promise.OUTPUT_PER_ROW,
+            f"{counted(tokens, 'token')} and {counted(len(rows), 'row')}: which of the tokens needs "
+            "logits for a next token?",
         ),
         (
             right - pair * pairs,
-            "attention counts as well",
-            "Where in yours does the length of the context appear?",
+            Promise.ATTENTION,
+            "Where does your count use the length of the context?",
         ),
         (
             right - pair // shape.heads * (shape.heads - shape.kv_heads) * pairs,
-            "every query head attends",
-            f"With {shape.kv_heads} KV heads for {shape.heads} heads there are fewer keys. The "
-            "queries did not shrink.",
+            Promise.QUERY_HEADS,
+            f"With {shape.kv_heads} KV heads for {shape.heads} heads there are fewer keys, "
+            "but as many queries.",
         ),
         (
             right - all_pairs // 2,
-            "4 * heads * head_size for every pair of tokens, in each layer",
-            "A query meets a key, and then takes from a value: that is two products.",
+            Promise.FOUR_PER_PAIR,
+            "A query is multiplied with a key, and a weight with a value: two products.",
         ),
         (
             right + pair * (square - pairs),
-            sees,
+            Promise.CAUSAL,
             f"In the row ({start}, {many}), token {start} attended to all {start + many} of them. "
-            "Those after it had not been written.",
+            "Those after it did not exist yet.",
         ),
-        (right - pair * tokens, sees, "A token has itself in its context. Does yours?"),
+        (
+            right - pair * tokens,
+            Promise.CAUSAL,
+            "A token is part of its own context. Is it in yours?",
+        ),
         (
             right + pair * (own - pairs),
-            sees,
-            f"Before a row that starts at {latest} there are {latest} tokens. Does yours look back?",
+            Promise.CAUSAL,
+            f"Before a row that starts at {latest} there are {latest} tokens. Does yours count them?",
         ),
     ]
     for count, promise, look in misreadings:
         if _close(flops, count):
             return promise, look
     return (
-        "two FLOPs a weight for each token, and attention for each pair of tokens",
-        f"Take {_told(step)} apart by hand: the layers, the output layer, the pairs.",
+        Promise.SUM,
+        f"Work out {_rows(step)} by hand: the layers, the output layer, the pairs.",
     )
 
 
-def _told(step: Step) -> str:
+def _rows(step: Step) -> str:
     return listed(f"the row ({start}, {count})" for start, count in step.rows)

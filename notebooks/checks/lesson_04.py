@@ -1,8 +1,9 @@
-"""Lesson 04: who of the queue joins the batch in this step?"""
+"""Lesson 04: which waiting requests join the batch in this step?"""
 
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import product
 from typing import Any
 
@@ -13,15 +14,28 @@ from engine.scheduling.policies import Fcfs
 from engine.scheduling.policy import AdmissionLimits, Policy
 from engine.scheduling.request import Request
 
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    LIST = "the answer is a list of ids"
+    WAITING_ONCE = "every admitted request is waiting, and is named once"
+    SEATS = "the admitted requests fit into the free seats"
+    BUDGET = "every admitted request computes at least one token"
+    BLOCKS = "the admitted requests fit into the free blocks"
+    IN_ORDER = "no request overtakes the head of the queue"
+    AS_MANY_AS_FIT = "as many requests as fit are admitted"
+
+
 Admit = Callable[..., list[Any]]
 
 
 @dataclass(frozen=True)
 class Queue:
-    """Who waits, as (id, tokens, places), and what is left for them in this step."""
+    """The waiting requests, as (id, tokens, seats), and what is left for them in this step."""
 
     waiting: tuple[tuple[str, int, int], ...]
-    places: int
+    seats: int
     budget: int
     blocks: int
     block_size: int
@@ -29,22 +43,22 @@ class Queue:
     def __str__(self) -> str:
         people = [
             f"{id_} with {counted(tokens, 'token')}"
-            + (f" and {slots} samples" if slots > 1 else "")
-            for id_, tokens, slots in self.waiting
+            + (f" and {samples} samples" if samples > 1 else "")
+            for id_, tokens, samples in self.waiting
         ]
         blocks = f"{counted(self.blocks, 'free block')} of {self.block_size} slots"
-        left = listed([counted(self.places, "place"), counted(self.budget, "token"), blocks])
+        left = listed([counted(self.seats, "seat"), counted(self.budget, "token"), blocks])
         return f"Queue: {listed(people)}. Left in this step: {left}."
 
 
 class YourAdmission(Fcfs):
-    """What a learner wrote, as the engine asks for it."""
+    """A learner's admission rule, as a policy."""
 
     def __init__(self, admit: Admit) -> None:
         self._admit = admit
 
     def admit(self, waiting: Iterator[Request], limits: AdmissionLimits) -> Collection[Request]:
-        """Everybody whose id is in the learner's answer."""
+        """Return the requests whose ids the learner's function returned."""
         queue = list(waiting)
         ids = self._admit(
             [(one.id, one.num_uncomputed_tokens, one.num_seqs) for one in queue], *limits
@@ -53,98 +67,96 @@ class YourAdmission(Fcfs):
 
 
 def check(admit: Admit) -> Policy:
-    """Say how `admit` does, and give the engine a policy that runs it; its own while it fails."""
+    """Print the verdict and return a policy: the learner's, or the engine's own until that passes."""
     verdict = judge(admit, cases(), attempt)
     print(verdict)
     return YourAdmission(admit) if verdict.passed else Fcfs()
 
 
 def cases() -> list[Queue]:
-    """Every short queue before every kind of room, and some longer ones; the smallest first."""
-    rooms = list(product((3, 2, 1, 0), (32, 6, 4, 1, 0), (8, 2, 1, 0)))
+    """Return all short queues with all combinations of limits, and some longer ones; smallest first."""
+    limits = list(product((3, 2, 1, 0), (32, 6, 4, 1, 0), (8, 2, 1, 0)))
     people = list(product((1, 4, 5, 9), (1, 2)))
     queues = [()] + [queue for length in (1, 2) for queue in product(people, repeat=length)]
     chance = random.Random(4)
     longer = [tuple(chance.choices(people, k=chance.randint(3, 5))) for _ in range(600)]
-    pairs = [*product(queues, rooms), *((queue, chance.choice(rooms)) for queue in longer)]
-    return sorted((_queue(people, room) for people, room in pairs), key=_size)
+    pairs = [*product(queues, limits), *((queue, chance.choice(limits)) for queue in longer)]
+    return sorted((_queue(people, left) for people, left in pairs), key=_size)
 
 
-def _queue(people: Iterable[tuple[int, int]], room: tuple[int, int, int]) -> Queue:
+def _queue(people: Iterable[tuple[int, int]], left: tuple[int, int, int]) -> Queue:
     named = [(id_, *one) for id_, one in zip("ABCDE", people, strict=False)]
-    return Queue(tuple(named), *room, block_size=4)
+    return Queue(tuple(named), *left, block_size=4)
 
 
 def _size(queue: Queue) -> tuple[int, ...]:
-    """Few people, few samples, few tokens; and where there is plenty of room, less can be tight."""
+    """Sort by few requests, few samples, few tokens, and then by generous limits."""
     tokens = sum(tokens for _, tokens, _ in queue.waiting)
-    slots = sum(slots for _, _, slots in queue.waiting)
-    return (len(queue.waiting), slots, tokens, -queue.places, -queue.blocks, -queue.budget)
+    samples = sum(samples for _, _, samples in queue.waiting)
+    return (len(queue.waiting), samples, tokens, -queue.seats, -queue.blocks, -queue.budget)
 
 
 def attempt(admit: Admit, queue: Queue) -> None:
-    """Hold an answer against the promises: it fits, nobody is passed over, nobody is left out."""
+    """Check that the answer fits, skips no request and leaves out no request that fits."""
     answer = call(
-        admit, list(queue.waiting), queue.places, queue.budget, queue.blocks, queue.block_size
+        admit, list(queue.waiting), queue.seats, queue.budget, queue.blocks, queue.block_size
     )
     ids = [id_ for id_, _, _ in queue.waiting]
     if not isinstance(answer, list | tuple):
-        raise Broken(
-            f"You returned {answer!r}.", "the answer is a list of ids", "What does admit() return?"
-        )
+        raise Broken(f"You returned {answer!r}.", Promise.LIST, "What does admit() return?")
     chosen = list(answer)
     if len(set(chosen)) < len(chosen) or not set(chosen) <= set(ids):
         raise Broken(
             f"You admitted {listed(chosen)}.",
-            "each who is admitted waits, and is named once",
-            f"Those who wait are {listed(ids)}.",
+            Promise.WAITING_ONCE,
+            f"The waiting requests are {listed(ids)}.",
         )
     _check_limits(chosen, queue)
     if chosen != ids[: len(chosen)]:
         first = next(id_ for id_, mine in zip(ids, [*chosen, None], strict=False) if id_ != mine)
         raise Broken(
             f"You admitted {listed(chosen)}.",
-            "nobody overtakes the head of the queue",
-            f"{first} was at the head when somebody else was taken. Follow {first} if small "
+            Promise.IN_ORDER,
+            f"{first} was at the head when another request was admitted. Follow {first} if small "
             "requests keep arriving.",
         )
-    _check_nobody_is_left_out(chosen, queue)
+    _check_none_is_left_out(chosen, queue)
 
 
 def _left_after(chosen: list[str], queue: Queue) -> tuple[int, int, int]:
-    """Places, tokens and blocks that remain; below 0 where too much was given away."""
-    places, budget, blocks = queue.places, queue.budget, queue.blocks
-    for id_, tokens, slots in queue.waiting:
+    """Return the seats, tokens and blocks that remain; below 0 if too much was given away."""
+    seats, budget, blocks = queue.seats, queue.budget, queue.blocks
+    for id_, tokens, samples in queue.waiting:
         if id_ in chosen:
             chunk = min(tokens, budget)
-            places, budget = places - slots, budget - chunk
+            seats, budget = seats - samples, budget - chunk
             blocks -= -(-chunk // queue.block_size)
-    return places, budget, blocks
+    return seats, budget, blocks
 
 
 def _check_limits(chosen: list[str], queue: Queue) -> None:
-    people = {id_: (tokens, slots) for id_, tokens, slots in queue.waiting}
+    people = {id_: (tokens, samples) for id_, tokens, samples in queue.waiting}
     in_order = [id_ for id_ in people if id_ in chosen]
     for count, id_ in enumerate(in_order, 1):
-        tokens, slots = people[id_]
+        tokens, samples = people[id_]
         before, after = (_left_after(in_order[:end], queue) for end in (count - 1, count))
         chunk = min(tokens, before[1])
         did = f"You admitted {listed(chosen)}."
         if after[0] < 0:
-            look = f"{id_} needs {counted(slots, 'place')}: one for each sample."
-            if slots == 1:
-                look = f"{counted(queue.places, 'place')} left, and {id_} is one too many."
-            raise Broken(did, "no more places are given away than there are", look)
+            look = f"{id_} needs {counted(samples, 'seat')}: one for each sample."
+            if samples == 1:
+                look = f"{counted(queue.seats, 'seat')} left, and {id_} is one too many."
+            raise Broken(did, Promise.SEATS, look)
         if chunk == 0:
             raise Broken(
                 did,
-                "whoever joins computes at least one token",
+                Promise.BUDGET,
                 f"When it was {id_}'s turn, the budget was spent.",
             )
         if after[2] < 0:
             raise Broken(
                 did,
-                "no more blocks are given away than are free",
+                Promise.BLOCKS,
                 f"{id_} computes {counted(chunk, 'token')}, which "
                 f"{'needs' if chunk == 1 else 'need'} "
                 f"{counted(-(-chunk // queue.block_size), 'block')}. At that moment "
@@ -152,20 +164,20 @@ def _check_limits(chosen: list[str], queue: Queue) -> None:
             )
 
 
-def _check_nobody_is_left_out(chosen: list[str], queue: Queue) -> None:
+def _check_none_is_left_out(chosen: list[str], queue: Queue) -> None:
     if len(chosen) == len(queue.waiting):
         return
-    places, budget, blocks = _left_after(chosen, queue)
-    id_, tokens, slots = queue.waiting[len(chosen)]
+    seats, budget, blocks = _left_after(chosen, queue)
+    id_, tokens, samples = queue.waiting[len(chosen)]
     chunk = min(tokens, budget)
-    if slots > places or chunk == 0 or -(-chunk // queue.block_size) > blocks:
+    if samples > seats or chunk == 0 or -(-chunk // queue.block_size) > blocks:
         return
-    left = f"{counted(places, 'place')}, {counted(budget, 'token')} and {counted(blocks, 'block')}"
+    left = f"{counted(seats, 'seat')}, {counted(budget, 'token')} and {counted(blocks, 'block')}"
     look = f"When it was {id_}'s turn, {left} were left."
     if chunk < tokens:
         look += f" {id_} has {tokens} tokens to compute: a chunk of them fits."
     raise Broken(
         f"You admitted {listed(chosen)}, and left {id_} waiting.",
-        "as many join as fit",
+        Promise.AS_MANY_AS_FIT,
         look,
     )

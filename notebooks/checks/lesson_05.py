@@ -1,6 +1,7 @@
 """Lesson 05: a pool of KV blocks, shared by reference counts and copied when written."""
 
 from collections.abc import Callable, Iterable
+from enum import StrEnum
 from itertools import chain
 from typing import Any
 
@@ -10,50 +11,68 @@ from checks.judging import counted, judge, listed
 from checks.pool_stories import Act, Story, cases
 from engine.cache.block_pool import BlockPool
 
-ALONE = "who holds a block alone writes into that block"
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    ALL_OR_NOTHING = "if fewer blocks are free than asked for, the answer is None"
+    ALLOCATES = "if enough blocks are free, they are allocated"
+    LIST = "allocate(n) returns a list of n blocks"
+    NUMBERED = "blocks are numbered from 0"
+    ONCE = "a block is allocated once"
+    NOT_SHARED = "a block is free once its last holder has released it, and not before"
+    NO_LEAK = "free blocks and held blocks are all blocks together"
+    PAIR = "the answer is a block, and whether it is a copy"
+    ALONE = "the only holder of a block writes into that block"
+    NO_ROOM = "if a copy is needed and no block is free, the answer is None"
+    COPY_IF_SHARED = "a block is copied only if it has another holder"
+    NO_OVERWRITE = "a write never changes the data of another holder"
+    SAYS_COPY = "the answer says whether the contents have to be copied"
+
+
 MakePool = Callable[[int], Any]  # number of blocks -> a pool
-Tables = dict[str, list[int]]  # who holds what
+Tables = dict[str, list[int]]  # request -> its blocks
 ALL_OR_NOTHING = (
-    "all or nothing: who asks for more than there is gets None",
-    "What would somebody do with a part of what they need?",
+    Promise.ALL_OR_NOTHING,
+    "What would a request do with a part of what it needs?",
 )
 
 
 class YourPool(BlockPool):
-    """What a learner wrote, as the engine asks for it: it says which block, the rest is booked here."""
+    """A learner's pool for the engine: it chooses blocks; `free` and `refs` are kept here."""
 
     def __init__(self, part: MakePool, num_blocks: int) -> None:
         super().__init__(num_blocks)
         self._part = part(num_blocks)
 
     def allocate(self, count: int) -> list[int]:
-        """The learner's choice."""
+        """Return the learner's choice."""
         if count > len(self.free):
-            return super().allocate(count)  # which refuses, as the engine expects it
-        return self._handed_out(self._part.allocate(count))
+            return super().allocate(count)  # raises, as the engine expects
+        return self._allocated(self._part.allocate(count))
 
     def share(self, blocks: Iterable[int]) -> None:
-        """One by one."""
+        """Share the blocks one by one."""
         blocks = list(blocks)
         super().share(blocks)
         for block in blocks:
             self._part.share(block)
 
     def release(self, blocks: list[int]) -> None:
-        """One by one, the last first."""
+        """Release the blocks one by one, the last first."""
         super().release(blocks)
         for block in reversed(blocks):
             self._part.release(block)
 
     def writable(self, block: int) -> int:
-        """The learner's choice, and for a copy one reference less."""
+        """Return the learner's choice; for a copy, `block` loses one reference."""
         own, copied = self._part.writable(block)
         if copied:
             self.refs[block] -= 1
-            self._handed_out([own])
+            self._allocated([own])
         return int(own)
 
-    def _handed_out(self, blocks: Iterable[int]) -> list[int]:
+    def _allocated(self, blocks: Iterable[int]) -> list[int]:
         chosen = list(blocks)
         for block in chosen:
             self.free.remove(block)
@@ -62,14 +81,14 @@ class YourPool(BlockPool):
 
 
 def check(part: type) -> Callable[[int], BlockPool]:
-    """Say how a pool does, and give something that makes pools: of the learner's kind, or ours."""
+    """Print the verdict and return a pool factory: the learner's class if it passed, otherwise ours."""
     verdict = judge(part, cases(), attempt)
     print(verdict)
     return (lambda blocks: YourPool(part, blocks)) if verdict.passed else BlockPool
 
 
 def attempt(part: type, story: Story) -> None:
-    """Play a story, and hold every answer against who holds what; at the end, ask for all the rest."""
+    """Play a story and check every answer; at the end, ask for all free blocks."""
     with watched(part):
         pool = part(story.num_blocks)
         tables: dict[str, list[int]] = {}
@@ -110,7 +129,7 @@ def _play(pool: Any, act: Act, tables: Tables, story: Story) -> None:
 
 
 def _written(pool: Any, act: Act, tables: Tables, story: Story) -> int:
-    """Where somebody may write from now on."""
+    """Return the block into which the request writes from now on."""
     block, free = tables[act.who][-1], _free(tables, story)
     others = [who for who in _holders(block, tables) if who != act.who]
     answer = pool.writable(block)
@@ -120,84 +139,86 @@ def _written(pool: Any, act: Act, tables: Tables, story: Story) -> int:
             return block
         raise Broken(
             did,
-            "None if a copy is needed and no block is free",
+            Promise.NO_ROOM,
             f"{listed(others)} {_reads(others)} block {block}, too, and no block is free.",
         )
     if answer is None and not others:
-        raise Broken(did, ALONE, f"Who held block {block} before, and who holds it now?")
+        raise Broken(
+            did, Promise.ALONE, f"Which requests held block {block} before, and which hold it now?"
+        )
     if not isinstance(answer, list | tuple) or len(answer) != 2:
         raise Broken(
             did,
-            "the answer is a block, and whether it is a copy",
+            Promise.PAIR,
             f"{_are(free)} free, and {_held(block, others)}.",
         )
     own, copied = answer
     if isinstance(own, bool) or copied not in (True, False):
         raise Broken(
             did,
-            "the answer is a block, and whether it is a copy",
+            Promise.PAIR,
             "Which of the two comes first?",
         )
     if not others and copied:
         raise Broken(
             did,
-            "a block is copied only if somebody else holds it",
-            f"Nobody else holds block {block}. What is the copy for?",
+            Promise.COPY_IF_SHARED,
+            f"Block {block} has no other holder. Why copy it?",
         )
     if not others:
         if own != block:
-            raise Broken(did, ALONE, f"What {act.who} wrote before is in block {block}.")
+            raise Broken(did, Promise.ALONE, f"What {act.who} wrote before is in block {block}.")
         return block
     if own == block:
         raise Broken(
             did,
-            "nobody's data changes under them",
+            Promise.NO_OVERWRITE,
             f"{listed(others)} {_reads(others)} block {block}, too.",
         )
     [own] = _checked([own], 1, f"When {act}", tables, story)
     if not copied:
         raise Broken(
             did,
-            "the answer says whether contents have to be copied",
+            Promise.SAYS_COPY,
             f"What {act.who} wrote before is in block {block}, and block {own} is another one.",
         )
     return own
 
 
 def _checked(answer: Any, count: int, when: str, tables: Tables, story: Story) -> list[int]:
-    """`count` blocks that exist, each once, and held by nobody."""
+    """Return the answer if it is `count` different free blocks."""
     free = _free(tables, story)
     if answer is None:
         raise Broken(
             f"{when}, you returned None.",
-            "who asks for no more than is free gets it",
+            Promise.ALLOCATES,
             f"{_are(free)} free.",
         )
     if not isinstance(answer, list | tuple) or len(answer) != count:
         raise Broken(
             f"{when}, you returned {answer!r}.",
-            "who asks for n blocks gets a list of n blocks",
-            f"{counted(count, 'block')} asked for, {free} free.",
+            Promise.LIST,
+            f"{counted(count, 'block')} requested, {free} free.",
         )
-    for place, block in enumerate(answer):
+    for index, block in enumerate(answer):
         if block not in range(story.num_blocks):
             raise Broken(
-                f"{when}, you handed out {block!r}.",
-                "the blocks are the numbers from 0 on",
+                f"{when}, you allocated {block!r}.",
+                Promise.NUMBERED,
                 f"A pool of {counted(story.num_blocks, 'block')} has "
                 f"{listed(range(story.num_blocks))}.",
             )
-        if block in answer[:place]:
+        if block in answer[:index]:
             raise Broken(
-                f"{when}, you handed out {answer!r}.",
-                "a block is handed out once",
+                f"{when}, you allocated {answer!r}.",
+                Promise.ONCE,
                 f"Block {block} is in there twice.",
             )
         if holders := _holders(block, tables):
             raise Broken(
-                f"{when}, you handed out block {block}. {listed(holders)} still "
+                f"{when}, you allocated block {block}. {listed(holders)} still "
                 f"{'holds' if len(holders) == 1 else 'hold'} it.",
-                "a block is free when the last of its holders has let go, and not before",
+                Promise.NOT_SHARED,
                 _last_seen(block, story, holders),
             )
     return list(answer)
@@ -206,14 +227,14 @@ def _checked(answer: Any, count: int, when: str, tables: Tables, story: Story) -
 def _last_seen(block: int, story: Story, holders: list[str]) -> str:
     match story.acts[-1]:
         case Act(who, "leave"):
-            return f"{who} left and let go of block {block}. How many held it before that?"
+            return f"{who} released block {block}. How many holders had it before that?"
         case Act(who, "write"):
-            return f"{who} has a copy now, and let go of block {block}. Did everybody?"
-    return f"Follow block {block} through the story. Who has let go of it, and did {holders[0]}?"
+            return f"{who} has a copy now and released block {block}. Did all other holders?"
+    return f"Follow block {block} through the story. Which requests released it? Did {holders[0]}?"
 
 
 def _check_the_rest(pool: Any, tables: Tables, story: Story) -> None:
-    """Zoe can have whatever nobody holds, and then nothing more."""
+    """Check that Zoe gets all free blocks, and then no more."""
     free = _free(tables, story)
     if free:
         answer = pool.allocate(free)
@@ -221,9 +242,9 @@ def _check_the_rest(pool: Any, tables: Tables, story: Story) -> None:
             fewer = range(free - 1, 0, -1)
             had = next((one for one in fewer if pool.allocate(one) is not None), 0)
             raise Broken(
-                f"In the end {_told(tables)}, so {counted(free, 'block')} should be free. "
-                f"{had or 'None'} can be had.",
-                "free blocks and held blocks together are all blocks",
+                f"In the end {_holdings(tables)}, so {counted(free, 'block')} should be free. "
+                f"{had or 'None'} can be allocated.",
+                Promise.NO_LEAK,
                 _leak(free - had, tables, story),
             )
         rest = _checked(answer, free, "When Zoe asks for the rest", tables, story)
@@ -241,23 +262,21 @@ def _leak(lost: int, tables: Tables, story: Story) -> str:
     leaked = f"{lost} leaked."
     match story.acts[-1]:
         case Act(who, "take", blocks) if story.refused:
-            return f"{who} asked for {blocks}, you had {_free(tables, story)}: {leaked}"
+            return f"{who} asked for {blocks}, {_are(_free(tables, story))} free: {leaked}"
         case Act(who, "write"):
-            return (
-                f"{leaked} {who} was about to write. Which blocks did {who} hold before, and after?"
-            )
+            return f"{leaked} {who} wrote. Which blocks did {who} hold before and after?"
         case Act(who, "leave"):
-            return f"{leaked} {who} has left. Who ever held what {who} held, and who does now?"
-    return f"{lost} cannot be had although nobody holds it. Where do blocks wait?"
+            return f"{leaked} {who} has left. Which requests held {who}'s blocks before and now?"
+    return f"{lost} cannot be allocated although it has no holder. Where do you keep free blocks?"
 
 
-def _told(tables: Tables) -> str:
+def _holdings(tables: Tables) -> str:
     held = [
         f"{who} holds {listed(f'block {block}' for block in table)}"
         for who, table in tables.items()
         if table
     ]
-    return listed(held) if held else "nobody holds a block"
+    return listed(held) if held else "no request holds a block"
 
 
 def _are(free: int) -> str:
@@ -268,7 +287,7 @@ def _held(block: int, others: list[str]) -> str:
     return (
         f"{listed(others)} {_reads(others)} block {block}, too"
         if others
-        else f"nobody else holds block {block}"
+        else f"block {block} has no other holder"
     )
 
 

@@ -1,7 +1,8 @@
-"""Lesson 06: an edge of the radix tree is cut in two."""
+"""Lesson 06: split an edge of the radix tree."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from itertools import product
 from typing import Any
@@ -13,12 +14,35 @@ from engine.cache.radix_tree import RadixNode, RadixTree
 
 Split = Callable[[RadixNode, int, int, int], Any]  # (node, at, block size, new id) -> upper
 
-LOWER, UPPER = 7, 9  # the ids: of the node that is cut, and the new one's
+LOWER, UPPER = 7, 9  # ids of the node that is cut and of the new node
+
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    UPPER = "the answer is the new upper node"
+    NEW_IS_UPPER = f"the upper node is the new one; node {LOWER} stays below it"
+    NEW_ID = "the new node has the new id"
+    TOKENS_WITH_BLOCKS = "blocks stay together with their tokens"
+    UPPER_EDGE = "the upper node has the beginning of the edge, `at` blocks long"
+    UPPER_PARENT = "the new node's parent is the node where the edge began"
+    FROM_ABOVE = "the parent's child is now the new node"
+    ONE_CHILD = "the new node has one child: the rest of the edge"
+    LOWER_ID = f"node {LOWER} keeps its id and stays below"
+    CHILD_KEY = "a child is found by the tokens of its first block"
+    LOWER_PARENT = "the parent of the lower node is the upper node"
+    LOWER_EDGE = "the lower node has the rest of the edge, each block once"
+    CHILDREN = "the children of the edge stay below its lower part"
+    CHILD_PARENT = "every child knows its parent"
+    SAME_PATHS = "every path spells the same tokens as before"
+    LOWER_LOCK = "the lower node keeps its lock and its time of last use"
+    UPPER_LOCK = "a request that reads the edge reads both parts of it"
+    UPPER_LAST = "cutting is not using: both parts were last used when the edge was"
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A node to cut, and what is around it."""
+    """A node to cut, and its surroundings."""
 
     size: int
     blocks: int
@@ -39,24 +63,24 @@ class Cut:
         return list(range(20, 20 + self.blocks))
 
     def node(self) -> RadixNode:
-        """The node, in a tree made anew."""
+        """Make a new tree and return the node."""
         parent = RadixNode(0, None)
         if not self.below_root:
-            parent = _hang(
+            parent = _attach(
                 RadixNode(1, parent, [1] * self.size, [1], lock_ref=self.lock), self.size
             )
         for sibling in range(self.siblings):
             token = 500 + sibling
-            _hang(RadixNode(50 + sibling, parent, [token] * self.size, [token]), self.size)
+            _attach(RadixNode(50 + sibling, parent, [token] * self.size, [token]), self.size)
         node = RadixNode(LOWER, parent, self.text, self.numbers, lock_ref=self.lock, last=33)
         for child in range(self.children):
             token = 300 + child
             below = RadixNode(30 + child, node, [token] * self.size, [token], last=33 - child)
-            _hang(below, self.size)
-        return _hang(node, self.size)
+            _attach(below, self.size)
+        return _attach(node, self.size)
 
     def __str__(self) -> str:
-        readers = "Nobody reads"
+        readers = "No request reads"
         if self.lock:
             readers = f"{counted(self.lock, 'request')} {'reads' if self.lock == 1 else 'read'}"
         children = [f"node {30 + child}" for child in range(self.children)]
@@ -69,14 +93,14 @@ class Cut:
 
 
 class YourSplit(RadixTree):
-    """The engine's tree, with a learner's way to cut an edge."""
+    """The engine's tree with a learner's `split`."""
 
     def __init__(self, split: Split, block_size: int) -> None:
         super().__init__(block_size)
         self._split = split
 
     def split(self, node: RadixNode, at: int) -> RadixNode:
-        """As the learner does it. The lower part may be a new object, too: its id counts."""
+        """Call the learner's function. The lower part may be a new object, too: its id counts."""
         upper: RadixNode = self._split(node, at, self.block_size, self._next_id)
         self._next_id += 1
         [lower] = upper.children.values()
@@ -87,14 +111,14 @@ class YourSplit(RadixTree):
 
 
 def check(split: Split) -> Callable[[int], RadixTree]:
-    """Say how `split` does, and give something that makes trees of a block size: with it, or ours."""
+    """Print the verdict and return a tree factory: with the learner's `split` if it passed."""
     verdict = judge(split, cases(), attempt)
     print(verdict)
     return partial(YourSplit, split) if verdict.passed else RadixTree
 
 
 def cases() -> list[Cut]:
-    """Every small node with every surrounding, the smallest first."""
+    """Return all small nodes in all surroundings, the smallest first."""
     found = [
         Cut(size, blocks, at, lock, children, below_root, siblings)
         for size, blocks, lock, children, below_root, siblings in product(
@@ -111,7 +135,7 @@ def _size(cut: Cut) -> tuple[int, ...]:
 
 
 def attempt(split: Split, cut: Cut) -> None:
-    """Hold the tree after the cut against the one before it."""
+    """Compare the tree after the cut with the one before."""
     node = cut.node()
     parent = node.parent
     assert parent is not None
@@ -123,19 +147,19 @@ def attempt(split: Split, cut: Cut) -> None:
         what = "None" if upper is None else f"something of type {type(upper).__name__}"
         raise Broken(
             f"You returned {what}.",
-            "the answer is the new upper node",
-            "Whoever asked for the cut goes on from there.",
+            Promise.UPPER,
+            "The caller continues from there.",
         )
     if upper.id == LOWER:
         raise Broken(
             f"You returned node {LOWER}, the one that was there before.",
-            f"the upper node is the new one; node {LOWER} is what stays below it",
-            f"Requests that read node {LOWER} to its end know it by that id.",
+            Promise.NEW_IS_UPPER,
+            f"Requests that read node {LOWER} to its end refer to it by that id.",
         )
     if upper.id != UPPER:
         raise Broken(
             f"The upper node has the id {upper.id}.",
-            "the new node has the new id",
+            Promise.NEW_ID,
             f"new_id was {UPPER}.",
         )
     _check_the_upper_edge(upper, cut)
@@ -154,13 +178,13 @@ def _check_the_upper_edge(upper: RadixNode, cut: Cut) -> None:
     if len(upper.tokens) != len(upper.blocks) * cut.size:
         raise Broken(
             have,
-            "blocks and the tokens that are in them stay together",
+            Promise.TOKENS_WITH_BLOCKS,
             f"How many tokens are in {counted(cut.at, 'block')} of {cut.size}?",
         )
     if upper.blocks != cut.numbers[: cut.at] or upper.tokens != cut.text[: cut.at * cut.size]:
         raise Broken(
             have,
-            "the upper node has the beginning of the edge, as many blocks as were asked for",
+            Promise.UPPER_EDGE,
             f"{counted(cut.at, 'block')}, from {cut.numbers[0]} on.",
         )
 
@@ -170,41 +194,41 @@ def _check_links(upper: RadixNode, parent: RadixNode, cut: Cut) -> None:
     if upper.parent is not parent:
         raise Broken(
             f"The upper node's parent is {_named(upper.parent)}.",
-            "the way up from the new node leads to where the edge began",
-            f"Before the cut, {above} was above.",
+            Promise.UPPER_PARENT,
+            f"Before the cut it was {above}.",
         )
     reached = parent.children.get(tuple(cut.text[: cut.size]))
     if reached is not upper:
         raise Broken(
-            f"Asked for the block {cut.text[: cut.size]}, {above} leads to {_named(reached)}.",
-            "the way down from above leads to the new node first",
-            f"{above.capitalize()} now reaches the tail without its head.",
+            f"For the block {cut.text[: cut.size]} the child of {above} is {_named(reached)}.",
+            Promise.FROM_ABOVE,
+            f"{above.capitalize()} now reaches the rest of the edge without its beginning.",
         )
     if len(upper.children) != 1:
         raise Broken(
-            f"Below the upper node is {listed(_named(one) for one in upper.children.values())}.",
-            "below the new node is the rest of the edge, and nothing else",
-            f"Where does a reader go on who wants all {cut.blocks} blocks?",
+            f"The upper node's children: {listed(_named(one) for one in upper.children.values())}.",
+            Promise.ONE_CHILD,
+            f"Where does a reader of all {cut.blocks} blocks continue?",
         )
     [(key, lower)] = upper.children.items()
     if lower.id != LOWER:
         raise Broken(
-            f"Below the upper node is {_named(lower)}.",
-            f"node {LOWER} keeps its id, and is what stays below",
-            f"Requests that read it to its end know it by {LOWER}.",
+            f"The upper node's child is {_named(lower)}.",
+            Promise.LOWER_ID,
+            f"Requests that read it to its end refer to it by {LOWER}.",
         )
     rest = cut.text[cut.at * cut.size :]
     if key != tuple(rest[: cut.size]):
         raise Broken(
             f"The upper node finds its child under {key!r}.",
-            "a child is found by the tokens of its first block",
-            f"The part below begins with the block {rest[: cut.size]}.",
+            Promise.CHILD_KEY,
+            f"The lower part begins with the block {rest[: cut.size]}.",
         )
     if lower.parent is not upper:
         raise Broken(
             f"The parent of node {LOWER} is {_named(lower.parent)}.",
-            "the way up from the lower part leads through the upper one",
-            "A lock is put on every node from the last one up. It would miss the new node.",
+            Promise.LOWER_PARENT,
+            "A lock goes from the last node up to the root. It would miss the new node.",
         )
 
 
@@ -213,7 +237,7 @@ def _check_the_lower_edge(lower: RadixNode, cut: Cut) -> None:
     if (lower.blocks, lower.tokens) != (blocks, tokens):
         raise Broken(
             f"Node {LOWER} has the blocks {lower.blocks} and the tokens {lower.tokens}.",
-            "the lower part has the rest of the edge, each block once",
+            Promise.LOWER_EDGE,
             f"The upper node has {cut.numbers[: cut.at]} already. What is left?",
         )
 
@@ -223,16 +247,16 @@ def _check_what_is_below(upper: RadixNode, cut: Cut) -> None:
     expected = {(300 + child,) * cut.size: 30 + child for child in range(cut.children)}
     if {key: child.id for key, child in lower.children.items()} != expected:
         raise Broken(
-            f"Below node {LOWER} is {listed(_named(one) for one in lower.children.values())}.",
-            "what went on from the end of the edge goes on from there",
-            f"Before the cut it was {listed(f'node {one}' for one in expected.values())}.",
+            f"The children of node {LOWER}: {listed(_named(one) for one in lower.children.values())}.",
+            Promise.CHILDREN,
+            f"Before the cut: {listed(f'node {one}' for one in expected.values())}.",
         )
     for child in lower.children.values():
         if child.parent is not lower:
             raise Broken(
                 f"The parent of node {child.id} is not the node {LOWER} that is in the tree.",
-                "whoever is below knows the node above",
-                f"If you made a new object for node {LOWER}, who still points to the old one?",
+                Promise.CHILD_PARENT,
+                f"If you made a new object for node {LOWER}, which nodes still point to the old one?",
             )
 
 
@@ -241,9 +265,9 @@ def _check_paths(before: dict[int, Any], root: RadixNode, cut: Cut) -> None:
     for id_, spelled in before.items():
         if after.get(id_) != spelled:
             raise Broken(
-                f"The way from the root to node {id_} is another one now.",
-                "every path spells what it spelled before",
-                f"Only node {LOWER} was to be cut, after {counted(cut.at, 'block')}.",
+                f"The path from the root to node {id_} has changed.",
+                Promise.SAME_PATHS,
+                f"Only node {LOWER} had to be cut, after {counted(cut.at, 'block')}.",
             )
 
 
@@ -251,36 +275,36 @@ def _check_protection(upper: RadixNode, cut: Cut) -> None:
     [lower] = upper.children.values()
     if lower.lock_ref != cut.lock or lower.last != 33:
         raise Broken(
-            f"Node {LOWER} has lock {lower.lock_ref} and was last used at {lower.last}.",
-            "the lower part keeps its readers",
-            f"It had lock {cut.lock} and 33. Did anybody stop reading it?",
+            f"Node {LOWER} has lock_ref {lower.lock_ref} and was last used at {lower.last}.",
+            Promise.LOWER_LOCK,
+            f"It had lock_ref {cut.lock} and 33. Did a request stop reading it?",
         )
     if upper.lock_ref != cut.lock:
         subject = "One request reads" if cut.lock == 1 else f"{cut.lock} requests read"
-        look = f"{subject} through the new node as well. Who protects it?"
+        look = f"{subject} through the new node as well. What protects it from eviction?"
         if not cut.lock:
-            look = "Nobody reads through it. Who would ever unlock it?"
+            look = "No request reads through it. What would ever unlock it?"
         raise Broken(
-            f"The upper node has lock {upper.lock_ref}.",
-            "whoever read the edge reads both parts of it",
+            f"The upper node has lock_ref {upper.lock_ref}.",
+            Promise.UPPER_LOCK,
             look,
         )
     if upper.last != 33:
         raise Broken(
             f"The upper node was last used at {upper.last}.",
-            "cutting is not using: both parts were last used when the edge was",
+            Promise.UPPER_LAST,
             f"Node {LOWER} was last used at 33.",
         )
 
 
-def _hang(node: RadixNode, size: int) -> RadixNode:
+def _attach(node: RadixNode, size: int) -> RadixNode:
     assert node.parent is not None
     node.parent.children[tuple(node.tokens[:size])] = node
     return node
 
 
 def _paths(root: RadixNode) -> Iterator[tuple[RadixNode, tuple[list[int], list[int]]]]:
-    """Every node with the tokens and blocks from the root to its end."""
+    """Yield every node with the tokens and blocks from the root to its end."""
     unvisited: list[tuple[RadixNode, list[int], list[int]]] = [(root, [], [])]
     while unvisited:
         node, tokens, blocks = unvisited.pop()

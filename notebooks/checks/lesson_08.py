@@ -1,7 +1,8 @@
-"""Lesson 08: how many tokens may a step compute, so that nobody waits too long for a word?"""
+"""Lesson 08: how many tokens may a step compute, so that no token comes too late?"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import product
 from typing import Any
 
@@ -9,12 +10,23 @@ from checks.broken import Broken
 from checks.guard import call
 from checks.judging import counted, judge
 
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    WHOLE = "the answer is a whole number of tokens, or None"
+    WITHIN_GOAL = "no step takes longer than the goal"
+    ROOM_FOR_PROMPT = "a prompt gets at least one token per step"
+    LARGEST = "the answer is the largest budget that meets the goal"
+    NONE_IF_IMPOSSIBLE = "None is only for goals that cannot be met"
+
+
 PickBudget = Callable[[float, float, int, float], int | None]
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A machine, how many people it talks to, and how long each of them may wait for a token."""
+    """A machine, its number of decoding requests, and their goal for the time between tokens."""
 
     base_ms: float
     per_token_ms: float
@@ -22,7 +34,7 @@ class Goal:
     itl_goal_ms: float
 
     def step_ms(self, tokens: int) -> float:
-        """What a step with so many tokens takes."""
+        """Return the duration of a step with so many tokens."""
         return self.base_ms + self.per_token_ms * tokens
 
     def __str__(self) -> str:
@@ -36,14 +48,14 @@ class Goal:
 
 
 def check(pick_budget: PickBudget) -> PickBudget:
-    """Say how it does, and hand back a function that does it: the learner's, or ours."""
+    """Print the verdict and return the learner's function if it passed, otherwise ours."""
     verdict = judge(pick_budget, cases(), attempt)
     print(verdict)
     return pick_budget if verdict.passed else _largest
 
 
 def _largest(base_ms: float, per_token_ms: float, decodes: int, itl_goal_ms: float) -> int | None:
-    """Ask for one token more until the goal is broken. (Exact for the quarters used here.)"""
+    """Return the right budget by search. (Exact for the quarters used here.)"""
     budget = 0
     while base_ms + per_token_ms * (budget + 1) <= itl_goal_ms:
         budget += 1
@@ -51,7 +63,7 @@ def _largest(base_ms: float, per_token_ms: float, decodes: int, itl_goal_ms: flo
 
 
 def cases() -> list[Goal]:
-    """Goals that are met exactly, and that are not; with room to spare, tight, and out of reach.
+    """Return goals that a budget meets exactly or not, tight ones and impossible ones.
 
     All times are quarters of a millisecond, which floating-point numbers hold exactly: a formula and
     a search agree.
@@ -63,13 +75,13 @@ def cases() -> list[Goal]:
 
 
 def _size(goal: Goal) -> tuple[float, ...]:
-    """Few requests; goals that can be met, and barely, before those that cannot."""
+    """Sort by few requests, then tight goals before impossible ones."""
     room = (goal.itl_goal_ms - goal.base_ms) / goal.per_token_ms
     return (goal.decodes, room < goal.decodes + 1, abs(room), -goal.base_ms)
 
 
 def attempt(pick_budget: PickBudget, goal: Goal) -> None:
-    """Hold an answer against the promises: within the goal, room for a prompt, none larger."""
+    """Check that the budget meets the goal, has room for a prompt, and is the largest."""
     answer = call(pick_budget, goal.base_ms, goal.per_token_ms, goal.decodes, goal.itl_goal_ms)
     smallest = goal.decodes + 1
     if answer is None:
@@ -81,27 +93,27 @@ def attempt(pick_budget: PickBudget, goal: Goal) -> None:
     if full > goal.itl_goal_ms:
         look = f"A step with {counted(budget, 'token')} takes {full:g} ms"
         if goal.per_token_ms * budget <= goal.itl_goal_ms and goal.base_ms:
-            look += f", of which {goal.base_ms:g} ms pass before the first token"
+            look += f", of which {goal.base_ms:g} ms are the base cost"
         if goal.step_ms(smallest) > goal.itl_goal_ms:
-            look += f". And with fewer than {counted(smallest, 'token')} a prompt gets nothing"
-        raise Broken(did, "no step takes longer than the goal", look + ".")
+            look += f". With fewer than {counted(smallest, 'token')} a prompt gets nothing"
+        raise Broken(did, Promise.WITHIN_GOAL, look + ".")
     if budget < smallest:
         look = (
-            f"Those who decode take {counted(goal.decodes, 'token')} of it in every step. What is "
-            "left for somebody who is still reading?"
+            f"The decoding requests take {counted(goal.decodes, 'token')} of it in every step. What is "
+            "left for a prompt?"
         )
         if goal.step_ms(smallest) > goal.itl_goal_ms:
             look = (
-                f"One would need {counted(smallest, 'token')}, and {goal.step_ms(smallest):g} ms. "
-                "This goal cannot be met. What does the docstring say about that?"
+                f"With a prompt token a step has {smallest} tokens: {goal.step_ms(smallest):g} ms. "
+                "This goal cannot be met. What does the docstring say for that case?"
             )
-        raise Broken(did, "a prompt gets at least one token a step", look)
+        raise Broken(did, Promise.ROOM_FOR_PROMPT, look)
     if goal.step_ms(budget + 1) <= goal.itl_goal_ms:
         raise Broken(
             did,
-            "it is the largest budget that meets the goal",
+            Promise.LARGEST,
             f"A full step takes {full:g} ms, and with one token more {goal.step_ms(budget + 1):g} ms. "
-            "The budget is for all tokens of a step, whosever they are.",
+            "The budget covers all tokens of a step, of all requests.",
         )
 
 
@@ -109,18 +121,18 @@ def _check_out_of_reach(goal: Goal, smallest: int) -> None:
     if goal.step_ms(smallest) <= goal.itl_goal_ms:
         raise Broken(
             "You returned None.",
-            "None is only for goals that cannot be met",
+            Promise.NONE_IF_IMPOSSIBLE,
             f"A step with {counted(smallest, 'token')}, one of them of a prompt, takes "
             f"{goal.step_ms(smallest):g} ms.",
         )
 
 
 def _whole(answer: Any) -> int:
-    """The answer as a number of tokens; 80.0 is close, but the engine takes no part of a token."""
+    """Return the answer as a whole number of tokens; 80.0 is not one."""
     if isinstance(answer, bool) or not hasattr(answer, "__index__"):
         raise Broken(
             f"You returned {answer!r}.",
-            "the answer is a whole number of tokens, or None",
-            "The engine takes 80 for a budget; it does not take 80.0, nor '80'.",
+            Promise.WHOLE,
+            "The engine takes the budget 80, but not 80.0 or '80'.",
         )
     return int(answer)

@@ -1,8 +1,9 @@
-"""Lesson 09: memory is full, somebody needs a block. Who gives way?"""
+"""Lesson 09: memory is full and a request needs a block. Which request is preempted?"""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise, permutations, product
 from typing import Any
 
@@ -16,6 +17,15 @@ from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    RUNNING = "the victim is a running request"
+    LEAST_URGENT = "a least urgent request is preempted"
+    OLDEST_GOES_ON = "of the least urgent requests the oldest goes on, unless it is the only one"
+
+
 Row = tuple[Any, int, int, int, int]  # id, priority, arrival, computed, blocks
 Victim = Callable[[list[Row], Any], Any]
 
@@ -24,14 +34,14 @@ BLOCK = 8  # slots
 
 @dataclass(frozen=True)
 class Shortage:
-    """Who runs, in order of admission, and who of them needs a block that is not there."""
+    """The running requests in order of admission, and the one that needs a block."""
 
     running: tuple[tuple[str, int, int, int, int], ...]
     needed_by: str
 
     def __str__(self) -> str:
         people = [
-            f"{id_} with priority {priority} (came {_PLACES[arrival - 1]}, "
+            f"{id_} with priority {priority} (arrived {_ORDINALS[arrival - 1]}, "
             f"{computed} tokens computed, {counted(blocks, 'block')})"
             for id_, priority, arrival, computed, blocks in self.running
         ]
@@ -40,7 +50,7 @@ class Shortage:
 
 @dataclass(frozen=True)
 class Crowd:
-    """People for a whole run of the engine, in a memory that is too small for them."""
+    """A workload for a whole run of the engine, with too little memory."""
 
     people: tuple[Speaker, ...]
 
@@ -53,17 +63,17 @@ class Crowd:
         return f"A run of the engine with 8 blocks of 8 slots: {listed(people)}."
 
 
-_PLACES = ("1st", "2nd", "3rd", "4th", "5th")
+_ORDINALS = ("1st", "2nd", "3rd", "4th", "5th")
 
 
 class YourVictims(Priority):
-    """What a learner wrote, as the engine asks for it; the queue is that of `Priority`."""
+    """A learner's victim rule, as a policy; the queue is that of `Priority`."""
 
     def __init__(self, victim: Victim) -> None:
         self._victim = victim
 
     def victim(self, running: Sequence[Request], needed_by: Request) -> Request:
-        """The running request with the id that the learner's rule names."""
+        """Return the running request with the id that the learner's rule returned."""
         rows: list[Row] = [
             (one.id, one.priority, one.id, one.num_computed_tokens, len(one.block_table))
             for one in running
@@ -73,14 +83,14 @@ class YourVictims(Priority):
 
 
 def check(victim: Victim) -> Policy:
-    """Say how `victim` does, and give the engine a policy that asks it; its own while it fails."""
+    """Print the verdict and return a policy: the learner's, or the engine's own until that passes."""
     verdict = judge(victim, cases(), attempt)
     print(verdict)
     return YourVictims(victim) if verdict.passed else Priority()
 
 
 def cases() -> list[Shortage | Crowd]:
-    """Every mixture of one to three requests, some larger ones, and then whole runs."""
+    """Return all mixtures of one to three requests, some larger ones, and then whole runs."""
     chance = random.Random(9)
     shortages = [
         _shortage(priorities, arrivals, chance)
@@ -99,7 +109,7 @@ def cases() -> list[Shortage | Crowd]:
 def _shortage(
     priorities: Sequence[int], arrivals: Sequence[int], chance: random.Random
 ) -> Shortage:
-    """Priority, age and amount of work are independent: no order of the rows gives one away."""
+    """Draw priority, age and amount of work independently, so that no order of rows reveals them."""
     computed = chance.sample(range(9, 57), len(arrivals))
     running = tuple(
         (id_, priority, arrival, tokens, -(-tokens // BLOCK))
@@ -126,7 +136,7 @@ def _crowd(chance: random.Random) -> Crowd:
 
 
 def _size(shortage: Shortage) -> tuple[int, ...]:
-    """Few people; some in a hurry and some not; in the order in which they came; little work."""
+    """Sort by few requests, then mixed priorities, then order of arrival, then little work."""
     classes = len({priority for _, priority, _, _, _ in shortage.running})
     arrivals = [arrival for _, _, arrival, _, _ in shortage.running]
     late = sum(one > other for one, other in pairwise(arrivals))
@@ -135,7 +145,7 @@ def _size(shortage: Shortage) -> tuple[int, ...]:
 
 
 def attempt(victim: Victim, case: Shortage | Crowd) -> None:
-    """Hold an answer against the promises: it runs, nobody is less urgent, the oldest goes on."""
+    """Check that the victim runs, no request is less urgent, and the oldest goes on."""
     if isinstance(case, Crowd):
         _attempt_run(victim, case)
         return
@@ -144,32 +154,32 @@ def attempt(victim: Victim, case: Shortage | Crowd) -> None:
     if not _is_among(chosen, rows):
         raise Broken(
             f"You returned {chosen!r}.",
-            "the victim is one of those who run",
-            f"What is asked for is an id: {' or '.join(rows)}.",
+            Promise.RUNNING,
+            f"Return an id: {' or '.join(rows)}.",
         )
     priority = rows[chosen][1]
     least = max(row[1] for row in case.running)
     peers = {id_: row for id_, row in rows.items() if row[1] == least}
     if chosen not in peers:
-        look = "Priority 0 is the most urgent here; who has a larger number can wait longer."
+        look = "Priority 0 is the most urgent; larger numbers can wait longer."
         if chosen == case.needed_by:
-            look += f" And {chosen} has stopped for somebody in less of a hurry."
+            look += f" And {chosen} was preempted for a less urgent request."
         raise Broken(
-            f"You stopped {chosen}, with priority {priority}, and {listed(peers)}, with priority "
+            f"You preempted {chosen}, with priority {priority}, and {listed(peers)}, with priority "
             f"{least}, {'goes' if len(peers) == 1 else 'go'} on.",
-            "the least urgent give way",
+            Promise.LEAST_URGENT,
             look,
         )
     oldest = min(peers, key=lambda id_: peers[id_][2])
     if chosen == oldest and len(peers) > 1:
         others = [id_ for id_ in peers if id_ != oldest]
         raise Broken(
-            f"You stopped {chosen}, the oldest of those with priority {least}, though "
+            f"You preempted {chosen}, the oldest of those with priority {least}, though "
             f"{listed(others)} {'was' if len(others) == 1 else 'were'} running as well.",
-            "of the least urgent the oldest goes on, unless it is alone",
-            f"{chosen} came {_PLACES[rows[chosen][2] - 1]}, "
-            + listed(f"{id_} {_PLACES[rows[id_][2] - 1]}" for id_ in others)
-            + ". What made your rule prefer the first of them?",
+            Promise.OLDEST_GOES_ON,
+            f"{chosen} arrived {_ORDINALS[rows[chosen][2] - 1]}, "
+            + listed(f"{id_} {_ORDINALS[rows[id_][2] - 1]}" for id_ in others)
+            + ". Why did your rule prefer the oldest?",
         )
 
 
@@ -178,9 +188,9 @@ def _is_among(chosen: object, ids: Iterable[str]) -> bool:
 
 
 def _attempt_run(victim: Victim, crowd: Crowd) -> None:
-    """In the engine ids are numbers, and whoever gave way comes back.
+    """Try the rule in the engine: ids are numbers, and preempted requests come back.
 
-    A run that comes to an end has served everybody; one that does not is stopped by `watched`.
+    A run that ends has served all requests; `watched` stops one that does not end.
     """
     config = EngineConfig(token_budget=32, max_batch_size=4, max_kv_tokens=64, block_size=BLOCK)
     with watched(victim):
@@ -189,4 +199,4 @@ def _attempt_run(victim: Victim, crowd: Crowd) -> None:
                 workload_of(crowd.people), config, cost=Cost(10, 0.25), policy=YourVictims(victim)
             )
         except PolicyError as error:
-            raise error.__cause__ or error from None  # it has the learner's own line
+            raise error.__cause__ or error from None  # it names the learner's line

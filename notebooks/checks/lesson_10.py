@@ -1,8 +1,9 @@
-"""Lesson 10: which guesses are kept, so that the text has the model's own distribution?"""
+"""Lesson 10: which drafts are kept, so that the text has the model's own distribution?"""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import product
 from typing import Any
 
@@ -11,17 +12,33 @@ from checks.guard import call, watched
 from checks.judging import counted, judge, listed
 from engine.speculation.verification import Pick, Verifier
 
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    TOKENS = "the answer is a list of tokens"
+    OWN_TOKEN = "every answer ends with a token of the model's own, from pick()"
+    AT_MOST_ONE_MORE = "the answer has at most one token more than there are drafts"
+    STOPS_AT_REFUSAL = "after the first refused draft comes one token, and no more"
+    KEPT = "a draft is kept if its number is below its chance"
+    REFUSED = "a draft is refused if its number is not below its chance"
+    ONE_WEIGHT_EACH = "pick() gets a weight for each word of the vocabulary"
+    WEIGHTS = "weights are 0 or more, and not all of them 0"
+    MODELS_VOICE = "the text has the model's own distribution"
+    BONUS = "the token after the last draft has the model's distribution at its position"
+
+
 Accept = Callable[..., list[int]]
 Row = tuple[float, ...]
 
 WORDS = ("cat", "dog", "owl")
-CHANCES = 10  # equally spaced numbers stand for all of chance
+CHANCES = 10  # equally spaced numbers stand for a uniform random number
 SLACK = 1e-9
 
 
 @dataclass(frozen=True)
-class Voice:
-    """One place: what model and helper think of each word, and the model of the word after it."""
+class OneDraft:
+    """One position: model's and helper's probabilities, and the model's for the position after it."""
 
     p: Row
     q: Row
@@ -29,14 +46,14 @@ class Voice:
 
     def __str__(self) -> str:
         return (
-            f"One draft. The helper says {told(self.q)}. The model says {told(self.p)}, and behind "
-            f"the draft {told(self.after)}."
+            f"One draft. The helper's probabilities: {shares_text(self.q)}. The model's: "
+            f"{shares_text(self.p)}; after the draft: {shares_text(self.after)}."
         )
 
 
 @dataclass(frozen=True)
 class Drafted:
-    """One call: drafts, and the number that decides on each."""
+    """One call: drafts, and the random number that decides on each."""
 
     p: tuple[Row, ...]
     q: tuple[Row, ...]
@@ -52,15 +69,15 @@ class Drafted:
 
     @property
     def kept(self) -> int:
-        """How many drafts stand before the first whose number is not below its chance."""
-        for place, (draft, number) in enumerate(zip(self.drafts, self.uniforms, strict=True)):
-            if number >= self.p[place][draft] / self.q[place][draft]:
-                return place
+        """The number of drafts before the first whose number is not below its chance."""
+        for index, (draft, number) in enumerate(zip(self.drafts, self.uniforms, strict=True)):
+            if number >= self.p[index][draft] / self.q[index][draft]:
+                return index
         return len(self.drafts)
 
 
 class YourRule(Verifier):
-    """What a learner wrote, as the engine asks for it. Its drafters are always sure: q = 1."""
+    """A learner's rule, as a verifier. The engine's drafters are always sure: q = 1."""
 
     def __init__(self, rule: Accept) -> None:
         self._rule = rule
@@ -68,37 +85,37 @@ class YourRule(Verifier):
     def accept(
         self, p: list[list[float]], drafts: list[int], numbers: list[float], pick: Pick
     ) -> list[int]:
-        """The learner's answer."""
+        """Return the learner's answer."""
         q = [[float(token == draft) for token in range(len(p[0]))] for draft in drafts]
         return self._rule(p, q, drafts, numbers, pick)
 
 
 def check(accept: Accept) -> Verifier | None:
-    """Say how `accept` does, and give the engine a verifier that asks it; None, its own, else."""
+    """Print the verdict and return the learner's rule as a verifier, or None until it passes."""
     verdict = judge(accept, cases(), attempt)
     print(verdict)
     return YourRule(accept) if verdict.passed else None
 
 
-def told(row: Sequence[float]) -> str:
+def shares_text(row: Sequence[float]) -> str:
     """ "cat 50%, dog 30% and owl 20%"."""
     return listed(f"{word} {share:.0%}" for word, share in zip(WORDS, row, strict=False))
 
 
-def cases() -> list[Voice | Drafted]:
-    """Places of two words and of three, as far as a few numbers can stand for all of chance."""
+def cases() -> list[OneDraft | Drafted]:
+    """Return single drafts over two and three words, then calls with up to three drafts."""
     chance = random.Random(10)
-    voices = [
-        Voice(p, q, after)
+    one_drafts = [
+        OneDraft(p, q, after)
         for words in (2, 3)
         for p, q in product(_rows(words), repeat=2)
         if _is_even(p, q)
         for after in [chance.choice(_rows(words))]
     ]
-    two, three = ([one for one in voices if len(one.p) == words] for words in (2, 3))
+    two, three = ([one for one in one_drafts if len(one.p) == words] for words in (2, 3))
     # The lesson's own example is the first of three words.
     own = [one for one in three if (one.p, one.q) == ((0.5, 0.3, 0.2), (0.2, 0.6, 0.2))]
-    short = sorted((_drafted(1 + place % 3, chance) for place in range(400)), key=_length)
+    short = sorted((_drafted(1 + index % 3, chance) for index in range(400)), key=_length)
     return [
         *chance.sample([one for one in two if one.p != one.q], 5),
         *own,
@@ -108,13 +125,13 @@ def cases() -> list[Voice | Drafted]:
 
 
 def _rows(words: int) -> list[Row]:
-    """Every distribution in tenths."""
+    """Return all distributions in tenths."""
     rows = [row for row in product(range(11), repeat=words) if sum(row) == 10]
     return [tuple(share / 10 for share in row) for row in rows]
 
 
 def _is_even(p: Row, q: Row) -> bool:
-    """Whether each chance is a multiple of 1/10: then ten equally spaced numbers hit it exactly."""
+    """Return whether each chance is a multiple of 1/10, which ten equally spaced numbers can hit."""
     more = [max(0.0, a - b) for a, b in zip(p, q, strict=True)]
     shares = [min(1.0, a / b) for a, b in zip(p, q, strict=True) if b]
     shares += [one / sum(more) for one in more] if sum(more) else []
@@ -133,7 +150,7 @@ def _drafted(count: int, chance: random.Random) -> Drafted:
     for draft, mine, theirs in zip(drafts, p, q, strict=False):
         edge = min(1.0, mine[draft] / theirs[draft])
         near = [number for number in (edge - 0.01, edge + 0.01) if 0 <= number < 1]
-        # Mostly below the edge, or the drafts behind it would hardly ever count.
+        # Mostly below the edge, or later drafts would hardly ever count.
         uniforms.append(round(chance.choices(near, (3, 1)[: len(near)])[0], 6))
     return Drafted(tuple(p), tuple(q), tuple(drafts), tuple(uniforms))
 
@@ -147,12 +164,12 @@ def _length(one: Drafted) -> int:
     return len(one.drafts)
 
 
-def attempt(accept: Accept, case: Voice | Drafted) -> None:
-    """Hold answers against the promises: drafts in order, then one token; and the model's voice."""
+def attempt(accept: Accept, case: OneDraft | Drafted) -> None:
+    """Check that an answer has drafts in order, then one token, and the model's distribution."""
     if isinstance(case, Drafted):
         _attempt_call(accept, case)
     else:
-        _attempt_voice(accept, case)
+        _attempt_one_draft(accept, case)
 
 
 def _attempt_call(accept: Accept, case: Drafted) -> None:
@@ -172,63 +189,63 @@ def _attempt_call(accept: Accept, case: Drafted) -> None:
         ratio = case.p[kept][draft] / case.q[kept][draft]
         raise Broken(
             f"You kept {counted(kept, 'draft')} and drew {WORDS[ids[-1]]}.",
-            "a draft is kept if its number is below its chance",
+            Promise.KEPT,
             f"Draft {kept + 1}, {WORDS[draft]}: its number is {case.uniforms[kept]:.2f}, and the "
-            f"model says it {ratio:.3g} times as often as the helper.",
+            f"model's probability is {ratio:.3g} times the helper's.",
         )
     if kept > case.kept:
         draft = case.drafts[case.kept]
         raise Broken(
             f"You kept {counted(kept, 'draft')}.",
-            "a draft is refused if its number is not below its chance",
+            Promise.REFUSED,
             f"Draft {case.kept + 1}, {WORDS[draft]}: its number is {case.uniforms[case.kept]:.2f}; "
-            f"the model says it with {case.p[case.kept][draft]:.0%}, the helper with "
+            f"the model gives it {case.p[case.kept][draft]:.0%}, the helper "
             f"{case.q[case.kept][draft]:.0%}.",
         )
 
 
 def _weights(weights: Iterable[float], words: int) -> list[float]:
-    """What was given to `pick`. Raises Broken for what nothing can be drawn from."""
+    """Return the weights given to `pick`. Raises Broken if no token can be drawn from them."""
     shares = [float(one) for one in weights]
     if len(shares) != words:
         raise Broken(
             f"You gave {counted(len(shares), 'weight')} to pick().",
-            "pick() gets a weight for each word of the vocabulary",
+            Promise.ONE_WEIGHT_EACH,
             f"There are {words} words here.",
         )
     if min(shares) < 0 or not 0 < sum(shares) < float("inf"):
         raise Broken(
             f"You gave the weights {[round(one, 3) for one in shares]} to pick().",
-            "weights are 0 or more, and not all of them 0",
-            "A word that the helper says more often than the model: what is left of it?",
+            Promise.WEIGHTS,
+            "The helper may give a word more than the model does. What is left of it then?",
         )
     return shares
 
 
 def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
-    """The answer, if it is some leading drafts and one token. Raises Broken otherwise."""
+    """Return the answer if it is some leading drafts and one token. Raises Broken otherwise."""
     if not isinstance(answer, list | tuple) or not all(_is_token(one, words) for one in answer):
         raise Broken(
             f"You returned {answer!r}.",
-            "the answer is a list of tokens",
+            Promise.TOKENS,
             f"Tokens are numbers from 0 to {words - 1}; pick() gives one.",
         )
     ids = [int(one) for one in answer]
-    said = listed(WORDS[one] for one in ids) if ids else "nothing"
+    words_text = listed(WORDS[one] for one in ids) if ids else "nothing"
     if not ids:
-        raise _no_own_token(said)
+        raise _no_own_token(words_text)
     if len(ids) > len(drafts) + 1:
         raise Broken(
-            f"You returned {said}.",
-            "at most one token more than there are drafts",
-            f"The model was asked in {len(drafts) + 1} places.",
+            f"You returned {words_text}.",
+            Promise.AT_MOST_ONE_MORE,
+            f"The model has probabilities for {len(drafts) + 1} positions.",
         )
     wrong = next((i for i in range(len(ids) - 1) if ids[i] != drafts[i]), None)
     if wrong is not None:
         raise Broken(
-            f"You returned {said}. Drafted: {listed(WORDS[one] for one in drafts)}.",
-            "behind the first draft that is refused comes one token, and no more",
-            f"Token {wrong + 2} was guessed after a word that was never said.",
+            f"You returned {words_text}. Drafts: {listed(WORDS[one] for one in drafts)}.",
+            Promise.STOPS_AT_REFUSAL,
+            f"Token {wrong + 2} was drafted after a rejected word.",
         )
     return ids
 
@@ -236,9 +253,9 @@ def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
 def _no_own_token(said: str) -> Broken:
     return Broken(
         f"You returned {said}.",
-        "every call ends with a token of the model's own, from pick()",
-        "The model has spoken behind the last draft as well. Without that token, a call with bad "
-        "luck would bring nothing at all.",
+        Promise.OWN_TOKEN,
+        "The model has probabilities after the last draft as well. Without that token, a call whose "
+        "drafts are all rejected would return nothing.",
     )
 
 
@@ -248,62 +265,63 @@ def _is_token(one: Any, words: int) -> bool:
 
 
 @dataclass
-class _Heard:
-    """What came out, over all drafts and all of chance."""
+class _Outcome:
+    """The probabilities of the answers, over all drafts and all random numbers."""
 
     first: list[float]
     kept: list[float]
-    behind: list[float]  # the token after a draft that was kept
+    after: list[float]  # the token after a draft that was kept
 
 
-def _attempt_voice(accept: Accept, case: Voice) -> None:
-    heard = _listen(accept, case)
+def _attempt_one_draft(accept: Accept, case: OneDraft) -> None:
+    outcome = _outcome_of(accept, case)
     words = range(len(case.p))
-    if all(abs(heard.first[word] - case.p[word]) < SLACK for word in words):
-        total = sum(heard.kept)
+    if all(abs(outcome.first[word] - case.p[word]) < SLACK for word in words):
+        total = sum(outcome.kept)
         if total == 0 and _shared(case) > 0:
             raise _no_own_token("one word, whatever the draft")
-        if any(abs(heard.behind[word] - total * case.after[word]) > SLACK for word in words):
-            shares = [share / total for share in heard.behind]
+        if any(abs(outcome.after[word] - total * case.after[word]) > SLACK for word in words):
+            shares = [share / total for share in outcome.after]
             raise Broken(
-                f"Behind a draft that was kept, you said {told(shares)}.",
-                "the token behind the last draft has the model's own distribution there",
+                f"After a kept draft, your words were {shares_text(shares)}.",
+                Promise.BONUS,
                 "p has one row more than q. Which row did you draw from?",
             )
         return
-    look = "All of it is the helper's voice: nothing of the model's is left."
-    if any(abs(mine - its) > SLACK for mine, its in zip(heard.first, case.q, strict=True)):
+    look = "That is the helper's distribution; the model's has no influence."
+    if any(abs(mine - its) > SLACK for mine, its in zip(outcome.first, case.q, strict=True)):
         wrong = [
             word
             for word in words
-            if case.q[word] and abs(heard.kept[word] - min(case.p[word], case.q[word])) > SLACK
+            if case.q[word] and abs(outcome.kept[word] - min(case.p[word], case.q[word])) > SLACK
         ]
         look = "Drafts are kept as often as they should be. " + (
-            "So it is the word drawn after a refusal. The drafts that were kept have said "
-            f"{told(heard.kept)} of all. What is missing?"
+            "So the word drawn after a refusal is wrong. Kept drafts already give "
+            f"{shares_text(outcome.kept)}. What is missing?"
         )
         if wrong:
             word = max(wrong, key=lambda one: case.q[one])
             look = (
-                f"A draft {WORDS[word]} was kept in {heard.kept[word] / case.q[word]:.0%} of the "
-                f"cases. The helper says it with {case.q[word]:.0%}, the model with "
+                f"A draft {WORDS[word]} was kept in {outcome.kept[word] / case.q[word]:.0%} of the "
+                f"cases. The helper gives it {case.q[word]:.0%}, the model "
                 f"{case.p[word]:.0%}."
             )
     raise Broken(
-        f"Over all drafts and all of chance, the first word came out as {told(heard.first)}.",
-        f"the text has the model's own distribution, {told(case.p)}",
+        f"Over all drafts and random numbers, the first word is {shares_text(outcome.first)}; the "
+        f"model's distribution is {shares_text(case.p)}.",
+        Promise.MODELS_VOICE,
         look,
     )
 
 
-def _shared(case: Voice) -> float:
+def _shared(case: OneDraft) -> float:
     return sum(min(p, q) for p, q in zip(case.p, case.q, strict=True))
 
 
-def _listen(accept: Accept, case: Voice) -> _Heard:
+def _outcome_of(accept: Accept, case: OneDraft) -> _Outcome:
     words = len(case.p)
-    heard = _Heard([0.0] * words, [0.0] * words, [0.0] * words)
-    numbers = [(place + 0.5) / CHANCES for place in range(CHANCES)]
+    outcome = _Outcome([0.0] * words, [0.0] * words, [0.0] * words)
+    numbers = [(index + 0.5) / CHANCES for index in range(CHANCES)]
     drafts = [word for word in range(words) if case.q[word]]
     with watched(accept):
         for draft, u, v in product(drafts, numbers, numbers):
@@ -320,8 +338,8 @@ def _listen(accept: Accept, case: Voice) -> _Heard:
             if not picked:
                 raise _no_own_token(listed(WORDS[one] for one in ids))
             weight = case.q[draft] / CHANCES**2
-            heard.first[ids[0]] += weight
+            outcome.first[ids[0]] += weight
             if len(ids) > 1:
-                heard.kept[draft] += weight
-                heard.behind[ids[1]] += weight
-    return heard
+                outcome.kept[draft] += weight
+                outcome.after[ids[1]] += weight
+    return outcome

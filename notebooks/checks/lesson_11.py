@@ -1,10 +1,11 @@
-"""Lesson 11: what waits for one reader, bounded, so that nobody else waits for that reader."""
+"""Lesson 11: a bounded buffer for one reader, so that no other reader waits for it."""
 
 import asyncio
 import random
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from inspect import isawaitable
 from itertools import product
 from typing import Any
@@ -13,84 +14,101 @@ from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge
 
-# Turns of the event loop in which a reader that was woken has long had its text.
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    NEVER_WAITS = "put() and close() never wait"
+    GET_WAITS = "get() can be awaited"
+    PUT_ANSWERS = "put() returns True, or False if the text does not fit"
+    BOUNDED = "no more than the limit is buffered"
+    TAKES_WHAT_FITS = "text that fits is accepted"
+    WAKES = "get() returns as soon as there is text or a reason"
+    GET_ANSWERS = "get() returns a text and a reason, None while more may come"
+    SAME_TEXT = "the received texts, joined, are the sent text"
+    NOT_EMPTY = "get() waits until there is text or a reason"
+    FIRST_REASON = "the reason is that of the first close()"
+    REASON_LAST = "the reason comes last"
+    OWN_OUTBOX = "every reader has an outbox of its own"
+
+
+# Turns of the event loop, more than a woken reader needs to get its text.
 TURNS = 20
-# For a get() that does not wait to be woken, but sleeps and looks again. A reader that sleeps through
-# this is one that would sleep on.
+# Time for a get() that polls. A reader that sleeps longer would never wake.
 POLL_SECONDS = 2.0
-# For a put() that blocks the whole thread; whatever is right takes a thousandth of it.
-PATIENCE_SECONDS = 20.0
+# Limit for a put() that blocks the whole thread; a right one takes a thousandth of it.
+TIMEOUT_SECONDS = 20.0
 
 
 class PlainOutbox:
-    """The lesson's own: its queue with no limit, a count of the bytes in it, and the end as a piece."""
+    """The lesson's own outbox: a queue, a count of its bytes, and the reason as its last item."""
 
     def __init__(self, limit: int) -> None:
-        self._room = limit
+        self._free = limit
         self._pieces: asyncio.Queue[tuple[str, str | None]] = asyncio.Queue()
         self._closed = False
 
     def put(self, text: str) -> bool:
-        """Take a piece if there is room for its bytes."""
+        """Accept a text if its bytes fit."""
         size = len(text.encode())
-        if size > self._room:
+        if size > self._free:
             return False
-        self._room -= size
+        self._free -= size
         self._pieces.put_nowait((text, None))
         return True
 
     def close(self, reason: str) -> None:
-        """The last piece is the reason."""
+        """Append the reason as the last item."""
         if not self._closed:
             self._closed = True
             self._pieces.put_nowait(("", reason))
 
     async def get(self) -> tuple[str, str | None]:
-        """The next piece."""
+        """Return the next item."""
         text, reason = await self._pieces.get()
-        self._room += len(text.encode())
+        self._free += len(text.encode())
         return text, reason
 
 
 @dataclass(frozen=True)
 class Story:
-    """What happens to one outbox: "put" with a text, "get", "close" with a reason, in this order.
+    """The calls to one outbox, in order: "put" with a text, "get", "close" with a reason.
 
-    When it is over the outbox is closed, if it is not yet, and read to its end. A put() that says no
-    is followed by close("slow_reader"), as in the lesson, and by no further put().
+    At the end the outbox is closed, if it is still open, and read to its end. After a put() that
+    returns False comes close("slow_reader"), as in the lesson, and no further put().
     """
 
     limit: int
     acts: tuple[tuple[str, str], ...]
 
     def __str__(self) -> str:
-        told = [f"{name}({word!r})" if word else f"{name}()" for name, word in self.acts]
+        calls = [f"{name}({word!r})" if word else f"{name}()" for name, word in self.acts]
         if all(name != "close" for name, _ in self.acts):
-            told.append("at the end close('stop')")
-        return f"An outbox of {counted(self.limit, 'byte')}: {', '.join(told)}."
+            calls.append("at the end close('stop')")
+        return f"An outbox of {counted(self.limit, 'byte')}: {', '.join(calls)}."
 
 
 def check(outbox: type) -> type:
-    """Say how the class `outbox` does, and give it back; the lesson's own while it fails."""
+    """Print the verdict and return the learner's class, or the lesson's own until that passes."""
     verdict = judge(outbox, cases(), attempt)
     print(verdict)
     return outbox if verdict.passed else PlainOutbox
 
 
 def cases() -> list[Story]:
-    """Every short story in two sizes of outbox, and some longer ones; the shortest first."""
+    """Return all short stories with two sizes of outbox, and some longer ones; the shortest first."""
     acts = [("put", "He"), ("put", "llo"), ("put", "é"), ("get", ""), ("close", "stop")]
     short = [story for length in range(1, 5) for story in product(acts, repeat=length)]
     chance = random.Random(11)
     weights = [3, 3, 2, 4, 0.3]
     long = [tuple(chance.choices(acts, weights, k=chance.randint(6, 12))) for _ in range(150)]
-    stories = [Story(limit, told) for told in short for limit in (8, 3)]
-    stories += [Story(chance.choice((4, 7, 64)), told) for told in long]
-    return sorted(filter(_is_told_in_order, stories), key=_size)
+    stories = [Story(limit, acts) for acts in short for limit in (8, 3)]
+    stories += [Story(chance.choice((4, 7, 64)), acts) for acts in long]
+    return sorted(filter(_is_in_order, stories), key=_size)
 
 
-def _is_told_in_order(story: Story) -> bool:
-    """Nothing is put after the end, and at most one further close() follows it."""
+def _is_in_order(story: Story) -> bool:
+    """Return whether no put() follows the first close(), and at most one more close() does."""
     names = [name for name, _ in story.acts]
     end = names.index("close") if "close" in names else len(names)
     return "put" not in names[end:] and names.count("close") <= 2 and "get" not in names[end + 1 :]
@@ -102,7 +120,7 @@ def _size(story: Story) -> tuple[int, ...]:
 
 
 def attempt(outbox: type, story: Story) -> None:
-    """Play a story on a loop and a thread of its own: a notebook's loop is running already."""
+    """Play a story on an event loop in a thread of its own: the notebook's loop is already running."""
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -114,18 +132,16 @@ def attempt(outbox: type, story: Story) -> None:
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    thread.join(PATIENCE_SECONDS)
+    thread.join(TIMEOUT_SECONDS)
     if thread.is_alive():
-        raise Broken(
-            "Everything stood still: a method kept the whole thread waiting.", *_NEVER_WAITS
-        )
+        raise Broken("A method blocked the whole thread.", *_NEVER_WAITS)
     if failed:
         raise failed[0]
 
 
 _NEVER_WAITS = (
-    "put() and close() never wait",
-    "One loop feeds thirty outboxes. While it waits for one reader, 29 readers wait with it.",
+    Promise.NEVER_WAITS,
+    "One loop feeds thirty outboxes. While it waits for one reader, 29 other readers wait, too.",
 )
 
 
@@ -134,7 +150,7 @@ async def _play(outbox: type, story: Story) -> None:
 
 
 class _Play:
-    """One outbox, its reader, and what ought to be in between."""
+    """One outbox, its reader, and the text that should be in between."""
 
     def __init__(self, outbox: type, limit: int) -> None:
         self._limit = limit
@@ -146,7 +162,7 @@ class _Play:
         self._reading: asyncio.Task[Any] | None = None
 
     async def act(self, acts: Iterable[tuple[str, str]]) -> None:
-        """The whole story, its end, and a look at the outbox next door."""
+        """Play the whole story and its end, and check a second outbox."""
         for name, word in acts:
             if name == "put" and not self._refused:
                 self._put(word)
@@ -154,22 +170,22 @@ class _Play:
                 self._close(word)
             elif name == "get" and self._reading is None and not self._ended:
                 self._reading = self._read()
-            await self._let_the_reader_run()
+            await self._run_reader()
         if self._reason is None:
             self._close("stop")
         while not self._ended:
             if self._reading is None:
                 self._reading = self._read()
-            await self._let_the_reader_run()
+            await self._run_reader()
         if self._sent:
-            await self._look_next_door()
+            await self._check_second_outbox()
 
     def _read(self) -> asyncio.Task[Any]:
         reading = self._box.get()
         if not isawaitable(reading):
             raise Broken(
-                f"get() gave {reading!r} at once.",
-                "get() may wait",
+                f"get() returned {reading!r} at once.",
+                Promise.GET_WAITS,
                 "The reader says `await outbox.get()`. What does the stub have before `def`?",
             )
         return asyncio.ensure_future(reading)
@@ -179,17 +195,19 @@ class _Play:
         answer = self._box.put(text)
         _at_once(answer, "put")
         held = counted(len(self._waiting.encode()), "byte")
-        about = f"{held} waited, the limit is {self._limit}, and {text!r} has {len(text.encode())}."
+        about = (
+            f"{held} buffered, the limit is {self._limit}, and {text!r} has {len(text.encode())}."
+        )
         if answer not in (True, False):
             raise Broken(
-                f"put({text!r}) gave {answer!r}.",
-                "put() says True, or False when the text does not fit",
-                "What does every way through put() return?",
+                f"put({text!r}) returned {answer!r}.",
+                Promise.PUT_ANSWERS,
+                "What does each path through put() return?",
             )
         if answer and not fits:
-            raise Broken(f"put({text!r}) said True.", "no more waits than the limit", about)
+            raise Broken(f"put({text!r}) returned True.", Promise.BOUNDED, about)
         if fits and not answer:
-            raise Broken(f"put({text!r}) said False.", "what fits is taken", about)
+            raise Broken(f"put({text!r}) returned False.", Promise.TAKES_WHAT_FITS, about)
         if answer:
             self._sent += text
         else:
@@ -200,7 +218,7 @@ class _Play:
         _at_once(self._box.close(reason), "close")
         self._reason = self._reason or reason
 
-    async def _let_the_reader_run(self) -> None:
+    async def _run_reader(self) -> None:
         due = bool(self._waiting) or self._reason is not None
         for _ in range(TURNS):
             if self._reading is None or self._reading.done():
@@ -212,71 +230,71 @@ class _Play:
             await asyncio.wait({self._reading}, timeout=POLL_SECONDS)
         if self._reading.done():
             answer, self._reading = self._reading.result(), None
-            self._take(answer)
+            self._receive(answer)
         elif due:
-            there = f"{self._waiting!r} was there" if self._waiting else "the end had come"
+            there = f"{self._waiting!r} was buffered" if self._waiting else "the outbox was closed"
             self._reading.cancel()
             raise Broken(
                 f"The reader slept although {there}.",
-                "get() returns as soon as there is something to say",
-                "Who wakes a reader who is waiting already? And one who comes later?",
+                Promise.WAKES,
+                "What wakes a reader that already waits? And one that comes later?",
             )
 
     @property
     def _waiting(self) -> str:
         return self._sent[len(self._received) :]
 
-    def _take(self, answer: Any) -> None:
+    def _receive(self, answer: Any) -> None:
         if not isinstance(answer, tuple) or len(answer) != 2 or not isinstance(answer[0], str):
             raise Broken(
-                f"get() gave {answer!r}.",
-                "get() gives a text and a reason, None while more may come",
+                f"get() returned {answer!r}.",
+                Promise.GET_ANSWERS,
                 "What does get() return?",
             )
         text, reason = answer
         received = self._received + text
         if not self._sent.startswith(received):
             raise Broken(
-                f"The reader received {received!r}, and {self._sent!r} was sent.",
-                "what is received, joined, is what was sent",
+                f"The reader received {received!r}; {self._sent!r} was sent.",
+                Promise.SAME_TEXT,
                 "Follow each piece of text from put() to get().",
             )
         if reason is None and not text:
             raise Broken(
-                "get() came back with nothing.",
-                "get() waits until there is something to say",
-                "A reader who is handed nothing asks again at once, and again.",
+                "get() returned nothing.",
+                Promise.NOT_EMPTY,
+                "A reader that gets nothing asks again at once, and again.",
             )
         self._received = received
         if reason is not None:
-            self._take_end(reason)
+            self._receive_end(reason)
 
-    def _take_end(self, reason: Any) -> None:
+    def _receive_end(self, reason: Any) -> None:
         if reason != self._reason:
-            told = f"close({self._reason!r}) came first" if self._reason else "nobody closed it"
+            first = f"close({self._reason!r}) came first" if self._reason else "it was not closed"
             raise Broken(
-                f"The reader was told {reason!r}.",
-                "the reason is the one that the first close() gave",
-                f"Here {told}.",
+                f"The reader got the reason {reason!r}.",
+                Promise.FIRST_REASON,
+                f"Here {first}.",
             )
         if self._waiting and not self._refused:
             raise Broken(
-                f"The reader was told {reason!r} while {self._waiting!r} still waited.",
-                "the reason comes last",
-                "After a reason the reader goes home.",
+                f"The reader got the reason {reason!r} while {self._waiting!r} was still buffered.",
+                Promise.REASON_LAST,
+                "After a reason the reader stops reading.",
             )
         self._ended = True
 
-    async def _look_next_door(self) -> None:
-        """Another outbox of the same class, which nobody has touched, holds its own and no more."""
+    async def _check_second_outbox(self) -> None:
+        """Check that a second, unused outbox of the class has only its own text."""
         self._other.put("x")
         self._other.close("stop")
         text, _ = await self._other.get()
         if text != "x":
             raise Broken(
-                f"A second outbox was given 'x' and nothing else. Its reader got {text!r}.",
-                "every reader has an outbox of its own",
-                "Where is what waits kept: with the outbox, or with the class?",
+                f"A second outbox got 'x' and nothing else. Its reader received {text!r}.",
+                Promise.OWN_OUTBOX,
+                "Where is the buffered text kept: in the object, or in the class?",
             )
 
 
@@ -284,6 +302,4 @@ def _at_once(answer: Any, method: str) -> None:
     if isawaitable(answer):
         if hasattr(answer, "close"):
             answer.close()  # or Python warns that it was never awaited
-        raise Broken(
-            f"{method}() gave a coroutine, so whoever calls it has to wait.", *_NEVER_WAITS
-        )
+        raise Broken(f"{method}() returned a coroutine, so its caller has to wait.", *_NEVER_WAITS)

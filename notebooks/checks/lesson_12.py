@@ -1,8 +1,9 @@
-"""Lesson 12: reading along with a sample, and answering its tool calls."""
+"""Lesson 12: a state machine that follows a sample and answers its tool calls."""
 
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import product
 from typing import Any
 
@@ -18,7 +19,22 @@ _marks = ToolTokens.of(TOKENIZER)
 assert _marks is not None
 MARKS = _marks
 START, END = "<|python_start|>", "<|python_end|>"
-# A word reaches a state letter by letter: a letter is a token here.
+
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    LIST = "feed() returns a list of token ids, empty if nothing is forced"
+    OWN_STATE = "each sample has a state of its own"
+    ONLY_AFTER_END = f"tokens are forced after {END} and nowhere else"
+    NO_START = "an end without a start forces nothing"
+    NO_RESULT = "a call that cannot be evaluated forces nothing"
+    DECODED_TOGETHER = "the text of a call is that of all its tokens together"
+    ANSWERED = "a complete call is answered"
+    FRAMED = "the forced tokens are output_start, the result as text, output_end"
+
+
+# A state gets a word letter by letter: a letter is a token here.
 WORDS = (START, END, "7", "-5", "1/0", "2**9", "12*3", "six")
 # The count is 2; 3 if half letters become equal replacement characters, 1 if they are dropped.
 ACCENTS = "'éèé'.count('é')"
@@ -26,7 +42,7 @@ ACCENTS = "'éèé'.count('é')"
 
 @dataclass(frozen=True)
 class Reading:
-    """What samples write, word by word, as it would reach their states: (sample, word)."""
+    """The words that samples write, in order: (sample, word)."""
 
     words: tuple[tuple[int, str], ...]
 
@@ -34,19 +50,19 @@ class Reading:
         samples = {sample for sample, _ in self.words}
         if len(samples) == 1:
             return f"One sample writes {' '.join(word for _, word in self.words)}"
-        told = [f"{sample}: {word}" for sample, word in self.words]
-        return f"Two samples write by turns; {', '.join(told)}."
+        turns = [f"{sample}: {word}" for sample, word in self.words]
+        return f"Two samples write by turns; {', '.join(turns)}."
 
 
 def check(state: type) -> type[Tool]:
-    """Say how the class `state` does, and give it back; the engine's own while it fails."""
+    """Print the verdict and return the learner's class, or the engine's own until that passes."""
     verdict = judge(state, cases(), attempt)
     print(verdict)
     return state if verdict.passed else ToolUse
 
 
 def cases() -> list[Reading]:
-    """Every short text, and then two samples that write by turns; the shortest first."""
+    """Return all short texts, and two samples that write by turns; the shortest first."""
     short = [
         Reading(tuple((0, word) for word in words))
         for length in range(1, 5)
@@ -64,7 +80,7 @@ def cases() -> list[Reading]:
 
 
 def _shuffled(words: list[tuple[int, str]], chance: random.Random) -> Iterator[tuple[int, str]]:
-    """The words of two samples by turns, each sample's in their order."""
+    """Yield the words of two samples by turns; each sample's words keep their order."""
     left = {sample: [word for owner, word in words if owner == sample] for sample in (0, 1)}
     while left[0] or left[1]:
         sample = chance.choice([one for one in (0, 1) if left[one]])
@@ -72,7 +88,7 @@ def _shuffled(words: list[tuple[int, str]], chance: random.Random) -> Iterator[t
 
 
 def attempt(state: type, reading: Reading) -> None:
-    """Feed samples' words to their states, and hold each answer against the promises."""
+    """Feed the samples' words to their states and check each answer."""
     with watched(state):
         states: dict[int, _Sample] = {}
         for sample, word in reading.words:
@@ -82,7 +98,7 @@ def attempt(state: type, reading: Reading) -> None:
 
 
 class _Sample:
-    """A sample's state as the learner wrote it, and the engine's own beside it."""
+    """A learner's state for one sample, and the engine's own for comparison."""
 
     def __init__(self, state: type) -> None:
         self._make = state
@@ -91,7 +107,7 @@ class _Sample:
         self._fed: list[int] = []
 
     def read(self, word: str) -> None:
-        """Feed a word, and judge the answers."""
+        """Feed a word and check the answers."""
         for token in TOKENIZER.encode(word)[1:]:
             self._fed.append(token)
             call = None if self._due.call is None else list(self._due.call)
@@ -101,7 +117,7 @@ class _Sample:
                 _judge_answer(answer, due, token, call, alone=self._alone())
 
     def _alone(self) -> Any:
-        """What the same tokens give with nobody else there."""
+        """Return the last answer to the same tokens without another sample."""
         fresh = self._make(MARKS, TOKENIZER, evaluate)
         return [fresh.feed(token) for token in self._fed][-1]
 
@@ -109,52 +125,52 @@ class _Sample:
 def _judge_answer(
     answer: Any, due: list[int], token: int, call: list[int] | None, alone: Any
 ) -> None:
-    """`call` is what was open before `token`; `alone` is the answer without the other sample."""
+    """Raise Broken. `call` was open before `token`; `alone` is the answer without the other sample."""
     if not isinstance(answer, list) or not all(isinstance(one, int) for one in answer):
         raise Broken(
-            f"feed() gave {answer!r}.",
-            "feed() gives a list of token ids, empty where nothing is to be forced",
-            "What does every way through feed() return?",
+            f"feed() returned {answer!r}.",
+            Promise.LIST,
+            "What does each path through feed() return?",
         )
     did = f"After {TOKENIZER.decode([token])}, you forced {_text(answer)}."
     expression = TOKENIZER.decode(call or [])
     if alone == due:
         raise Broken(
             did,
-            "each sample is answered for itself",
-            f"Alone, this sample gets {_text(alone)}. What do two states of yours share?",
+            Promise.OWN_STATE,
+            f"Alone, this sample gets {_text(alone)}. What do your two states share?",
         )
     if token != MARKS.call_end:
         raise Broken(
             did,
-            f"tokens are forced after {END} and nowhere else",
-            "A call is complete when the model says so.",
+            Promise.ONLY_AFTER_END,
+            "A call ends with that token.",
         )
     if call is None:
-        raise Broken(did, "an end without a start forces nothing", "No call was open here.")
+        raise Broken(did, Promise.NO_START, "No call was open here.")
     if not due:
         raise Broken(
             did,
-            "what cannot be evaluated forces nothing",
-            f"evaluate({expression!r}) is None, and that is what came after the latest {START}: no "
-            "answer, and no words about it either.",
+            Promise.NO_RESULT,
+            f"evaluate({expression!r}) is None, and that came after the latest {START}: force no "
+            "result, and no error text either.",
         )
     if not expression.isascii():
         raise Broken(
             did,
-            "the text of a call is what its tokens say together",
-            f"The call was {expression!r}. An é is two tokens: what does decode() make of one alone?",
+            Promise.DECODED_TOGETHER,
+            f"The call was {expression!r}. An é is two tokens. What does decode() return for one?",
         )
     if not answer:
         raise Broken(
             did,
-            "a complete call is answered",
-            f"The call was {expression!r}, and evaluate() knows the answer.",
+            Promise.ANSWERED,
+            f"The call was {expression!r}, and evaluate() has a result.",
         )
     raise Broken(
         did,
-        "what is forced is output_start, the result as text, output_end",
-        f"The call that was open is {expression!r}: what came after the latest {START}.",
+        Promise.FRAMED,
+        f"The open call is {expression!r}, after the latest {START}.",
     )
 
 

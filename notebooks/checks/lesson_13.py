@@ -1,9 +1,10 @@
-"""Lesson 13: the request that waited longest, why, and what would have helped, from the log alone."""
+"""Lesson 13: a report on the request that waited longest, from the log alone."""
 
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from typing import Any
 
@@ -20,12 +21,34 @@ from engine.simulation.speakers import NAMES, Speaker, workload_of
 Report = Callable[[EventLog], Mapping[str, Any]]
 
 KEYS = ("request", "cause", "evidence", "change", "gain", "cost")
-SEVERAL = 3  # steps of evidence, where there are so many
+SEVERAL = 3  # steps of evidence, if there are so many
+
+
+class Promise(StrEnum):
+    """The promises that the check tests."""
+
+    KEYS = f"a report has {', '.join(KEYS)}"
+    UNCHANGED = "the log stays as it was"
+    IN_THE_LOG = "the report is about a request of the log"
+    LONGEST_WAIT = "the report is about the request that waited longest"
+    CAUSE_IN_THE_LOG = "the cause is a reason that the log has while the request waits"
+    MOST_STEPS = "the cause is the reason of most of those steps"
+    EVIDENCE_STEPS = "evidence is a list of steps"
+    EVIDENCE_IN_WAIT = "evidence lies within the wait"
+    EVIDENCE_HAS_CAUSE = "every step of the evidence has the cause"
+    ENOUGH_EVIDENCE = f"there are at least {SEVERAL} steps of evidence, if so many have the cause"
+    CHANGE = "the change has settings and their new values, as what_if() takes them"
+    REPLAYABLE = "the change can be replayed"
+    GAIN = "the gain is the number of steps by which the replay shortens the wait"
+    SHORTER = "the change shortens the wait"
+    COST = "the cost is None, or a request and the delay of its first token in steps"
+    COST_IN_REPLAY = "the cost is that of the replay"
+    HIGHEST_COST = "the cost names the request that pays the most, or is None if none pays"
 
 
 @dataclass(frozen=True)
 class Trace:
-    """A log, and what is true of it: how long everybody waited, and for what."""
+    """A log, with the waits of its requests and their reasons."""
 
     name: str
     log: EventLog
@@ -34,17 +57,17 @@ class Trace:
         settings = self.log.of(RunStarted)[0].settings
         return (
             f"{self.name}: {len(self.log.requests)} requests, {len(self.log.steps)} steps, "
-            f"{counted(settings['max_batch_size'], 'place')}, a budget of "
+            f"{counted(settings['max_batch_size'], 'seat')}, a budget of "
             f"{settings['token_budget']} and {settings['num_blocks']} blocks."
         )
 
     @property
     def waits(self) -> dict[int, int]:
-        """Request -> steps from its arrival to its first admission."""
+        """Return request -> steps from its arrival to its first admission."""
         return waits(self.log)
 
     def reasons(self, request: int) -> dict[int, str]:
-        """Step -> why nobody more was admitted, in every step in which the request waited."""
+        """Return step -> reason that blocked the queue, for every step in which the request waited."""
         rows, steps = self.log.requests.loc[request], self.log.of(StepScheduled)
         span = range(int(rows.arrived_step), int(rows.admitted_step))
         blocked = {step: steps[step - 1].blocked for step in span}
@@ -52,34 +75,34 @@ class Trace:
 
 
 def check(report: Report) -> Report | None:
-    """Say how `report` does, and hand it back for any log; None while it is not right."""
+    """Print the verdict and return the learner's function, or None until it passes."""
     verdict = judge(report, cases(), attempt)
     print(verdict)
     return report if verdict.passed else None
 
 
 def waits(log: EventLog) -> dict[int, int]:
-    """Request -> steps from its arrival to its first admission."""
+    """Return request -> steps from its arrival to its first admission."""
     rows = log.requests
     return {int(id_): int(rows.admitted_step[id_] - rows.arrived_step[id_]) for id_ in rows.index}
 
 
 @cache
 def cases() -> list[Trace]:
-    """Small crowds, each short of something else; then the afternoon.
+    """Return small workloads, each short of another resource; then the afternoon.
 
-    In one of them the reason that holds in most steps is neither the first nor the last.
+    In one of them the most frequent reason is neither the first nor the last.
     """
     chance = random.Random(13)
     tight = [({"max_batch_size": 2}, 4), ({"token_budget": 8}, 5), ({"max_kv_tokens": 72}, 6)]
-    crowds = [(change, _people(people, chance)) for change, people in tight]
+    workloads = [(change, _people(people, chance)) for change, people in tight]
     prompts, answers = (21, 16, 23, 17, 19), (4, 12, 8, 8, 12)
     at_once = [
         Speaker(name, 1, own=own, output=output)
         for name, own, output in zip(NAMES, prompts, answers, strict=False)
     ]
-    crowds.append(({"token_budget": 16, "max_batch_size": 2}, at_once))
-    traces = [Trace("A small crowd", _served(people, change)) for change, people in crowds]
+    workloads.append(({"token_budget": 16, "max_batch_size": 2}, at_once))
+    traces = [Trace("A small workload", _served(people, change)) for change, people in workloads]
     small = sorted(traces, key=lambda one: len(one.log.requests))
     return [*small, Trace("The afternoon", afternoon())]
 
@@ -99,22 +122,22 @@ def _people(count: int, chance: random.Random) -> list[Speaker]:
 
 
 def attempt(report: Report, trace: Trace) -> None:
-    """Hold a report against the log: whom it is about, why, and what the replay says of its change."""
+    """Compare a report with the log and with the replay of its change."""
     events = len(trace.log)
     with watched(report):
         found = report(trace.log)
     if len(trace.log) != events:
-        cases.cache_clear()  # the next attempt gets logs that nobody has touched
+        cases.cache_clear()  # the next attempt gets fresh logs
         raise Broken(
             f"You changed the log: it had {events:,} events, and has {len(trace.log):,} now.",
-            "what was given stays as it was",
-            "A log is what happened. Make a table or a list of your own.",
+            Promise.UNCHANGED,
+            "Make a table or a list of your own.",
         )
     if not isinstance(found, Mapping) or not set(KEYS) <= set(found):
         missing = [key for key in KEYS if not isinstance(found, Mapping) or key not in found]
         raise Broken(
             f"You returned {found!r}."[:200],
-            f"a report has {', '.join(KEYS)}",
+            Promise.KEYS,
             f"Missing: {', '.join(missing)}.",
         )
     request = _request(found["request"], trace)
@@ -130,7 +153,7 @@ def _request(named: Any, trace: Trace) -> int:
     if request not in rows:
         raise Broken(
             f"You named {named!r}.",
-            "the report is about a request of the log",
+            Promise.IN_THE_LOG,
             f"This log has the requests {min(rows)} to {max(rows)}; every log has others.",
         )
     if rows[request] == longest:
@@ -140,9 +163,9 @@ def _request(named: Any, trace: Trace) -> int:
     waited = f"it waited {counted(rows[request], 'step')}" if rows[request] else "it never waited"
     raise Broken(
         f"You named r{request}, which ran for {counted(ran, 'step')}; {waited}.",
-        "the report is about the request that waited longest",
-        f"Somebody waited {longest} steps. A wait lasts from a request's arrival to the step that "
-        "admits it; what comes then is something else.",
+        Promise.LONGEST_WAIT,
+        f"Another request waited {longest} steps. A wait lasts from the arrival to the step of the "
+        "first admission.",
     )
 
 
@@ -152,42 +175,42 @@ def _check_cause(found: Mapping[str, Any], request: int, trace: Trace) -> None:
     if cause not in count:
         first, last = min(reasons), max(reasons)
         raise Broken(
-            f"You say {cause}; steps {first} to {last}, in which r{request} waited, say "
+            f"Your cause is {cause}; r{request} waited in steps {first} to {last}, where the log has "
             f"{', '.join(sorted(count))}.",
-            "the cause is a reason that the log gives while the request waits",
+            Promise.CAUSE_IN_THE_LOG,
             "StepScheduled.blocked has it, step by step.",
         )
     if count[cause] < max(count.values()):
         raise Broken(
-            f"You say {cause}, which held in {count[cause]} of the {len(reasons)} steps in which "
+            f"Your cause is {cause}, the reason in {count[cause]} of the {len(reasons)} steps in which "
             f"r{request} waited.",
-            "the cause is the reason that held in most of them",
-            "Another one held in more. Count them all.",
+            Promise.MOST_STEPS,
+            "Another reason is more frequent. Count them all.",
         )
     steps = found["evidence"]
     if not isinstance(steps, list | tuple) or any(_whole(step) is None for step in steps):
         raise Broken(
             f"Your evidence is {steps!r}.",
-            "evidence is a list of steps",
-            "For example [3, 4, 5], if it says the same in all of them.",
+            Promise.EVIDENCE_STEPS,
+            "For example [3, 4, 5], if the log has the cause in all of them.",
         )
     for step in map(_whole, steps):
         if step not in reasons:
             raise Broken(
                 f"Your evidence names step {step}. r{request} did not wait then.",
-                "evidence lies within the wait",
+                Promise.EVIDENCE_IN_WAIT,
                 f"It arrived before step {min(reasons)} and waited through step {max(reasons)}.",
             )
         if reasons[step] != cause:
             raise Broken(
-                f"Your evidence names step {step}, which says {reasons[step]}, not {cause}.",
-                "every step of the evidence carries the cause",
-                "Whoever checks your report will look there first.",
+                f"Your evidence names step {step}, which has {reasons[step]}, not {cause}.",
+                Promise.EVIDENCE_HAS_CAUSE,
+                "Readers of your report will look there first.",
             )
     if len(set(steps)) < min(SEVERAL, count[cause]):
         raise Broken(
             f"Your evidence is {counted(len(set(steps)), 'step')}.",
-            f"{SEVERAL} steps of evidence at least, where there are so many",
+            Promise.ENOUGH_EVIDENCE,
             "One step may be chance.",
         )
 
@@ -196,15 +219,15 @@ def _replayed(change: Any, trace: Trace) -> EventLog:
     if not isinstance(change, Mapping) or not change:
         raise Broken(
             f"Your change is {change!r}.",
-            "a change has settings and their new values, as what_if() takes them",
+            Promise.CHANGE,
             'For example {"token_budget": 64}.',
         )
     try:
         return what_if(trace.log, cost=MACHINE, **{str(key): change[key] for key in change})
     except (ValueError, TypeError, PartError) as error:
         raise Broken(
-            f"Your change is {dict(change)}, and what_if() says: {error}",
-            "the change can be replayed",
+            f"Your change is {dict(change)}, and what_if() raises: {error}",
+            Promise.REPLAYABLE,
             "EngineConfig lists the settings.",
         ) from None
 
@@ -214,54 +237,54 @@ def _check_gain(found: Mapping[str, Any], request: int, trace: Trace, other: Eve
     gain = _whole(found["gain"])
     if gain != before - after:
         raise Broken(
-            f"You state a gain of {found['gain']}. With {dict(found['change'])}, r{request} waits "
+            f"Your gain is {found['gain']}. With {dict(found['change'])}, r{request} waits "
             f"{counted(after, 'step')} instead of {before}.",
-            "the gain is how many steps less it waits, as the replay has it",
-            "Who reads your report will run it.",
+            Promise.GAIN,
+            "Readers of your report will run it.",
         )
     if gain < 1:
         raise Broken(
             f"With {dict(found['change'])}, r{request} waits {counted(after, 'step')}, and without it "
             f"{before}.",
-            "the change shortens the wait",
-            "What is short is not always what somebody waits for. Try another.",
+            Promise.SHORTER,
+            "A resource can be short without being what the request waits for. Try another change.",
         )
 
 
 def _check_cost(stated: Any, trace: Trace, other: EventLog) -> None:
     later = other.requests.first_token_step - trace.log.requests.first_token_step
-    most, who = int(later.max()), int(later.idxmax())
+    most, worst = int(later.max()), int(later.idxmax())
     if stated is None:
         if most > 0:
             raise Broken(
-                f"You say that it costs nobody anything. r{who}'s first token comes "
+                f"Your cost is None, but r{worst}'s first token comes "
                 f"{counted(most, 'step')} later.",
-                "the cost names whoever pays the most",
-                "Compare first_token_step in both logs, for everybody.",
+                Promise.HIGHEST_COST,
+                "Compare first_token_step in both logs, for all requests.",
             )
         return
     pair = [_whole(one) for one in stated] if isinstance(stated, list | tuple) else []
     if len(pair) != 2 or pair[0] not in later.index:
         raise Broken(
             f"Your cost is {stated!r}.",
-            "the cost is None, or a request and by how many steps its first token is later",
+            Promise.COST,
             "For example (4, 12).",
         )
     if pair[1] != int(later[pair[0]]):
         raise Broken(
-            f"You say that r{pair[0]}'s first token comes {pair[1]} steps later. In the replay it "
+            f"Your cost is {pair[1]} steps for r{pair[0]}'s first token. In the replay it "
             f"is {int(later[pair[0]])}.",
-            "the cost is what the replay has",
-            "Steps of which log minus steps of which?",
+            Promise.COST_IN_REPLAY,
+            "Which log's steps minus which?",
         )
     if most < 1 or pair[1] < most:
         raise Broken(
-            f"You name r{pair[0]}, who pays {pair[1]} steps.",
-            "the cost names whoever pays the most, and None if nobody pays",
-            f"r{who} pays {most}." if most > 0 else "Nobody's first token is later.",
+            f"You named r{pair[0]}, which pays {pair[1]} steps.",
+            Promise.HIGHEST_COST,
+            f"r{worst} pays {most}." if most > 0 else "No first token is later.",
         )
 
 
 def _whole(one: Any) -> int | None:
-    """A whole number, numpy's as well; None for anything else."""
+    """Return a whole number, also numpy's; None for anything else."""
     return int(one) if hasattr(one, "__index__") and not isinstance(one, bool) else None

@@ -1,4 +1,4 @@
-"""Lesson 05's cases: what happens to a pool of KV blocks, as short stories about three people."""
+"""Lesson 05's cases: short stories of three requests that use a pool of KV blocks."""
 
 import random
 from collections.abc import Iterator
@@ -13,28 +13,28 @@ PEOPLE = "ABC"
 
 
 class Act(NamedTuple):
-    """What somebody does. `verb` is take, share, write or leave."""
+    """One action of a request. `verb` is take, share, write or leave."""
 
     who: str
     verb: str
-    blocks: int = 0  # to take
-    of: str = ""  # whose blocks are shared
+    blocks: int = 0  # to allocate
+    of: str = ""  # the request whose blocks are shared
 
     def __str__(self) -> str:
         match self.verb:
             case "take":
                 return f"{self.who} asks for {counted(self.blocks, 'block')}"
             case "share":
-                return f"{self.who} shares all that {self.of} has"
+                return f"{self.who} shares all blocks of {self.of}"
             case "write":
-                return f"{self.who} writes into the last of {self.who}'s blocks"
+                return f"{self.who} writes into its last block"
             case _:
                 return f"{self.who} leaves"
 
 
 @dataclass(frozen=True)
 class Story:
-    """A pool, and what happens to it, in order."""
+    """A pool, and the actions on it in order."""
 
     num_blocks: int
     acts: tuple[Act, ...]
@@ -48,8 +48,8 @@ class Story:
         return self.acts[-1].blocks > len(ledger.pool.free)
 
     def __str__(self) -> str:
-        told = "; then ".join(map(str, self.acts))
-        return f"A pool of {counted(self.num_blocks, 'block')}. {told}."
+        acts = "; then ".join(map(str, self.acts))
+        return f"A pool of {counted(self.num_blocks, 'block')}. {acts}."
 
 
 def cases() -> list[Story]:
@@ -66,7 +66,7 @@ def cases() -> list[Story]:
 
 
 def _of_three_in_one_block() -> Iterator[Story]:
-    """How a count of three goes down again: the shortest stories in which it matters."""
+    """Yield the shortest stories in which a count of three goes down again."""
     three = (Act("A", "take", 1), Act("B", "share", of="A"), Act("C", "share", of="A"))
     for first in _possible(three, 1):
         for second in _possible((*three, first), 1):
@@ -75,7 +75,7 @@ def _of_three_in_one_block() -> Iterator[Story]:
 
 
 def _size(story: Story) -> tuple[int, ...]:
-    """Few acts, few blocks; no copies; and where there is room, it is clearer what went wrong."""
+    """Sort by few acts, few blocks, no copies, and then by large pools, in which errors are clearer."""
     asked = sum(act.blocks for act in story.acts)
     writes = sum(act.verb == "write" for act in story.acts)
     return (len(story.acts), asked, writes, -story.num_blocks)
@@ -99,8 +99,8 @@ def _drawn(chance: random.Random) -> Story:
 
 
 def _possible(acts: tuple[Act, ...], num_blocks: int) -> Iterator[Act]:
-    """What can happen next: people come in order, and only who has blocks can share, write or leave."""
-    has = _who_has_blocks(acts, num_blocks)
+    """Yield the possible next acts. Requests arrive in order; only those with blocks write or leave."""
+    has = _with_blocks(acts, num_blocks)
     came = sorted({act.who for act in acts})
     for who in PEOPLE[: len(came) + 1]:
         for blocks in range(1, min(num_blocks, 3) + 2):
@@ -112,7 +112,7 @@ def _possible(acts: tuple[Act, ...], num_blocks: int) -> Iterator[Act]:
             yield from (Act(who, "share", of=other) for other in sorted(has))
 
 
-def _who_has_blocks(acts: tuple[Act, ...], num_blocks: int) -> set[str]:
+def _with_blocks(acts: tuple[Act, ...], num_blocks: int) -> set[str]:
     ledger = _Ledger(BlockPool(num_blocks))
     for act in acts:
         ledger.do(act)
@@ -120,7 +120,7 @@ def _who_has_blocks(acts: tuple[Act, ...], num_blocks: int) -> set[str]:
 
 
 class _Ledger:
-    """Who has what, by the engine's own pool: what can happen next does not depend on numbers."""
+    """The blocks of each request, by the engine's own pool; block numbers do not matter here."""
 
     def __init__(self, pool: BlockPool) -> None:
         self.pool = pool

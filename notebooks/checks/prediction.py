@@ -1,10 +1,11 @@
-"""Predict before you look: a question, an answer that is kept, and the reveal.
+"""Predict before you look: a question, a remembered answer, and the reveal.
 
     guess = predict("In which step does Eva get her first token?", [5, 7, 25])
     guess                                     # radio buttons; guess.answer = 7 does the same
-    guess.reveal(25, {5: "A place falls free then. ..."})
+    guess.reveal(25, {5: "A seat is free then. ..."})
 
-Nothing is graded. Without an answer the reveal runs as well. An answer outlives running its cell again.
+Nothing is graded. The reveal also runs without an answer. A question's answer is
+kept when its cell runs again.
 """
 
 import html
@@ -14,7 +15,7 @@ from typing import Any
 
 import ipywidgets
 
-_NOTED: dict[str, Any] = {}  # question -> answer, so that Run All does not forget it
+_ANSWERS: dict[str, Any] = {}  # question -> answer, so that Run All keeps it
 
 
 class Guess(ipywidgets.VBox):  # type: ignore[misc]
@@ -32,15 +33,15 @@ class Guess(ipywidgets.VBox):  # type: ignore[misc]
             layout=ipywidgets.Layout(width="auto"),
         )
         self._note = ipywidgets.HTML()
-        self._buttons.observe(self._noted, "index")
+        self._buttons.observe(self._remember, "index")
         asked = ipywidgets.HTML(f"<b>Predict.</b> {html.escape(question)}")
         super().__init__([asked, self._buttons, self._note])
-        if _NOTED.get(question) in self.options:
-            self.answer = _NOTED[question]
+        if _ANSWERS.get(question) in self.options:
+            self.answer = _ANSWERS[question]
 
     @property
     def answer(self) -> Any:
-        """What was chosen, or None."""
+        """The chosen option, or None."""
         return None if self._buttons.index is None else self.options[self._buttons.index]
 
     @answer.setter
@@ -50,12 +51,10 @@ class Guess(ipywidgets.VBox):  # type: ignore[misc]
         self._buttons.index = self.options.index(option)
 
     def reveal(self, truth: Any, reasons: Mapping[Any, str], *, source: str = "The log") -> None:
-        """Print the answer beside the truth. `reasons` says of a wrong option why it is tempting.
+        """Print the answer next to the truth. `reasons` says why a wrong option is tempting.
 
-        `source` is who knows the truth, where it is not a log.
-
-        Whoever did not guess reads the reason of the first. Raises ValueError for a truth that is no
-        option: the question is wrong then.
+        `source` names where the truth comes from, if it is not the log. Without an answer the first
+        reason is printed. Raises ValueError if the truth is not an option: then the question is wrong.
         """
         if truth not in self.options or not set(reasons) < set(self.options):
             raise ValueError(f"{truth} and the reasons must be among the options {self.options}")
@@ -70,8 +69,8 @@ class Guess(ipywidgets.VBox):  # type: ignore[misc]
             lines.append(reasons.get(self.answer, ""))
         print("\n".join(textwrap.fill(line, 96) for line in lines if line))
 
-    def _noted(self, _: Any) -> None:
-        _NOTED[self.question] = self.answer
+    def _remember(self, _: Any) -> None:
+        _ANSWERS[self.question] = self.answer
         self._note.value = f"Noted: {html.escape(str(self.answer))}. Now run on."
 
     def __repr__(self) -> str:
@@ -89,5 +88,5 @@ class Guess(ipywidgets.VBox):  # type: ignore[misc]
 
 
 def predict(question: str, options: Sequence[Any]) -> Guess:
-    """Ask before the reveal. Three to five options, all plausible."""
+    """Ask a question before its reveal, with three to five plausible options."""
     return Guess(question, options)

@@ -1,1 +1,1 @@
-"""One solution to each exercise. There are others: the checks ask what a part does, not how."""
+"""One solution to each exercise. There are others: the checks test what a part does, not how."""

@@ -5,7 +5,7 @@ from engine.events.vocabulary import StepFinished, StepStarted
 
 
 def first_token_steps(log: EventLog) -> dict[int, int]:
-    """One pass: remember the step that runs, and whom it brings a token for the first time."""
+    """Go through the log once; remember the current step and each request's first token."""
     first: dict[int, int] = {}
     step = 0
     for event in log:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 def distribution(
     logits: Sequence[float], temperature: float, top_k: int, top_p: float
 ) -> list[float]:
-    """Squeeze, cut to k, cut to p, and let those who are left share."""
+    """Apply temperature, top-k and top-p, then renormalise."""
     order = sorted(range(len(logits)), key=logits.__getitem__, reverse=True)
     if temperature == 0:
         return [1.0 if i == order[0] else 0.0 for i in range(len(logits))]

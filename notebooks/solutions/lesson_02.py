@@ -1,4 +1,4 @@
-"""Lesson 02: attention that keeps keys and values, for new tokens that come in chunks."""
+"""Lesson 02: attention with a KV cache, for tokens that come in chunks."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,7 +9,7 @@ Array = NDArray[np.float64]
 def attend(
     q: Array, k_new: Array, v_new: Array, k_cache: Array, v_cache: Array, *, start: int
 ) -> Array:
-    """Write first, so that a token sees itself; then hide what comes later in the chunk."""
+    """Write first, so that a token sees itself; then mask the later tokens of the chunk."""
     end = start + len(q)
     k_cache[start:end] = k_new
     v_cache[start:end] = v_new

@@ -1,4 +1,4 @@
-"""Lesson 03: how much does a step compute, and how much does it fetch?"""
+"""Lesson 03: how much does a step compute, and how many bytes does it move?"""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from checks.lesson_03 import Shape
 def count_work(
     shape: Shape, rows: Sequence[tuple[int, int]], bytes_per_value: int
 ) -> tuple[int, int]:
-    """Weights once for all rows; matrices for each token, attention for each token it sees."""
+    """Count weights once for all rows, matrices per token, attention per pair of tokens."""
     flops = 0
     values = shape.layers * shape.layer_weights + shape.output_weights
     for start, count in rows:

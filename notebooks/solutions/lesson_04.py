@@ -1,23 +1,23 @@
-"""Lesson 04: who of the queue joins the batch in this step?"""
+"""Lesson 04: which waiting requests join the batch in this step?"""
 
 from collections.abc import Sequence
 
 
 def admit(
     waiting: Sequence[tuple[int, int, int]],
-    places: int,
+    seats: int,
     budget_left: int,
     free_blocks: int,
     block_size: int,
 ) -> list[int]:
-    """Go down the queue while there is room, and stop at the first who does not fit."""
+    """Go down the queue and stop at the first request that does not fit."""
     admitted = []
-    for id_, tokens, slots in waiting:
+    for id_, tokens, samples in waiting:
         chunk = min(tokens, budget_left)
         blocks = -(-chunk // block_size)
-        if slots > places or chunk == 0 or blocks > free_blocks:
+        if samples > seats or chunk == 0 or blocks > free_blocks:
             break
-        places -= slots
+        seats -= samples
         budget_left -= chunk
         free_blocks -= blocks
         admitted.append(id_)

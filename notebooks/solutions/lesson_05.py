@@ -2,14 +2,14 @@
 
 
 class BlockPool:
-    """A stack of free blocks, and how many hold each of the others."""
+    """A stack of free blocks, and a reference count for each of the others."""
 
     def __init__(self, num_blocks: int) -> None:
         self.free = list(range(num_blocks))
         self.holders = [0] * num_blocks
 
     def allocate(self, n: int) -> list[int] | None:
-        """Look first, then take."""
+        """Check first, then allocate."""
         if n > len(self.free):
             return None
         blocks = [self.free.pop() for _ in range(n)]
@@ -18,17 +18,17 @@ class BlockPool:
         return blocks
 
     def share(self, block: int) -> None:
-        """One holder more."""
+        """Add a holder."""
         self.holders[block] += 1
 
     def release(self, block: int) -> None:
-        """One holder less; after the last one it is free."""
+        """Remove a holder; after the last one the block is free."""
         self.holders[block] -= 1
         if self.holders[block] == 0:
             self.free.append(block)
 
     def writable(self, block: int) -> tuple[int, bool] | None:
-        """The block itself for its only holder, else a free one in exchange."""
+        """Return the block itself to its only holder, otherwise a free one."""
         if self.holders[block] == 1:
             return block, False
         taken = self.allocate(1)

@@ -1,10 +1,10 @@
-"""Lesson 06: an edge of the radix tree is cut in two."""
+"""Lesson 06: split an edge of the radix tree."""
 
 from engine.cache.radix_tree import RadixNode
 
 
 def split(node: RadixNode, at: int, block_size: int, new_id: int) -> RadixNode:
-    """A new node between the parent and the old one takes the beginning of its edge."""
+    """Insert a new node between the parent and the old one; it takes the beginning of the edge."""
     parent, cut = node.parent, at * block_size
     assert parent is not None
     upper = RadixNode(new_id, parent, node.tokens[:cut], node.blocks[:at])

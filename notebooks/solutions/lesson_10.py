@@ -10,7 +10,7 @@ def accept(
     uniforms: list[float],
     pick: Pick,
 ) -> list[int]:
-    """The drafts that are kept, and one token more."""
+    """Return the kept drafts, and one token more."""
     kept: list[int] = []
     for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
         if number >= model[draft] / drafter[draft]:

@@ -1,4 +1,4 @@
-"""Lesson 11: what waits for one reader, bounded, so that nobody else waits for that reader."""
+"""Lesson 11: a bounded buffer for one reader, so that no other reader waits for it."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ class Outbox:
         self._ready = asyncio.Event()
 
     def put(self, text: str) -> bool:
-        """Add text if it fits beside what still waits; answers at once."""
+        """Add text if it fits; never waits."""
         if len((self._text + text).encode()) > self._limit:
             return False
         self._text += text
@@ -21,13 +21,13 @@ class Outbox:
         return True
 
     def close(self, reason: str) -> None:
-        """Say that nothing more comes, and why; the first word on that counts."""
+        """End the stream with a reason; the first reason counts."""
         if self._reason is None:
             self._reason = reason
         self._ready.set()
 
     async def get(self) -> tuple[str, str | None]:
-        """Everything that waits, and the reason if that was all."""
+        """Return all buffered text, and the reason if nothing follows."""
         await self._ready.wait()
         text, self._text = self._text, ""
         if self._reason is None:

@@ -1,4 +1,4 @@
-"""Lesson 12: reading along with a sample, and answering its tool calls."""
+"""Lesson 12: a state machine that follows a sample and answers its tool calls."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from engine.text.tokenizer import Tokenizer
 
 
 class ToolState:
-    """One sample's state: the tokens of the call that is open, or None."""
+    """The state of one sample: the tokens of the open call, or None."""
 
     def __init__(
         self, marks: ToolTokens, tokenizer: Tokenizer, evaluate: Callable[[str], str | None]
@@ -18,7 +18,7 @@ class ToolState:
         self.call: list[int] | None = None
 
     def feed(self, token: int) -> list[int]:
-        """Take note of a sampled token; the tokens to force after it."""
+        """Process a sampled token; return the tokens to force after it."""
         if token == self.marks.call_start:
             self.call = []
         elif self.call is None:

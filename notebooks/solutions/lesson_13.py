@@ -10,7 +10,7 @@ from engine.events.vocabulary import RunStarted, StepScheduled
 
 
 def report(log: EventLog) -> dict[str, Any]:
-    """Whom it was about, why, and what would have helped at whose cost."""
+    """Return the request, the cause, the evidence, a change, its gain and its cost."""
     rows = log.requests
     wait = rows.admitted_step - rows.arrived_step
     request = int(wait.idxmax())

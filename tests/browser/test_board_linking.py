@@ -36,9 +36,7 @@ def expect_everywhere(board: BoardOnPage, request: int, log: EventLog) -> None:
     expect(board.root.locator(".tokens h2 .chip")).to_have_text(f"r{request}")
 
 
-def test_a_block_tells_who_has_it_and_which_tokens_it_holds(
-    board: BoardOnPage, log: EventLog
-) -> None:
+def test_a_block_names_its_holders_and_its_tokens(board: BoardOnPage, log: EventLog) -> None:
     blocks = board.canvas(".map > canvas")
     board.page.mouse.click(blocks["x"] + 31, blocks["y"] + 31)
     expect(board.root).to_have_attribute("data-block", "0")
@@ -53,7 +51,7 @@ def test_a_block_tells_who_has_it_and_which_tokens_it_holds(
     expect(told).to_be_hidden()
 
 
-def test_keys_go_over_the_blocks_and_enter_selects_who_has_one(
+def test_keys_move_over_the_blocks_and_enter_selects_a_holder(
     board: BoardOnPage, log: EventLog
 ) -> None:
     board.root.locator(".map > canvas").focus()

@@ -141,7 +141,7 @@ def test_it_opens_by_time_where_that_was_asked_for(
         expect(board).to_have_attribute("data-axis", "time")
 
 
-def test_the_table_says_what_changed_for_whom_and_can_be_sorted(
+def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(
     new_page: NewPage, comparison: Comparison, tmp_path: Path
 ) -> None:
     page = new_page(height=1200)

@@ -33,9 +33,7 @@ def test_the_tokens_panel_says_what_became_of_each_draft_of_the_step(
     assert numbers_in(board.text(".drafts strong")) == [1, 5, 4, 4]
 
 
-def test_who_has_no_drafts_in_any_step_has_no_line_about_them(
-    new_page: NewPage, tmp_path: Path
-) -> None:
+def test_a_request_without_drafts_has_no_line_about_them(new_page: NewPage, tmp_path: Path) -> None:
     path = tmp_path / "recital.html"
     to_html(scenario("speculation").run(), path)
     board = opened(new_page(), path, "#step=4&selected=2")

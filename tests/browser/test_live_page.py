@@ -290,7 +290,7 @@ def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(
         caller.close()
 
 
-def test_after_a_crowd_has_come_who_runs_is_in_sight_and_keeps_the_lane(
+def test_after_many_arrivals_running_requests_are_in_sight_and_keep_their_lanes(
     new_page: NewPage, server: BackgroundServer
 ) -> None:
     """Forty ask at once, four run at a time, thirty lanes are seen: nobody's turn is out of sight."""

@@ -1,4 +1,4 @@
-"""Drafters that know more, or less, than an honest one could."""
+"""Drafters with known quality: they know the answer, or draft at random."""
 
 import random
 from collections.abc import Iterable, Sequence
@@ -7,12 +7,12 @@ from engine.scheduling.request import Request
 
 
 def another(token: int) -> int:
-    """A token that is not this one."""
+    """Return another token."""
     return token - 1 if token else 1
 
 
 class Knowing:
-    """Proposes what the request's text is known to become, with a wrong token in chosen places.
+    """Proposes the request's known continuation, with wrong tokens at chosen positions.
 
     `texts` are whole texts, prompt and output; `wrong(position)` says where a wrong token is put.
     Behind it the right ones follow, which may not be accepted either.
@@ -38,7 +38,7 @@ class Knowing:
 
 
 class Guessing:
-    """Proposes random tokens, mostly such as stand in the text already."""
+    """Proposes random tokens, mostly ones that are already in the text."""
 
     def __init__(self, vocab_size: int, length: int = 4) -> None:
         self.rng = random.Random(7)

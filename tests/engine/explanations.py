@@ -10,7 +10,7 @@ from engine.why.shortfall import Shortfall
 
 
 class Explanation(NamedTuple):
-    """An answer with what it was made from."""
+    """An answer with its facts."""
 
     log_index: LogIndex
     span: RequestSpan

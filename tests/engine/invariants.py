@@ -1,4 +1,4 @@
-"""What must hold after every event, at every scheduling decision and after every step.
+"""Invariants after every event, at every scheduling decision and after every step.
 
 Everything here is recounted from scratch from the folded state or the live objects; nothing reads a
 counter that the engine keeps for itself.
@@ -27,7 +27,7 @@ LOCKING = (
 
 
 class CheckingLog(EventLog):
-    """A log that holds the fold against the live engine after every single event."""
+    """A log that compares the fold with the live engine after every event."""
 
     def __init__(self, drop: type[v.Event] | None = None) -> None:
         super().__init__()
@@ -115,7 +115,7 @@ def check_counts(state: State) -> None:
 
 
 def check_eviction(before: State, event: v.RadixEvicted, order: str, uses: dict[int, int]) -> None:
-    """Only unlocked leaves go: the least recently locked one first, or the least often read one."""
+    """Check that only unlocked leaves are evicted, the least recently or frequently used first."""
     leaves = [n for n in before.nodes.values() if n.id and not n.lock and not n.children]
     victim = before.nodes[event.node]
     assert victim in leaves, "evicted a node that is locked or has children"
@@ -128,7 +128,7 @@ def check_eviction(before: State, event: v.RadixEvicted, order: str, uses: dict[
 
 
 def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preempted: bool) -> None:
-    """The plan keeps its limits, accounts for every running request, and its reasons are true."""
+    """Check that the plan keeps its limits, covers every running request, and gives true reasons."""
     config = engine.config
     used = sum(row.count for row in event.rows)
     assert event.rows, "work is there, yet nobody got a token"
@@ -176,7 +176,7 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
 
 
 def check_deferral(state: State, id_: int, event: v.StepScheduled, engine: Engine) -> None:
-    """Under lpm: somebody computes, in this step, a prefix that the request would then find."""
+    """Return whether a request of this step computes a prefix that this one would find next (lpm)."""
     if not isinstance(engine.policy, LongestPrefixMatch):
         return
     tokens, size = state.requests[id_].tokens, state.block_size
@@ -293,7 +293,7 @@ def check_after_step(engine: Engine) -> None:
 
 
 def check(workload: Workload, drop: type[v.Event] | None = None, **parts: object) -> CheckingLog:
-    """Play a workload with every check on; outputs equal the plain loop's, nothing stays held."""
+    """Play a workload with every check on; outputs equal the naive loop's, all blocks are released."""
     log = CheckingLog(drop)
     engine = make_engine(workload, log, **parts)
     log.engine = engine

@@ -1,4 +1,4 @@
-"""The lessons' workloads (see the course's storyboard), on a runner without a model.
+"""The lessons' workloads, on a runner without a model.
 
 A prompt is written as (shared, own): `shared` tokens of a common beginning, `own` tokens of its own.
 """
@@ -30,7 +30,7 @@ def prompt_of(speaker: Speaker) -> list[int]:
     shared = [
         1 + (crc32(f"{speaker.shared}{i}".encode()) % 100) for i in range(speaker.shared_tokens)
     ]
-    # The first own token differs between speakers, so that nobody shares more than they should.
+    # The first own token differs between speakers, so that speakers share no more than they should.
     first = 101 + sum(map(ord, speaker.name)) % 100
     own = [1 + (crc32(f"{speaker.name}{i}".encode()) % 100) for i in range(speaker.own_tokens)]
     if own:
@@ -47,7 +47,7 @@ def simulate(
     requests: dict[str, Request] = {}
     pending = [replace(speaker) for speaker in speakers]
     while pending or engine.has_work():
-        if not engine.has_work():  # no step passes while nobody is there
+        if not engine.has_work():  # an idle engine makes no step
             pending[0].step = min(pending[0].step, engine.step_count + 1)
         for speaker in [s for s in pending if s.step <= engine.step_count + 1]:
             params = SamplingParams(max_tokens=speaker.output, n=speaker.n, ignore_eos=True)

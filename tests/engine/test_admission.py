@@ -1,4 +1,4 @@
-"""Where the limits are: what just fits is served to its end; one more is refused, by name."""
+"""Limits of a request: the largest one is served to its end, one more is rejected by name."""
 
 import pytest
 

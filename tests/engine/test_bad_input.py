@@ -1,4 +1,4 @@
-"""What cannot be right is refused where it was written: the message names the field and the fix."""
+"""Invalid input is rejected in the constructor or call: the message names the field and the fix."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The calculator's language, and that nothing else gets through it."""
+"""The calculator's language, and that it rejects everything else."""
 
 import ast
 import re
@@ -120,7 +120,7 @@ PIECES = [
 @example("'a'.count.__self__")
 @example("''.count.__class__.__mro__")
 def test_what_it_answers_lies_inside_the_language(text):
-    """Whatever it accepts contains, parsed by Python itself, none of the escape routes."""
+    """Parse accepted expressions with Python: they contain no escape routes."""
     result = evaluate(text)
     if result is None:
         return
@@ -200,7 +200,7 @@ def bounded(value):
 
 
 def read(text):
-    """What the calculator should say to an expression of its language."""
+    """Return the right result of an expression of the calculator's language."""
     try:
         return str(Reader(text).sum())
     except (ZeroDivisionError, OverflowError):

@@ -1,4 +1,4 @@
-"""What a model, or who writes its prompt, might try on the calculator: Python, all of it.
+"""Attacks on the calculator by a model or the author of its prompt: all of Python.
 
 Whatever is tried: no exception, a bounded number of steps, and an answer only where Python gives the
 same one to an expression of numbers, `+ - * /` and `count`.
@@ -146,7 +146,7 @@ MOST_LINES = 2500
 
 
 def mutant(rng: random.Random) -> str:
-    """Two expressions grown together, with pieces cut out, doubled or swapped for others."""
+    """Combine two expressions, with pieces removed, doubled or swapped."""
     first, second = (rng.choice(rng.choice([ATTACKS, UNICODE, HONEST, HONEST])) for _ in range(2))
     text = first + rng.choice(JOINTS) + second
     for _ in range(rng.randrange(4)):
@@ -157,7 +157,7 @@ def mutant(rng: random.Random) -> str:
 
 
 def counted(expression: str) -> tuple[str | None, int]:
-    """The answer, and how many lines of Python it took."""
+    """Return the answer and the number of Python lines that ran."""
     lines = 0
 
     def trace(frame, event, argument):
@@ -193,7 +193,7 @@ def python_says(expression: str) -> str:
 
 
 def withstands(expression: str) -> bool:
-    """Whether there was an answer; it is Python's own, short, and was found within bounds."""
+    """Return whether there was an answer; check that it equals Python's, is short and was cheap."""
     result, lines = counted(expression)
     assert lines < MOST_LINES, f"{lines} lines for {expression[:80]!r}"
     if result is None:

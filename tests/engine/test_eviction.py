@@ -1,4 +1,4 @@
-"""What the prefix cache forgets first, and that it is the engine that decides by it."""
+"""Eviction orders, and that the engine's evictions follow them."""
 
 import pytest
 
@@ -49,7 +49,7 @@ def test_the_setting_decides_what_is_found_again(eviction: str, name: str, hits:
 
 
 class NeverA(EvictionOrder):
-    """Documents that begin as A does go last."""
+    """Evict documents that begin like A last."""
 
     def key(self, node) -> tuple[float, ...]:
         return (node.tokens[:8] == prompt_of(Speaker("", 1, "A", 8, 0, 0)), node.last)
@@ -87,7 +87,7 @@ def test_what_if_replays_with_another_order_and_asks_for_ones_own() -> None:
 
 
 def test_uses_count_readers_and_not_the_blocks_they_add() -> None:
-    """A request that goes on writing its own answer into the tree has read it once."""
+    """A request that keeps inserting its output counts as one use."""
     config = EngineConfig(block_size=4, max_kv_tokens=512)
     engine, _ = simulate(config, [Speaker("a", 1, "x", 12, 3, 30), Speaker("b", 5, "x", 12, 3, 30)])
     shared = next(node for node in engine.tree.nodes.values() if len(node.children) == 2)
@@ -108,7 +108,7 @@ def test_a_split_copies_the_count_and_a_later_reader_counts_for_the_part_it_read
 
 
 class Ageing(EvictionOrder):
-    """A key that grows with what happens elsewhere."""
+    """A key that grows with events elsewhere in the tree."""
 
     level = 0
 

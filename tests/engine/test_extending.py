@@ -1,4 +1,4 @@
-"""Parts as a learner writes them: the cells of docs/extending.md run, and mistakes are named."""
+"""Custom parts: the cells of docs/extending.md run, and errors name the part."""
 
 import re
 from functools import cache, partial
@@ -24,7 +24,7 @@ CELLS = re.findall(r"```python\n(.*?)```", DOC.read_text(), re.DOTALL)
 
 
 def checked_engine(*args, **parts) -> Engine:
-    """An engine whose log checks every invariant after every event."""
+    """Return an engine whose log checks every invariant after every event."""
     return _checked(Engine, *args, **parts)
 
 
@@ -40,7 +40,7 @@ checked_engine.load = partial(_checked, Engine.load)
 
 @pytest.fixture(scope="module")
 def cells() -> dict[str, tuple[Engine, str, dict]]:
-    """Every cell executed in one namespace, as a notebook does it: class -> (engine, output, names)."""
+    """Execute every cell in one namespace, as a notebook does: class -> (engine, output, cell)."""
     names: dict = {}
     exec(CELLS[0], names)
     names["Engine"] = checked_engine
@@ -124,7 +124,7 @@ def test_without_the_part_the_result_is_the_one_that_the_page_compares_with(cell
 
 
 class GoneWrong:
-    """Mixed in: the method called `broken` does what it must not, from its `after`-th call on, once."""
+    """Mixin: the method named `broken` misbehaves once, at its `after`-th call."""
 
     broken, after, answer, engine = "", 0, None, None
 
@@ -197,7 +197,7 @@ def crowded_engine(**parts) -> tuple[Engine, list]:
 
 
 def outputs(engine: Engine, waiting: list, error: type[Exception]) -> tuple[dict, list[str]]:
-    """What everybody said in the end, and the errors on the way there; each is met by going on."""
+    """Return all outputs at the end and the errors on the way; after each error the engine goes on."""
     said, errors, asked = {}, [], list(waiting)
     while asked or engine.has_work():
         try:
@@ -270,7 +270,7 @@ def answers_without_mistakes() -> dict[int, list[int]]:
 def test_a_mistake_is_named_and_the_engine_goes_on_as_if_it_had_not_been(
     part: str, kind: type, method: str, error: type, mistake: tuple
 ) -> None:
-    """Whenever it happens: everybody still gets the same answer, and the log is still true."""
+    """Whenever a part fails, all requests get the same output and the log stays true."""
     answer, given = mistake
     met = 0
     for after in (0, 1, 2, 4, 7, 11):
@@ -376,7 +376,7 @@ def test_a_pool_that_lets_a_shared_block_be_written_is_named(mistake: str, fact:
 
 
 class Rotating(BlockPool):
-    """The block that has been free the longest goes first."""
+    """Allocate the block that has been free the longest."""
 
     def allocate(self, count: int) -> list[int]:
         blocks, self.free = self.free[:count], self.free[count:]

@@ -116,7 +116,7 @@ def test_nothing_is_held_that_a_live_request_may_need(preemption: bool) -> None:
 
 
 def run_with_hold(blocks: int, hold_before: int, prompts: list[int], n: int) -> Engine:
-    """Requests without preemption, and a prefix in the cache that is held before a later step."""
+    """Play requests without preemption; hold a cached prefix before a later step."""
     config = EngineConfig(
         block_size=SIZE, max_kv_tokens=SIZE * blocks, token_budget=256, preemption=False
     )
@@ -139,7 +139,7 @@ def run_with_hold(blocks: int, hold_before: int, prompts: list[int], n: int) -> 
 def test_with_preemption_off_a_hold_never_takes_a_block_that_is_reserved(
     prompts: list[int], n: int
 ) -> None:
-    """Before, between and after admissions, and after a fork whose samples have to copy a block."""
+    """Hold at any time: around admissions, and after a fork whose samples have to copy a block."""
     held_beside_running = 0
     for blocks in range(14, 30):
         for hold_before in (1, 2, 4):

@@ -1,4 +1,4 @@
-"""The log on disk and in memory: nothing lost, nothing invented, a bad line named."""
+"""The log on disk and in memory: complete, unchanged, and with errors that name a bad line."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""`python -m engine` runs, and the engine says what the naive loop says."""
+"""`python -m engine` runs, and the engine's tokens equal the naive loop's."""
 
 import subprocess
 import sys

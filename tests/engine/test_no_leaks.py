@@ -1,4 +1,4 @@
-"""A server runs for weeks: what a request brought with it is gone when the request is.
+"""A server runs for weeks: a finished request leaves no objects behind.
 
 Nothing here knows the names of the engine's own dictionaries. Whatever can be reached from the engine
 is counted, after some hundred requests and after several times as many; it must not have grown.
@@ -26,14 +26,14 @@ SLACK = 250
 
 
 class NothingKept(EventLog):
-    """Stands for a log that is handed over step by step."""
+    """A log that keeps no events."""
 
     def append(self, event: Event) -> None:
         """Forget the event."""
 
 
 def serve_round(engine: Engine, rng: random.Random) -> None:
-    """Serve requests with shared beginnings, samples, tools, drafts, aborts, failures, preemptions."""
+    """Serve requests with shared prefixes, samples, tools, drafts, aborts, failures, preemptions."""
     stems = [[97 + rng.randrange(3) for _ in range(20)] for _ in range(3)]
     runner = engine.runner
     assert isinstance(runner, FailingRunner)
@@ -59,9 +59,9 @@ def serve_round(engine: Engine, rng: random.Random) -> None:
 
 
 def reachable(root: object) -> tuple[int, int]:
-    """Everything that `root` leads to, itself included: how many objects, how many requests.
+    """Count all objects reachable from `root`, and the requests among them.
 
-    Modules, classes and functions lead everywhere and belong to nobody.
+    Modules, classes and functions are skipped: they refer to everything and belong to no request.
     """
     seen, queue, requests = {id(root)}, [root], 0
     count = 0

@@ -16,7 +16,7 @@ PROMPT = [BOS, *b"What is it?"]
 
 
 class Script(CostRunner):
-    """Request i says outputs[i]; `logprobs[i]` is how sure it is of each token."""
+    """Request i generates outputs[i]; `logprobs[i]` are its tokens' log-probabilities."""
 
     def __init__(self, outputs, logprobs=None):
         super().__init__(1, 0, outputs=outputs)
@@ -109,7 +109,7 @@ def test_the_prompt_is_computed_once_and_each_further_sample_that_writes_copies_
     assert len({copy.request for copy in copies}) == 3
 
 
-def test_a_full_last_block_is_copied_by_nobody():
+def test_a_full_last_block_is_not_copied():
     engine = scripted({i: [*b"abcdefgh", END] for i in range(1, 5)}, block_size=4)
     engine.generate_batch(PROMPT, num_samples=4)
     assert len(PROMPT) % 4 == 0
@@ -185,7 +185,7 @@ def test_best_of_hands_out_the_likeliest_best_first():
 
 
 def test_best_of_does_not_count_the_tokens_that_a_tool_forced():
-    """The first sample says less likely tokens, and calls the calculator: 8 sampled, 4 forced."""
+    """The first sample has less likely tokens and calls the calculator: 8 sampled, 4 forced."""
     call = [PYTHON_START, *b"17+25", PYTHON_END]
     engine = scripted({1: [*call, 0, 0, 0, 0, END], 2: [*b"abcd", END]}, {1: -3.0, 2: -2.5})
     params = SamplingParams(n=1, best_of=2, max_tokens=20)

@@ -1,4 +1,4 @@
-"""Greedy tokens of the engine equal those of `transformers`, whatever the scheduler does meanwhile.
+"""Greedy tokens of the engine equal those of `transformers`, whatever the schedule.
 
 Memory is so small and the budget so tight that prompts are cut, prefixes are found and requests are
 preempted all the time. Where the reference's two best logits lie within 1e-4, either token may win;
@@ -21,7 +21,7 @@ OUTPUT = 12
 
 
 def make_prompts(count: int, vocab_size: int) -> list[str | list[int]]:
-    """Stories and questions with shared beginnings, and every fifth one random tokens."""
+    """Stories and questions with shared prefixes; every fifth prompt is random tokens."""
     rng = random.Random(5)
     stems = [
         "Once upon a time there was a small {} who lived by the sea. Every morning the {}",
@@ -58,7 +58,7 @@ def reference():
 
 @torch.inference_mode()
 def differs(reference, tokens: list[int], prompt_length: int) -> tuple[int, int]:
-    """(tokens that are not the reference's best, ties among them), from one pass over all tokens."""
+    """Return (tokens that are not the reference's best, ties among them), from one pass."""
     logits = reference(torch.tensor([tokens])).logits[0, prompt_length - 1 : -1]
     chosen = logits.gather(1, torch.tensor(tokens[prompt_length:])[:, None])[:, 0]
     gap = logits.max(dim=1).values - chosen
@@ -66,7 +66,7 @@ def differs(reference, tokens: list[int], prompt_length: int) -> tuple[int, int]
 
 
 def test_200_prompts_chunked_cached_and_preempted_equal_transformers(reference) -> None:
-    """Each token is the reference's best after the tokens before it: greedy decoding, step by step."""
+    """Check that each token is the reference's best after the tokens before it."""
     config = EngineConfig(token_budget=24, max_batch_size=8, max_kv_tokens=26 * 8, block_size=8)
     tested = Engine.load("bundled", config, tool=Silent)
     prompts = make_prompts(200, tested.tokenizer.vocab_size)

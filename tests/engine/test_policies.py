@@ -1,4 +1,4 @@
-"""In-batch sharing under lpm, fair shares for labels, and what holds for any policy that puts off."""
+"""In-batch sharing under lpm, fair shares for labels, and invariants of policies that defer."""
 
 import random
 from collections import defaultdict
@@ -25,7 +25,7 @@ TEXT = list(range(97, 123))
 
 
 def engine_with(policy=None, **settings) -> Engine:
-    """An engine whose log checks every invariant after every event."""
+    """Return an engine whose log checks every invariant after every event."""
     settings = {"token_budget": 64, "max_kv_tokens": 1024} | settings
     if isinstance(policy, str):
         settings["policy"], policy = policy, None
@@ -49,7 +49,7 @@ def run(engine: Engine) -> None:
 
 
 def put_off(log: EventLog) -> dict[int, list[int]]:
-    """Step -> requests that the policy put off in it."""
+    """Return step -> requests that the policy deferred in it."""
     found = {}
     for step, event in enumerate(log.of(v.StepScheduled), 1):
         ids = [id_ for id_, reason in event.skipped if reason == "policy"]
@@ -59,7 +59,7 @@ def put_off(log: EventLog) -> dict[int, list[int]]:
 
 
 def admitted_in(log: EventLog) -> dict[int, int]:
-    """Request -> the step in which it was first admitted."""
+    """Return request -> the step of its first admission."""
     return log.requests.admitted_step.dropna().astype(int).to_dict()
 
 
@@ -80,7 +80,7 @@ def test_a_prefix_that_four_wait_for_is_computed_once(policy: str, computed: int
         assert engine.log.requests.cached_tokens.tolist() == [0, 48, 48, 48]
 
 
-def test_who_is_put_off_blocks_nobody_behind() -> None:
+def test_a_deferred_request_does_not_block_those_behind_it() -> None:
     engine = engine_with(policy=LongestPrefixMatch(), token_budget=256)
     first, twin, other = say(engine, [7] * 60), say(engine, [7] * 60), say(engine, [8] * 60)
     engine.step()
@@ -96,7 +96,7 @@ def test_who_is_put_off_blocks_nobody_behind() -> None:
 def test_a_request_is_put_off_only_if_what_it_gains_is_worth_the_wait(
     shared: int, steps_off: list[int], admitted: int
 ) -> None:
-    """In step 1 the first takes the whole budget of 64; from 32 more shared tokens on it pays."""
+    """The first request takes all of step 1's budget; deferring pays from 32 more shared tokens on."""
     engine = engine_with(policy=LongestPrefixMatch(), token_budget=64, block_size=4)
     stem = [3 + i % 50 for i in range(shared)]
     say(engine, [*stem, 1, 1], output=9)
@@ -110,7 +110,7 @@ def test_a_request_is_put_off_only_if_what_it_gains_is_worth_the_wait(
 @pytest.mark.parametrize(
     ("settings", "params"), [({"prefix_cache": False}, {}), ({}, {"prompt_logprobs": 0})]
 )
-def test_who_could_not_use_the_cache_is_not_put_off(settings: dict, params: dict) -> None:
+def test_a_request_that_cannot_use_the_cache_is_not_deferred(settings: dict, params: dict) -> None:
     engine = engine_with(policy=LongestPrefixMatch(), token_budget=256, **settings)
     for _ in range(3):
         say(engine, [7] * 60, **params)
@@ -118,7 +118,7 @@ def test_who_could_not_use_the_cache_is_not_put_off(settings: dict, params: dict
     assert set(admitted_in(engine.log).values()) == {1}
 
 
-def test_with_too_many_waiting_nobody_is_put_off() -> None:
+def test_with_too_many_waiting_no_request_is_deferred() -> None:
     engine = engine_with(
         policy=LongestPrefixMatch(), token_budget=2000, max_batch_size=4, max_kv_tokens=4096
     )
@@ -130,13 +130,13 @@ def test_with_too_many_waiting_nobody_is_put_off() -> None:
 
 
 class Impatient(LongestPrefixMatch):
-    """Waits for a single token already."""
+    """Defers for a single shared token."""
 
     worth_waiting_for = 1
 
 
 class Solitary(Fcfs):
-    """Puts everybody off who would not be alone."""
+    """Defer every request unless it would be the only one."""
 
     def defer(self, request, tree, computing):
         return True
@@ -146,7 +146,7 @@ class Solitary(Fcfs):
 def test_no_invariant_breaks_where_requests_are_put_off(
     policy, soak: bool, first_seed: int
 ) -> None:
-    """Among them: every step has a row, everybody ends, and every stated reason is true."""
+    """Check the invariants: every step has a row, every request ends, every stated reason is true."""
     steps = 0
     for seed in range(first_seed, first_seed + (3000 if soak else 150)):
         workload = random_workload(seed)
@@ -155,18 +155,18 @@ def test_no_invariant_breaks_where_requests_are_put_off(
     assert steps > 10
 
 
-# admit: a policy chooses who may join
+# admit: a policy chooses the requests to admit
 
 
-class Nobody(Fcfs):
-    """Lets nobody join."""
+class AdmitsNone(Fcfs):
+    """Admit no request."""
 
     def admit(self, waiting, limits):
         return ()
 
 
-def test_where_the_policy_lets_nobody_join_they_are_served_one_after_the_other() -> None:
-    engine = engine_with(Nobody())
+def test_if_the_policy_admits_none_requests_are_served_one_by_one() -> None:
+    engine = engine_with(AdmitsNone())
     for _ in range(3):
         say(engine, TEXT, output=4)
     run(engine)
@@ -175,9 +175,9 @@ def test_where_the_policy_lets_nobody_join_they_are_served_one_after_the_other()
     assert {one.reason for one in blocked} == {"policy"}
 
 
-def test_no_invariant_breaks_where_the_policy_lets_nobody_join(first_seed: int) -> None:
+def test_no_invariant_breaks_if_the_policy_admits_none(first_seed: int) -> None:
     for seed in range(first_seed, first_seed + 60):
-        check(random_workload(seed), policy=Nobody())
+        check(random_workload(seed), policy=AdmitsNone())
 
 
 # fair: the label that has had the least goes first
@@ -196,7 +196,7 @@ def crowd(policy: str, *, greedy: int, modest: int, late: int) -> tuple[EventLog
 
 
 def greedy_between(log: EventLog, modest: list[int]) -> list[int]:
-    """How many greedy requests were admitted before each of the modest ones, since these arrived."""
+    """Return how many greedy requests were admitted before each modest one since its arrival."""
     admitted = [e.request for e in log.of(v.Admitted) if not e.resumed]
     arrived = next(i for i, e in enumerate(log) if getattr(e, "request", 0) == modest[0])
     before = sum(isinstance(e, v.Admitted) for e in log[:arrived])
@@ -215,7 +215,7 @@ def test_a_greedy_label_delays_a_modest_one_by_a_request_each_not_by_its_queue()
 
 
 class Service:
-    """What each label got, and who waits, event by event, from the log alone."""
+    """The service of each label and the waiting requests, event by event, from the log alone."""
 
     def __init__(self, log: EventLog) -> None:
         self.size = log[0].settings["block_size"]
@@ -251,7 +251,7 @@ class Service:
 
 def check_shares(log: EventLog) -> None:
     """Every admission is from the waiting label with the smallest counter; a label that joins when
-    nobody of it waits is lifted to the smallest of those that do, or to the last one admitted."""
+    it has none waiting is lifted to the smallest of those that have, or to the last one admitted."""
     service, counter, last = Service(log), defaultdict(int), ""
     for event in log:
         before, waiting = dict(service.got), service.backlogged()
@@ -312,7 +312,7 @@ def test_two_labels_that_wait_are_served_alike_within_the_papers_bound(seed: int
 
 
 def test_a_label_that_was_idle_does_not_live_on_what_it_did_not_use() -> None:
-    """Who comes late takes turns from then on, and does not catch up."""
+    """A label that comes late takes turns from then on and does not catch up."""
     engine = engine_with("fair", max_batch_size=1)
     for i in range(8):
         say(engine, [1 + i] * 20, output=10, label="busy")
@@ -358,7 +358,7 @@ def test_a_log_under_fair_is_reproduced(changes: dict) -> None:
         )
 
 
-def test_why_says_for_whose_prefix_a_request_was_put_off() -> None:
+def test_why_names_the_request_whose_prefix_a_deferred_one_waits_for() -> None:
     engine = engine_with("lpm", token_budget=256)
     say(engine, [7] * 60, label="Ada")
     twin = say(engine, [7] * 60, label="Bo")

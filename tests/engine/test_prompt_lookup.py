@@ -1,4 +1,4 @@
-"""Drafts from the text itself: what is proposed, and that they change steps but no word."""
+"""Prompt lookup: its drafts, and that they change the number of steps but no token."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""The radix tree against the plainest cache there is: a set of whole prefixes."""
+"""The radix tree against the simplest cache: a set of whole prefixes."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +21,7 @@ class LargestFirst(EvictionOrder):
 
 
 class TreeAgainstPrefixes(RuleBasedStateMachine):
-    """Readers insert, lock, leave; leaves are evicted. The model is {prefix: block}, {prefix: uses}."""
+    """Readers insert, lock, release; leaves are evicted. Model: {prefix: block}, {prefix: uses}."""
 
     order: type[EvictionOrder] = LRU
 
@@ -35,7 +35,7 @@ class TreeAgainstPrefixes(RuleBasedStateMachine):
 
     @rule(tokens=texts)
     def read(self, tokens: list[int]) -> None:
-        """What the cache does for a request: match, cut, insert the rest, lock."""
+        """Do what the cache does for a request: match, split, insert the rest, lock."""
         match = self.tree.match(tokens, len(tokens) // SIZE)
         node = match.node
         if match.depth < len(node.blocks):
@@ -79,7 +79,7 @@ class TreeAgainstPrefixes(RuleBasedStateMachine):
     @precondition(lambda self: self.block_of)
     @rule(index=st.integers(0, 100))
     def cut(self, index: int) -> None:
-        """As an admission does that then finds no room: an edge is split, nobody locks it."""
+        """Match as an admission that then fails for lack of blocks: an edge is split and not locked."""
         prefix = sorted(self.block_of)[index % len(self.block_of)]
         match = self.tree.match(prefix, len(prefix) // SIZE)
         if match.depth < len(match.node.blocks):

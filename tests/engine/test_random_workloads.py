@@ -1,4 +1,4 @@
-"""The engine on random workloads: no invariant breaks, the log tells the whole truth.
+"""The engine on random workloads: all invariants hold, and the log is complete and true.
 
 `make soak` runs 10,000 of them (`--soak`); a failure prints the seed that repeats it.
 """
@@ -82,13 +82,13 @@ def test_no_invariant_breaks_on_small_cases(workload: Workload) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_no_kind_of_event_is_superfluous(kind: type[v.Event]) -> None:
-    """Were one kind missing from the log, the fold would differ from the engine."""
+    """Without one kind of event in the log the fold differs from the engine."""
     for seed in range(400):
         try:
             check(random_workload(seed), drop=kind)
         except (AssertionError, LookupError, ValueError):
             return
-    pytest.fail(f"400 workloads, and nobody missed {kind.__name__}")
+    pytest.fail(f"400 workloads fold to the right state without {kind.__name__}")
 
 
 def test_two_runs_of_one_workload_give_equal_logs() -> None:
@@ -97,8 +97,8 @@ def test_two_runs_of_one_workload_give_equal_logs() -> None:
         assert first.deterministic() == second.deterministic()
 
 
-def test_fcfs_starves_nobody() -> None:
-    """However long the others talk, the head of the queue is admitted before anyone behind it."""
+def test_fcfs_starves_no_request() -> None:
+    """The head of the queue is admitted before all requests behind it."""
     for seed in range(300):
         workload = random_workload(seed)
         if workload.config.policy != "fcfs" or workload.aborts or workload.failures:

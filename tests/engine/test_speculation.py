@@ -1,4 +1,4 @@
-"""Speculative decoding in the engine: what the log says of it, and that no drafter changes a token.
+"""Speculative decoding in the engine: its log, and that no drafter changes a token.
 
 That sampled text keeps its distribution is shown in `test_speculation_distribution.py`.
 """
@@ -37,7 +37,7 @@ def runner(tmp_path_factory):
 
 
 def serve(runner, prompts, params, drafter=None, settings=ROOMY):
-    """Engine and requests, all samples, after everything has run."""
+    """Run everything; return the engine and the requests with all samples."""
     engine = Engine(runner, EngineConfig(**settings), tokenizer=TOKENIZER, drafter=drafter)
     for prompt in prompts:
         engine.submit(prompt, params)
@@ -50,7 +50,7 @@ def serve(runner, prompts, params, drafter=None, settings=ROOMY):
 
 
 def count(log):
-    """Sums over a log, each row of tokens checked against the drafts of its scheduled row."""
+    """Sum over a log; check each row of tokens against the drafts of its scheduled row."""
     total, plan, ahead = Counter(), {}, {}
     for event in log:
         if isinstance(event, v.Preempted):
@@ -109,7 +109,7 @@ DRAFTERS = {
 @pytest.mark.parametrize("settings", [ROOMY, TIGHT], ids=["roomy", "preempting"])
 @pytest.mark.parametrize("drafter", DRAFTERS)
 @pytest.mark.parametrize("model", ["gpt2", "qwen2-shared", "qwen3", "mistral"])
-def test_greedy_output_is_the_same_whoever_drafts(runner, model, drafter, settings):
+def test_greedy_output_is_the_same_with_every_drafter(runner, model, drafter, settings):
     prompts = make_prompts(6, 97)
     plain, expected = serve(runner(model), prompts, GREEDY)
     drafts = DRAFTERS[drafter]([request.tokens for request in expected])
@@ -135,7 +135,7 @@ def test_greedy_output_is_the_same_whoever_drafts(runner, model, drafter, settin
 
 
 def calls_the_calculator(tokens, seed):
-    """A pretended model that writes a call of `7` now and then, and letters between."""
+    """A fake model that writes a call of `7` now and then, and letters in between."""
     if tokens[-1] == CALL_START:
         return ord("7")
     if tokens[-2] == CALL_START:
@@ -145,7 +145,7 @@ def calls_the_calculator(tokens, seed):
 
 @pytest.mark.parametrize("settings", [ROOMY, TIGHT], ids=["roomy", "preempting"])
 def test_tokens_that_a_tool_forces_among_drafts(settings):
-    """The drafter knows the forced tokens, too; the model does not say them by itself."""
+    """The drafter knows the forced tokens, too; the model does not generate them."""
     prompts = [[97] * (5 + i) for i in range(8)]
     params = SamplingParams(max_tokens=40)
     runner = CheckingRunner(calls_the_calculator)
@@ -202,14 +202,14 @@ def test_max_tokens_is_reached_and_not_passed(max_tokens):
 
 
 class Wrong:
-    """Four drafts for every request, which the pretended model never says."""
+    """Four drafts for every request, which the fake model never generates."""
 
     def propose(self, request):
         return [0, 0, 0, 0]
 
 
 def decisions(log):
-    """What the scheduler decided, drafts left out."""
+    """Return the scheduler's decisions without drafts."""
     for event in log:
         if isinstance(event, v.Admitted):
             yield "admitted", event.request, event.resumed

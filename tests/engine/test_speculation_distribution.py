@@ -73,7 +73,7 @@ class Insisting:
 
 
 def sample(runner, drafter):
-    """One text for each seed, and how many drafts were accepted and rejected."""
+    """Return one text per seed, and the numbers of accepted and rejected drafts."""
     config = EngineConfig(token_budget=4096, max_batch_size=256, max_kv_tokens=4096, block_size=8)
     engine = Engine(runner, config, drafter=drafter)
     # One more than is looked at: the sampled token needs a place behind the drafts.
@@ -120,7 +120,7 @@ def test_drafted_texts_have_the_model_s_own_distribution(model, plain, drafts):
 
 @pytest.mark.parametrize("drafts", DRAFTS)
 def test_accepting_every_draft_would_be_noticed(model, drafts, monkeypatch):
-    """The model's choice behind a draft, though the draft itself was not chosen."""
+    """A wrong rule: use the model's token after a draft although the draft was rejected."""
     monkeypatch.setattr(torch_runner, "count_accepted", lambda drafts, chosen: len(drafts))
     runner, judge = model
     assert p_value(sample(runner, Insisting(drafts))[0], exact_probabilities(judge)) < 1e-9

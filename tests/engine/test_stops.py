@@ -1,4 +1,4 @@
-"""Where an output ends, and which text its reader gets: stop strings, stop tokens, min_tokens."""
+"""The end of an output and its text: stop strings, stop tokens, min_tokens."""
 
 import pytest
 from hypothesis import example, given, settings
@@ -16,7 +16,7 @@ OUTPUT_START = 263
 
 
 def says(text, *, after=(), drafter: Drafter | None = None, **config):
-    """An engine whose every request says these bytes (or ids), then letters."""
+    """Return an engine whose requests all generate these bytes (or ids), then letters."""
     runner = CostRunner(1, 0)
     ids = list(text.encode()) if isinstance(text, str) else list(text)
     runner.outputs = {request: [*ids, *after] for request in range(1, 50)}
@@ -139,7 +139,7 @@ def test_ignore_eos_ignores_the_model_s_end_but_no_stop_token():
 
 @pytest.mark.parametrize("least, kept", [(0, ""), (1, "x"), (2, "xab"), (5, "xabyz")])
 def test_min_tokens_come_before_an_end_counts(least, kept):
-    """A stop string is looked for in what comes after the first min_tokens tokens."""
+    """Stop strings are searched in the text after the first min_tokens tokens."""
     text = [*b"xabyz", END]
     if least == 0:
         _, request = run(says([END]), min_tokens=0)

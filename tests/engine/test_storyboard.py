@@ -44,7 +44,7 @@ def test_00_five_people_at_once() -> None:
     assert blocked == ["batch_full"] * 4
 
 
-def test_00_one_after_the_other_takes_47_steps_and_five_places_take_15() -> None:
+def test_00_one_after_the_other_takes_47_steps_and_five_seats_take_15() -> None:
     engine, _ = simulate(EngineConfig(**{**FIRST_LOOK_CONFIG, "max_batch_size": 1}), FIRST_LOOK)
     assert engine.step_count == 47
     engine, requests = simulate(

@@ -1,4 +1,4 @@
-"""The calculator's tokens under continuous batching: each sample calls and is answered for itself."""
+"""The calculator's tokens under continuous batching: each sample calls and gets answers by itself."""
 
 from collections.abc import Sequence
 
@@ -100,7 +100,7 @@ def test_the_tokens_of_an_answer_are_only_text_inside_a_call() -> None:
 
 
 def test_a_call_in_the_prompt_is_none() -> None:
-    """As in nanochat, only what was sampled counts: a user cannot call, nor open a call."""
+    """As in nanochat, only sampled tokens count: a prompt can neither make nor open a call."""
     for prompt, text in (("{1+1}", "a"), ("{1+1", "}a"), ("{", "1+1}a"), ("{1+", "{2+2}a")):
         engine = engine_that_says(text + "$")
         request = submit(engine, prompt)
@@ -213,7 +213,7 @@ def test_a_sample_preempted_in_a_call_or_before_its_answer_is_computed_loses_not
 
 
 class Prophet:
-    """Proposes what the script says next: with the answers, or with a guess in their place."""
+    """Proposes the script's next tokens, with the answers or with guesses in their place."""
 
     def __init__(self, tokens: Sequence[int], length: int) -> None:
         self.tokens, self.length = list(tokens), length
@@ -298,7 +298,7 @@ def test_the_bundled_model_is_answered_in_a_batch() -> None:
 
 
 class Parrot:
-    """Says every letter twice."""
+    """Forces every letter a second time."""
 
     def __init__(self, tokens, tokenizer, evaluate) -> None:
         self.said = 0

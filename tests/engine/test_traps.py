@@ -1,4 +1,4 @@
-"""Mistakes that users of real engines reported, each as a test that it is not made here."""
+"""Defects that users of real engines reported, each as a regression test."""
 
 import threading
 
@@ -185,13 +185,13 @@ def test_a_short_last_chunk_of_a_prompt_is_prefill() -> None:
 
 
 class VictimFirst(Fcfs):
-    """Preempts the first in line, who may have been given tokens in this step already."""
+    """Preempt the oldest request, which may already be scheduled in this step."""
 
     def victim(self, running, needed_by):
         return running[0] if running[0] is not needed_by else running[-1]
 
 
-def test_an_earlier_victim_is_refunded_and_nobody_is_skipped_over() -> None:
+def test_an_earlier_victim_is_refunded_and_no_request_is_skipped() -> None:
     speakers = [Speaker(f"r{i}", 1, "", 0, 7, 12) for i in range(4)]
     config = EngineConfig(token_budget=32, max_kv_tokens=11 * 4, block_size=4)
     engine, _ = simulate(config, speakers, policy=VictimFirst())
@@ -211,7 +211,7 @@ def test_memory_needs_are_counted_anew_after_each_victim() -> None:
     assert [len(request.output_ids) for request in requests] == [9, 9, 9]
 
 
-def test_a_victim_who_does_not_run_is_refused() -> None:
+def test_a_victim_that_does_not_run_is_rejected() -> None:
     class Confused(Fcfs):
         def victim(self, running, needed_by):
             return Request(99, [1], [""], SamplingParams())
@@ -316,7 +316,7 @@ def test_the_pool_refuses_what_would_corrupt_it() -> None:
 
 
 def test_leaves_are_found_however_often_they_were_locked() -> None:
-    """The heap of leaves keeps stale entries; it must neither grow without end nor lose a leaf."""
+    """The heap of leaves keeps stale entries; it must neither grow without bound nor lose a leaf."""
     tree = RadixTree(block_size=1)
     leaf = tree.insert(tree.root, [5], [0])
     for _ in range(1000):

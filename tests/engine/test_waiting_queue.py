@@ -1,4 +1,4 @@
-"""The queue against a plain list that is sorted anew for every question."""
+"""The queue against a plain list that is sorted for every query."""
 
 from contextlib import closing
 
@@ -21,7 +21,7 @@ def request(id_: int, priority: int, length: int) -> Request:
 
 
 class ByLengthAnew(Policy):
-    """As sjf, but with keys that are asked for in every step."""
+    """Like sjf, but with keys that are computed in every step."""
 
     keys_change = True
 
@@ -30,7 +30,7 @@ class ByLengthAnew(Policy):
 
 
 class ByTurns(Policy):
-    """One line for each priority; a line's key grows by the length of whom it has sent."""
+    """One line per priority; a line's key grows by the lengths of its admitted requests."""
 
     def __init__(self) -> None:
         self.sent = dict.fromkeys(range(6), 0)
@@ -63,7 +63,7 @@ def test_it_agrees_with_a_sorted_list(make, actions) -> None:
     queue, plain, away = WaitingQueue(policy, tree), list[Request](), list[Request]()
 
     def in_order() -> list[Request]:
-        """Again and again the smallest key of those who are first in their line."""
+        """Yield requests by the smallest key among the first of each line."""
         left, order = list(plain), []
         while left:
             first = {policy.group(one): one for one in reversed(left)}

@@ -80,7 +80,7 @@ def test_07_a_miss_names_the_eviction() -> None:
     assert_names(told.text, 0, 27, 24, 13, "D1 (r5)")
 
 
-def test_who_is_not_there_is_said() -> None:
+def test_why_says_if_a_request_is_not_there() -> None:
     engine, ids = full_memory()
     before = explain(engine.log, ids["r3"], step=2)
     assert before.span.begin > before.log_index.steps[2]
@@ -177,7 +177,7 @@ def test_a_step_that_a_part_spoiled_is_said_to_have_decided_nothing() -> None:
     assert (started.step, started.facts.admission.resumed) == (2, False)
 
 
-def test_whom_the_policy_puts_off_hears_its_name() -> None:
+def test_why_names_the_policy_that_deferred_a_request() -> None:
     config = EngineConfig(max_kv_tokens=512, policy="lpm")
     engine = Engine(CostRunner(1, 1), config)
     prompt = list(range(40, 96))
@@ -191,8 +191,8 @@ def test_whom_the_policy_puts_off_hears_its_name() -> None:
     assert (started.step, started.facts.admission.resumed) == (1, False)
 
 
-def test_a_larger_budget_first_serves_those_who_run() -> None:
-    """The prompt that is being computed takes what is added, until it is complete."""
+def test_a_larger_budget_serves_running_requests_first() -> None:
+    """Additional budget goes to the prompt in progress until it is complete."""
     config = EngineConfig(token_budget=4, max_kv_tokens=256, block_size=4)
     engine = Engine(CostRunner(1, 1), config)
     engine.submit(list(range(97, 107)), SamplingParams())

@@ -1,4 +1,4 @@
-"""The facts behind an answer are what the live objects said, and the answer names them."""
+"""The facts behind an answer equal the live objects', and the answer names them."""
 
 import re
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ ONCE_UNTRUE = (1110,)  # a prompt of one token has nothing to be scored
 def test_every_answer_of_random_workloads_is_true_of_the_live_objects(
     soak: bool, first_seed: int
 ) -> None:
-    """For every live request and step; for those who are not there, now and then."""
+    """Ask about every live request in every step, and sometimes about requests that are not there."""
     about: set[str] = set()
     for seed in (*ONCE_UNTRUE, *range(first_seed, first_seed + (1000 if soak else 20))):
         workload = random_workload(seed)
@@ -55,7 +55,7 @@ def ids(requests: Iterable[int]) -> list[str]:
 
 
 def check(told: Explanation, witness: Witness, seen: Seen, request: int) -> set[str]:
-    """Compare an answer with what the live objects said; return what it was about."""
+    """Compare an answer with the live objects; return its subject."""
     facts, text = told.facts, told.text
     assert_names(text, told.step, f"r{request}")
     check_labels(text, witness)

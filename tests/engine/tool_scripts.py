@@ -42,7 +42,7 @@ def answered(text: str) -> str:
 
 
 def script(text: str) -> list[int]:
-    """What a runner says so that `answered(text)` comes out."""
+    """Return the runner's tokens that lead to `answered(text)`."""
     said: list[int] = []
     inside = False
     for character in answered(text):
@@ -53,7 +53,7 @@ def script(text: str) -> list[int]:
 
 
 def engine_that_says(*texts: str, drafter=None, policy=None, tokenizer=None, **config) -> Engine:
-    """Sample or request number i says texts[i - 1], then stops."""
+    """Sample or request i generates texts[i - 1], then stops."""
     runner = CostRunner(1, 1, outputs={i: script(text) for i, text in enumerate(texts, start=1)})
     settings = EngineConfig(**{"max_kv_tokens": 1024, "block_size": 4} | config)
     tokenizer = tokenizer or TOKENIZER

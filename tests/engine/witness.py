@@ -1,4 +1,4 @@
-"""A log that notes, from the live objects, what `why` will have to say, and can try its "would have".
+"""A log that records from the live objects what `why` has to answer, and can test its remedies.
 
 Nothing here reads the fold: pool, tree, scheduler and requests are looked at in the moment in which
 the engine emits an event.
@@ -56,7 +56,7 @@ class Seen:
     free: int
     evictable: int
     match: int = 0  # of the blocked request: blocks found, of which
-    unlocked: int = 0  # nobody has locked
+    unlocked: int = 0  # without a lock
     need: int = 0
     have: int = 0
     victims: dict[int, dict[str, int]] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class Seen:
 
 
 class Witness(EventLog):
-    """Notes `Seen` for each step, and whom it saw end."""
+    """Records `Seen` for each step, and the requests that ended."""
 
     def __init__(self) -> None:
         super().__init__()

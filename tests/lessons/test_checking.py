@@ -1,16 +1,16 @@
-"""What all checks share: predictions are kept, and whatever a learner writes becomes words."""
+"""What all checks share: kept predictions, and a message for every failure of a learner's code."""
 
 import pytest
 
 from authoring.lab import NOTEBOOKS
 from checks import check, predict, until
-from checks.broken import Broken
+from checks.broken import Broken, CommonPromise
 from checks.guard import NotWrittenError, call, is_stub, stubs
 from checks.judging import Verdict, judge
 from engine.simulation.scenarios import scenario
 
 
-def test_a_prediction_is_kept_and_shown_beside_the_truth_with_its_reason(capsys) -> None:
+def test_a_prediction_is_kept_and_shown_next_to_the_truth_with_its_reason(capsys) -> None:
     guess = predict("When?", [1, 2, 3])
     guess.answer = 2
     guess.reveal(3, {2: "Two is where it looks as if."})
@@ -25,7 +25,7 @@ def test_a_prediction_is_kept_and_shown_beside_the_truth_with_its_reason(capsys)
     assert capsys.readouterr().out == "Your guess: 3. The log says the same.\n"
 
 
-def test_without_a_guess_the_reveal_runs_and_tells_the_tempting_one(capsys) -> None:
+def test_without_a_guess_the_reveal_prints_the_tempting_option(capsys) -> None:
     predict("Never answered?", [1, 2, 3]).reveal(3, {1: "It is near."})
     assert capsys.readouterr().out.splitlines() == [
         "No guess recorded. The log says: 3.",
@@ -33,13 +33,13 @@ def test_without_a_guess_the_reveal_runs_and_tells_the_tempting_one(capsys) -> N
     ]
 
 
-def test_the_reveal_says_who_knows_where_it_is_no_log(capsys) -> None:
+def test_the_reveal_names_its_source_if_that_is_not_the_log(capsys) -> None:
     guess = predict("Never answered either?", [1, 2, 3])
     guess.reveal(3, {1: "It is near."}, source="The stopwatch")
     assert "No guess recorded. The stopwatch says: 3." in capsys.readouterr().out
 
 
-def test_a_question_whose_answer_is_no_option_is_a_mistake_of_the_lesson() -> None:
+def test_a_question_whose_answer_is_not_an_option_raises() -> None:
     with pytest.raises(ValueError, match="7 and the reasons must be among the options"):
         predict("How many?", [1, 2, 3]).reveal(7, {1: "It is near."})
     with pytest.raises(ValueError, match="three to five"):
@@ -48,7 +48,7 @@ def test_a_question_whose_answer_is_no_option_is_a_mistake_of_the_lesson() -> No
         predict("How many?", [1, 2, 3]).answer = 4
 
 
-def test_a_prediction_reads_well_where_no_widget_is_drawn() -> None:
+def test_a_prediction_reads_well_without_its_widget() -> None:
     bundle = predict("Which?", ["a", "b", "c"])._repr_mimebundle_()
     assert bundle["text/plain"] == "Predict. Which?\n( ) a   ( ) b   ( ) c"
     assert "application/vnd.jupyter.widget-view+json" in bundle
@@ -110,7 +110,7 @@ def nested(a):
         (nested, False),
     ],
 )
-def test_a_stub_is_told_from_something_written(function, answer: bool) -> None:
+def test_a_stub_is_distinguished_from_written_code(function, answer: bool) -> None:
     assert is_stub(function) is answer
 
 
@@ -124,7 +124,7 @@ class Half:
         self.free.append(block)
 
 
-def test_of_a_class_the_methods_that_are_missing_are_named() -> None:
+def test_the_missing_methods_of_a_class_are_named() -> None:
     assert stubs(Half) == ["allocate"]
     verdict = judge(Half, [], lambda part, case: None)
     assert str(verdict).startswith("allocate: not written yet.")
@@ -136,7 +136,7 @@ class Bare(Half):
     def release(self, block): ...
 
 
-def test_several_missing_methods_are_listed_as_one_would_say_them() -> None:
+def test_several_missing_methods_are_listed_in_words() -> None:
     verdict = judge(Bare, [], lambda part, case: None)
     assert str(verdict).startswith("share and release: not written yet.")
     assert str(Verdict("Bare", 0, ("a", "b", "c"))).startswith("a, b and c: not written yet.")
@@ -197,7 +197,7 @@ def not_yet(a):
         (appends, [], "You changed a: it is [1] now."),
     ],
 )
-def test_whatever_a_function_does_becomes_words(function, argument, said: str) -> None:
+def test_every_failure_of_a_function_becomes_a_message(function, argument, said: str) -> None:
     with pytest.raises(Broken) as caught:
         call(function, argument)
     assert caught.value.did.startswith(said)
@@ -205,10 +205,10 @@ def test_whatever_a_function_does_becomes_words(function, argument, said: str) -
 
 
 @pytest.mark.parametrize("given", [5, None, [1, 2], Half()])
-def test_whoever_hands_over_an_answer_or_an_object_is_told_what_is_wanted(given) -> None:
-    message = str(judge(given, [1], lambda part, case: None))
-    assert f"You handed over {given!r}." in " ".join(message.split())
-    assert "the check gets the function or the class itself" in message
+def test_a_check_that_gets_an_answer_or_an_object_asks_for_the_function(given) -> None:
+    found = judge(given, [1], lambda part, case: None).broken
+    assert found is not None and found.promise is CommonPromise.IS_A_PART
+    assert repr(given) in found.did
 
 
 def test_not_implemented_is_not_written_yet() -> None:
@@ -216,7 +216,7 @@ def test_not_implemented_is_not_written_yet() -> None:
         call(not_yet, 1)
 
 
-def test_no_lesson_needs_the_solutions_so_that_a_teacher_may_keep_them() -> None:
+def test_no_lesson_imports_the_solutions_so_that_a_teacher_can_remove_them() -> None:
     files = [*NOTEBOOKS.glob("*.ipynb"), *(NOTEBOOKS / "checks").glob("*.py")]
     assert len(files) > 2 * 14
     assert [one.name for one in files if "import solutions" in one.read_text("utf-8")] == []

@@ -1,136 +1,12 @@
-"""Lesson 08's exercise: wrong budgets are refused helpfully, right ones keep steps short."""
-
-import math
+"""Lesson 08's exercise: right budgets are accepted and keep steps short."""
 
 import pytest
 
 from checks import check
-from checks.judging import Verdict, judge
-from checks.lesson_08 import attempt, cases
+from checks.lesson_08 import cases
 from engine import Cost, EngineConfig, simulate
 from engine.simulation.speakers import NAMES, Speaker, workload_of
 from solutions.lesson_08 import pick_budget as solution
-
-
-def verdict(pick_budget) -> Verdict:
-    return judge(pick_budget, cases(), attempt)
-
-
-# Wrong
-
-
-def forgets_the_base(base_ms, per_token_ms, decodes, itl_goal_ms):
-    budget = int(itl_goal_ms // per_token_ms)
-    return budget if budget > decodes else None
-
-
-def leaves_nothing_for_a_prompt(base_ms, per_token_ms, decodes, itl_goal_ms):
-    budget = int((itl_goal_ms - base_ms) // per_token_ms)
-    return budget if budget >= decodes and budget > 0 else None
-
-
-def no_more_than_the_decodes(base_ms, per_token_ms, decodes, itl_goal_ms):
-    budget = solution(base_ms, per_token_ms, decodes, itl_goal_ms)
-    return None if budget is None else min(budget, max(1, decodes))
-
-
-def rounds_up(base_ms, per_token_ms, decodes, itl_goal_ms):
-    budget = math.ceil((itl_goal_ms - base_ms) / per_token_ms)
-    return budget if budget > decodes else None
-
-
-def stays_below_the_goal(base_ms, per_token_ms, decodes, itl_goal_ms):
-    budget = 0
-    while base_ms + per_token_ms * (budget + 1) < itl_goal_ms:
-        budget += 1
-    return budget if budget > decodes else None
-
-
-def without_the_decodes(base_ms, per_token_ms, decodes, itl_goal_ms):
-    budget = solution(base_ms, per_token_ms, decodes, itl_goal_ms)
-    return None if budget is None else budget - decodes
-
-
-def beside_the_decodes(base_ms, per_token_ms, decodes, itl_goal_ms):
-    budget = int((itl_goal_ms - base_ms) // per_token_ms) - decodes
-    return budget if budget > 0 else None
-
-
-def half_of_it(base_ms, per_token_ms, decodes, itl_goal_ms):
-    budget = solution(base_ms, per_token_ms, decodes, itl_goal_ms)
-    return None if budget is None else max(decodes + 1, budget // 2)
-
-
-def never_gives_up(base_ms, per_token_ms, decodes, itl_goal_ms):
-    return max(decodes + 1, int((itl_goal_ms - base_ms) // per_token_ms))
-
-
-def zero_for_none(base_ms, per_token_ms, decodes, itl_goal_ms):
-    return solution(base_ms, per_token_ms, decodes, itl_goal_ms) or 0
-
-
-def gives_up_early(base_ms, per_token_ms, decodes, itl_goal_ms):
-    budget = int((itl_goal_ms - base_ms) // per_token_ms)
-    return budget if budget > decodes + 1 else None
-
-
-def a_fraction(base_ms, per_token_ms, decodes, itl_goal_ms):
-    return (itl_goal_ms - base_ms) / per_token_ms
-
-
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        (
-            forgets_the_base,
-            [
-                "no step takes longer than the goal",
-                "ms pass before the first token",
-            ],
-        ),
-        (
-            leaves_nothing_for_a_prompt,
-            ["a prompt gets at least one token a step", "One would need 2 tokens, and 12 ms."],
-        ),
-        (no_more_than_the_decodes, ["Those who decode take 1 token of it in every step."]),
-        (
-            rounds_up,
-            ["no step takes longer than the goal", "A step with", "takes"],
-        ),
-        (
-            stays_below_the_goal,
-            ["None is only for goals that cannot be met", "one of them of a prompt"],
-        ),
-        (
-            without_the_decodes,
-            ["a prompt gets at least one token a step"],
-        ),
-        (beside_the_decodes, ["a prompt gets at least one token a step"]),
-        (half_of_it, ["The budget is for all tokens of a step, whosever they are."]),
-        (
-            never_gives_up,
-            [
-                "no step takes longer than the goal",
-                "And with fewer than 2 tokens a prompt gets nothing.",
-            ],
-        ),
-        (
-            zero_for_none,
-            ["You returned 0.", "This goal cannot be met. What does the docstring say"],
-        ),
-        (gives_up_early, ["You returned None.", "None is only for goals that cannot be met"]),
-        (a_fraction, ["the answer is a whole number of tokens, or None"]),
-    ],
-)
-def test_a_wrong_budget_is_refused_with_the_case_and_the_promise(wrong, said: list[str]) -> None:
-    found = verdict(wrong)
-    assert not found.passed
-    message = " ".join(str(found).split())
-    for words in said:
-        assert words in message
-
-
-# Right
 
 
 def one_token_more(base_ms, per_token_ms, decodes, itl_goal_ms):
@@ -164,7 +40,7 @@ def test_every_right_budget_is_accepted_and_is_the_one_that_runs(right, capsys) 
 
 
 def worst_gap(budget: int, base_ms: float, per_token_ms: float, decodes: int) -> float:
-    """The longest that any of `decodes` chats waits for a token while somebody reads a document."""
+    """Return the longest wait for a token of `decodes` chats while a document is prefilled."""
     chats = [Speaker(name, own=1, output=20) for name in NAMES[:decodes]]
     people = workload_of([*chats, Speaker("Zoe", 3, own=400, output=2)])
     config = EngineConfig(token_budget=budget, max_kv_tokens=1024, prefix_cache=False)
@@ -194,7 +70,7 @@ def later(base_ms, per_token_ms, decodes, itl_goal_ms):
 
 
 @pytest.mark.parametrize("untouched", [stub, later])
-def test_an_untouched_stub_is_not_written_yet_and_the_lesson_brings_its_own(
+def test_an_untouched_stub_counts_as_unwritten_and_the_lesson_brings_its_own(
     untouched, capsys
 ) -> None:
     pick_budget = check.lesson_08(untouched)

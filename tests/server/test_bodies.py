@@ -23,8 +23,8 @@ from server.core.models import ModelDirectory, Models
 from server.http import bodies
 from server.http.bodies import BodyLimit, BodyLimits, body_limits, depth_and_values
 from server.http.errors import ApiError
+from tests.server.bridges import running
 from tests.server.harness import http, post
-from tests.server.test_bridge import running
 
 JSON = "application/json"
 MANY = 2000

@@ -16,8 +16,8 @@ from server.api import feed as feed_module
 from server.core.event_log import Outbox, Window
 from server.process import BackgroundServer
 from tests.engine.workloads import make_engine, play, random_workload
+from tests.server.bridges import running
 from tests.server.harness import Caller, Feed, get, post, sse_data, trace
-from tests.server.test_bridge import running
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 

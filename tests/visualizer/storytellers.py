@@ -1,4 +1,4 @@
-"""A small class at work, scripted: twelve requests on forty blocks, with everything worth a picture.
+"""A scripted class of twelve requests on forty blocks, with every situation that pictures show.
 
 Shared prefixes, a fork, a prompt in two chunks, a queue that grows, a preemption with its resume, an
 eviction. The engine is the real one; only the model is replaced by a script and the clock pretends.
@@ -78,7 +78,7 @@ class WordTokenizer(ByteTokenizer):
         self.vocab_size = 4096
 
     def encode(self, text: str) -> list[int]:
-        """Ids of the words, new ones for new words."""
+        """Return the ids of the words, new ones for new words."""
         pieces = _PIECE.findall(text)
         for piece in pieces:
             if piece not in self._ids:
@@ -95,7 +95,7 @@ class WordTokenizer(ByteTokenizer):
         return None
 
     def detokenizer(self, prompt_ids: Sequence[int]) -> "_Words":
-        """Hands out words one by one."""
+        """Return a detokenizer that emits whole words."""
         return _Words(self)
 
 
@@ -121,14 +121,14 @@ class ScriptedRunner:
         self._chance = random.Random(7)
 
     def describe(self) -> dict[str, Any]:
-        """Says that there is no model."""
+        """Return that there is no model."""
         return {"name": "scripted", "parameters": 0}
 
     def reserve(self, num_blocks: int, block_size: int) -> None:
-        """Nothing is stored."""
+        """Store nothing."""
 
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
-        """The next word of each script."""
+        """Return the next word of each script."""
         self.clock.advance(6000 + 250 * sum(row.count for row in rows))
         return [[self._next(row, sample) for sample in row.samples] for row in rows]
 

@@ -153,7 +153,7 @@ def test_one_planted_change_is_found_in_the_step_where_it_first_decides_somethin
 def test_what_is_said_of_the_difference_is_true_of_both_logs(
     plant: Callable[[Workload], EventLog],
 ) -> None:
-    """Who is said to be preempted, admitted or waiting in that step is; in the other run likewise."""
+    """Check that requests named as preempted, admitted or waiting in that step are so, in both runs."""
     claims = 0
     for seed in range(40):
         workload = random_workload(seed)
@@ -238,7 +238,7 @@ def test_the_log_of_what_if_is_compared_with_its_origin(log: EventLog) -> None:
 
 
 def measured(log: EventLog) -> EventLog:
-    """The log as a machine whose steps vary would have written it; arrivals lie inside steps."""
+    """Return the log with varying step times; arrivals lie inside steps."""
     rng = random.Random(13)
     late, now, other = 0, 0, EventLog()
     for event in copy.deepcopy(list(log)):

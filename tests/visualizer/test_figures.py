@@ -55,7 +55,7 @@ def static() -> EventLog:
 
 
 def heading(figure: go.Figure) -> list[str]:
-    """The lines of the heading as they read."""
+    """Return the lines of the heading."""
     lines = figure.layout.title.text.split("<br>")
     return [html.unescape(re.sub("<[^>]*>", "", line)) for line in lines]
 

@@ -96,7 +96,7 @@ def test_requests_are_what_the_events_say_of_each(seeds: range) -> None:
 
 
 def facts_of(log: EventLog, id_: int) -> dict[str, object]:
-    """One request's row by brute force: the log read for it alone, with lists of all that happened."""
+    """Compute one request's row by brute force, from its events alone."""
     root = next(e for e in log.of(v.RequestArrived) if e.request <= id_ < e.request + e.n)
     arrived, block_size, step = root.t["at"], log[0].settings["block_size"], 0
     times, forced, drafts, accepted, open_drafts = [], 0, 0, 0, 0
@@ -226,7 +226,7 @@ def brute_steps(log: EventLog) -> dict[int, dict[str, object]]:
 
 
 def test_a_window_tells_what_it_knows_and_nothing_else(seeds: range) -> None:
-    """Every value that a window's frames have is the whole log's; what needs the past is missing."""
+    """Values of a window's frames equal the whole log's; values that need the past are missing."""
     gaps = 0
     for seed in seeds:
         whole, _ = recorded(seed)

@@ -107,7 +107,7 @@ def test_it_is_true_in_a_window_of_a_log(first_seed: int, tmp_path: Path) -> Non
 def test_the_board_and_the_frame_say_the_same_of_each_request(
     first_seed: int, tmp_path: Path
 ) -> None:
-    """Steps of arrival and end included: an abort between two steps ends in the one before."""
+    """Include steps of arrival and end: an abort between two steps ends in the one before."""
     logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + 60)}
     save(logs, tmp_path)
     said = json.loads(node("lives.js", tmp_path))

@@ -174,7 +174,7 @@ def test_python_moves_the_picture_by_message(board: Any) -> None:
 def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Here the first connection gets an event that no keyframe came before."""
+    """The first connection gets an event before any keyframe."""
     engine = Engine(AlphabetRunner(None), EngineConfig(), tokenizer=TOKENIZER)
     keyframe = msgspec.json.encode(engine.log.state().keyframe()).decode()
     connections = 0

@@ -52,7 +52,7 @@ def parsed(text: str) -> list[Event]:
 
 
 def check_rules(events: list[Event]) -> None:
-    """The rules of the trace-event format, for the phases that are used."""
+    """Check the rules of the trace-event format, for the phases in use."""
     for event in events:
         keys = KEYS[event["ph"]]
         assert set(keys) <= set(event) <= set(keys) | {"args"}, event
@@ -124,7 +124,7 @@ def enclosing(event: Event, tracks: dict[tuple[int, int], list[Event]]) -> list[
 
 
 def check_counters(events: list[Event]) -> None:
-    """A counter's series are the same all along, whole numbers, in order of time."""
+    """Check that a counter's series keep their names, are whole numbers, and are in order of time."""
     counters = defaultdict(list)
     for event in events:
         if event["ph"] == "C":
@@ -136,7 +136,7 @@ def check_counters(events: list[Event]) -> None:
 
 
 def check_against(log: EventLog, events: list[Event]) -> Counter[str]:
-    """What the trace says is what the log says. Returns how much of each there was."""
+    """Compare the trace with the log. Returns the count of each kind."""
     steps, rows, skipped = finished_steps(log)
     in_engine = [e for e in events if e["ph"] == "X" and e["pid"] == ENGINE]
     assert [e["name"] for e in in_engine if e["name"].startswith("step ")] == [
@@ -346,7 +346,7 @@ def test_an_arrow_of_a_hit_begins_where_the_blocks_were_computed() -> None:
 
 @pytest.fixture(scope="module")
 def crowd() -> EventLog:
-    """600 requests, more than get a lane each, on too little memory."""
+    """Run 600 requests, more than there are lanes, with too little memory."""
     workload = Workload.generate(
         600, arrivals=poisson(60), prompt=lognormal(40, 0.6, 120), output=lognormal(20, 0.8, 60),
         groups=4, shared_tokens=48, seed=3,

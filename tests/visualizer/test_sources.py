@@ -1,4 +1,4 @@
-"""The functions that the board says make decisions are there."""
+"""The decision functions that the board names exist."""
 
 import ast
 import re

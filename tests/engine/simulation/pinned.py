@@ -1,4 +1,4 @@
-"""Requests submitted before given steps to a pretend machine, and the lesson on a long document."""
+"""Requests submitted before given steps to a simulated machine, and the lesson's long document."""
 
 from engine.config import EngineConfig
 from engine.engine import Engine

@@ -1,4 +1,4 @@
-"""A pretend machine: its milliseconds are those of the lessons."""
+"""The simulated machine: its milliseconds are those of the lessons."""
 
 import pytest
 
@@ -15,7 +15,7 @@ from tests.facts import raises_naming
 
 
 def worst_gaps(engine: Engine) -> dict[int, float]:
-    """Per request the longest time between two of its tokens, in ms."""
+    """Return each request's longest time between two tokens, in ms."""
     tokens = engine.log.tokens
     return {
         request: float(group.time_ms.diff().max()) for request, group in tokens.groupby("request")

@@ -1,4 +1,4 @@
-"""A machine's prices are found again in its log, whatever else happened to its clock."""
+"""The fit recovers a machine's prices from its log, despite pauses in its clock."""
 
 import random
 from dataclasses import asdict
@@ -26,7 +26,7 @@ def mixed_log(prices: tuple[float, ...] = PRICES) -> EventLog:
 
 
 def delay(log: EventLog, step: int, inside: int = 0, after: int = 0) -> None:
-    """So many microseconds pass in a step or after it; everything later is later."""
+    """Add microseconds within a step or after it; all later times shift."""
     late = 0
     for number, event in enumerate(log.of(v.StepFinished), start=1):
         event.t["start"] += late
@@ -86,7 +86,7 @@ def test_time_between_steps_belongs_to_the_step_before() -> None:
 
 
 def test_a_pause_belongs_to_no_step() -> None:
-    """Nobody was there, or a class was thinking: neither is a cost of the machine's."""
+    """Gaps between steps, idle or paused, are not a cost of the machine."""
     log = mixed_log()
     lasted = [event.t["end"] - event.t["start"] for event in log.of(v.StepFinished)]
     for step in range(2, 120, 2):

@@ -1,4 +1,4 @@
-"""What a caption says is in the log: each scenario's claims, recounted."""
+"""Each scenario's caption is true: its claims, recounted from the log."""
 
 import gzip
 import re
@@ -20,7 +20,7 @@ Claim = Callable[["Told"], None]
 
 
 class Told:
-    """A scenario's log, asked in the words of a caption."""
+    """A scenario's log, with queries in the words of a caption."""
 
     def __init__(self, one: Scenario, **changes) -> None:
         self.scenario = one
@@ -42,7 +42,7 @@ class Told:
         return self.rows(step)[self.scenario.id_of(name)].count
 
     def admitted(self, name: str, nth: int = 0) -> int:
-        """The step in which somebody left the queue, the nth time."""
+        """Return the step in which a request left the queue, the nth time."""
         who = self.scenario.id_of(name)
         return [
             step
@@ -294,7 +294,7 @@ def test_what_the_caption_says_is_in_the_log(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_it_opens_at_something_that_happens_to_somebody_the_caption_names(name: str) -> None:
+def test_it_opens_at_an_event_of_a_request_that_the_caption_names(name: str) -> None:
     one = SCENARIOS[name]
     told = Told(one)
     assert one.step in told.at

@@ -1,4 +1,4 @@
-"""Traffic: what is changed changes, and the rest stays, so that two runs can be compared."""
+"""Traffic: a changed setting changes only its part, so that two runs can be compared."""
 
 from dataclasses import replace
 
@@ -79,7 +79,7 @@ def test_it_can_be_simulated_to_its_end() -> None:
     assert log.requests.output_tokens.tolist() == [one.params.max_tokens for one in arrivals(CLASS)]
 
 
-def test_a_model_answers_everybody_as_long_as_asked_and_idle_time_is_not_waited_for() -> None:
+def test_a_model_serves_all_requests_at_full_length_and_skips_idle_time() -> None:
     traffic = Traffic(requests=3, rate=0.001, prompt_tokens=12, output_tokens=4)
     log = play_on_model(traffic.workload, EngineConfig())
     asked = [one.params.max_tokens for one in arrivals(traffic)]

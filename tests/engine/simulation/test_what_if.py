@@ -1,4 +1,4 @@
-"""A log's inputs replayed: with nothing changed nothing changes, with a setting changed only that."""
+"""Replays: the same settings give the same run, a changed setting changes only that."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def first_look() -> tuple[EventLog, dict[str, int]]:
 @pytest.mark.parametrize(
     ("changes", "steps", "eva"), [({"max_batch_size": 1}, 47, None), ({"max_batch_size": 5}, 15, 7)]
 )
-def test_00_one_place_and_five_places(changes: dict, steps: int, eva: int | None) -> None:
+def test_00_one_seat_and_five_seats(changes: dict, steps: int, eva: int | None) -> None:
     log, ids = first_look()
     other = what_if(log, cost=COST, **changes)
     assert len(other.steps) == steps
@@ -83,7 +83,7 @@ def test_without_a_cost_the_logged_one_is_found_again() -> None:
 
 
 def test_the_header_has_what_the_fitted_cost_takes_for_each_step_of_the_log() -> None:
-    """What a comparison needs to time both runs alike; with nothing changed it is the replay's time."""
+    """A replay has the prices that a comparison needs to time both runs alike."""
     kinds = set[str]()
     for seed in range(60):
         workload = random_workload(seed)

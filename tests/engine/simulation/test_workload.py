@@ -1,4 +1,4 @@
-"""Workloads: drawn ones repeat with their seed, time passes when nobody is there."""
+"""Workloads: generated ones repeat with their seed; the clock skips idle time."""
 
 import pytest
 
@@ -94,7 +94,7 @@ def test_a_log_gives_its_inputs() -> None:
         Workload.from_log(engine.log, pinned="day")
 
 
-def test_by_time_everybody_comes_when_they_came() -> None:
+def test_a_replay_by_time_keeps_the_times_of_arrival() -> None:
     log = simulate(drawn(40), cost=COST)
     faster = simulate(Workload.from_log(log, pinned="time"), cost=Cost(1, 0.01))
     assert faster.requests.arrived_ms.tolist() == log.requests.arrived_ms.tolist()
@@ -104,7 +104,7 @@ def test_by_time_everybody_comes_when_they_came() -> None:
 
 
 def test_ten_thousand_requests() -> None:
-    """Counted, not timed: all of them end, and nothing is left in memory."""
+    """All requests end, and no block is left in use. (Counted, not timed.)"""
     workload = drawn(
         10_000, arrivals=poisson(400), prompt=uniform(4, 12), output=uniform(1, 6), shared_tokens=16
     )

@@ -1,4 +1,4 @@
-"""Tokenizers of three kinds, trained on the spot, as Hugging Face directories."""
+"""Three kinds of tokenizers, trained on the fly, as Hugging Face directories."""
 
 import json
 
@@ -47,7 +47,7 @@ def byte_level_bpe():
 
 
 def sentencepiece_bpe():
-    """Llama 2's kind: ▁ for spaces, characters it does not know as bytes."""
+    """Llama 2's kind: ▁ for spaces, unknown characters as bytes."""
     tokenizer = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>", fuse_unk=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
     tokenizer.decoder = decoders.Sequence(

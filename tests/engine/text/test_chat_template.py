@@ -1,4 +1,4 @@
-"""Chat templates: the same prompts as transformers, and nothing a template should not do."""
+"""Chat templates: the same prompts as transformers, in a sandbox."""
 
 import json
 import subprocess
@@ -115,7 +115,7 @@ def test_the_sandbox_holds(source):
 
 
 def test_nothing_reaches_torch():
-    """The room is one that the torch-free core imports."""
+    """The torch-free core imports this package."""
     code = (
         "import sys, engine.text.tokenizer, engine.text.byte_tokenizer; "
         "print('torch' in sys.modules)"

@@ -55,7 +55,7 @@ def spell(tokenizer, text: str | bytes) -> list[int]:
 
 
 def engine_that_says(tokenizer, outputs, drafter=None, **config) -> Engine:
-    """Request i says outputs[i - 1], token ids."""
+    """Request i generates outputs[i - 1], token ids."""
     runner = CostRunner(1, 1, outputs=dict(enumerate(outputs, start=1)))
     settings = EngineConfig(
         **{"max_kv_tokens": 8192, "block_size": 4, "max_batch_size": 64} | config
@@ -64,7 +64,7 @@ def engine_that_says(tokenizer, outputs, drafter=None, **config) -> Engine:
 
 
 def run(engine: Engine) -> dict[int, list[str]]:
-    """The pieces that were streamed, by request."""
+    """Return the streamed pieces of each request."""
     pieces: dict[int, list[str]] = {}
     while engine.has_work():
         for gained in engine.step().tokens:
@@ -79,7 +79,7 @@ def logged(engine: Engine, request: int) -> list[str]:
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_a_prompt_may_end_anywhere_and_the_stream_goes_on_from_there(tokenizer, text) -> None:
-    """Every cut at once, in one batch: no half character, nothing lost, nothing twice."""
+    """Try every cut in one batch: no broken character, no text lost or repeated."""
     ids = spell(tokenizer, "a" + text + "!")  # the last one releases a sign that was held back
     cuts = range(1, len(ids))
     engine = engine_that_says(tokenizer, [ids[cut:] for cut in cuts])

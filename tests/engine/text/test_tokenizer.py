@@ -156,7 +156,7 @@ class TestByteLevelStreams:
     @settings(max_examples=300, deadline=None)
     @given(data=st.data())
     def test_any_ids_at_any_cut_join_to_the_decoded_text(self, byte_level, data):
-        """Random ids are mostly broken UTF-8, which is the point."""
+        """Random ids are mostly broken UTF-8: a hard case."""
         tokenizer = HFTokenizer(byte_level)
         allowed = [i for i in range(tokenizer.vocab_size) if i not in tokenizer.eos_ids]
         ids = data.draw(st.lists(st.sampled_from(allowed), max_size=12))

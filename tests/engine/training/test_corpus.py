@@ -52,7 +52,7 @@ def test_forced_output_is_what_the_calculator_says(seed):
 @given(seeds)
 @settings(max_examples=25, deadline=None)
 def test_the_mask_leaves_out_exactly_what_others_write(seed):
-    """Walk the text token by token, as an engine would, and say who writes each piece."""
+    """Walk the text token by token, as an engine would, and yield the author of each piece."""
     for document in some(seed):
         writer = "model" if document.kind in PLAIN else "frame"
         for piece in document.pieces:

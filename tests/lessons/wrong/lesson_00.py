@@ -1,0 +1,87 @@
+"""Lesson 00: plausible wrong parts, the promises that they break, and facts of the messages."""
+
+from checks.broken import CommonPromise
+from checks.lesson_00 import Promise
+from engine.events.vocabulary import Admitted, StepStarted
+from solutions.lesson_00 import first_token_steps as solution
+
+
+def at_admission(log):
+    first, step = {}, 0
+    for event in log:
+        if isinstance(event, StepStarted):
+            step = event.step
+        elif isinstance(event, Admitted):
+            first[event.request] = step
+    return first
+
+
+def admission_of_those_who_spoke(log):
+    spoke = solution(log)
+    return {request: step for request, step in at_admission(log).items() if request in spoke}
+
+
+def first_finished_step(log):
+    [step, *_] = [event.step for event in log if isinstance(event, StepStarted)]
+    return dict.fromkeys(solution(log), step)
+
+
+def one_step_after_admission(log):
+    admitted = admission_of_those_who_spoke(log)
+    return {request: min(admitted[request] + 1, step) for request, step in solution(log).items()}
+
+
+def waits(log):
+    arrived = log.requests.arrived_step
+    return {request: step - int(arrived[request]) for request, step in solution(log).items()}
+
+
+def last_token(log):
+    return {
+        int(request): int(step)
+        for request, step in zip(log.tokens.request, log.tokens.step, strict=True)
+    }
+
+
+def without_samples(log):
+    return {r: step for r, step in solution(log).items() if log.requests["sample"][r] == 0}
+
+
+def a_list(log):
+    return list(solution(log).items())
+
+
+def counts_steps_from_zero(log):
+    return {request: step - 1 for request, step in solution(log).items()}
+
+
+def names_instead_of_numbers(log):
+    return {log.requests.label[request]: step for request, step in solution(log).items()}
+
+
+def steps_as_words(log):
+    return {request: str(step) for request, step in solution(log).items()}
+
+
+def raises(log):
+    return {log.tokens.request[0]: 1}
+
+
+WRONG = [
+    (at_admission, Promise.ONLY_WITH_TOKENS, ["Ada", 1]),
+    (admission_of_those_who_spoke, Promise.FIRST_STEP, []),
+    (first_finished_step, Promise.FIRST_STEP, []),
+    (one_step_after_admission, Promise.FIRST_STEP, [2, "Ada", 1]),
+    (waits, Promise.FIRST_STEP, []),
+    (last_token, Promise.FIRST_STEP, ["Ada", 1]),
+    (without_samples, Promise.ALL_WITH_TOKENS, [1, "Ada", 2]),
+    (a_list, Promise.IS_DICT, []),
+    (counts_steps_from_zero, Promise.FIRST_STEP, [0]),
+    (names_instead_of_numbers, Promise.ONLY_WITH_TOKENS, ["'Ada'"]),
+    (steps_as_words, Promise.STEP_NUMBERS, ["'1'"]),
+    (
+        raises,
+        CommonPromise.ANSWERS,
+        ["raises()", "KeyError", "`return {log.tokens.request[0]: 1}`"],
+    ),
+]

@@ -1,0 +1,135 @@
+"""Lesson 02: plausible wrong parts, the promises that they break, and facts of the messages."""
+
+import numpy as np
+
+from checks.broken import CommonPromise
+from checks.lesson_02 import Promise
+from solutions.lesson_02 import attend as solution
+
+
+def mix(scores, values):
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return weights / weights.sum(axis=1, keepdims=True) @ values
+
+
+def hidden(scores, positions):
+    scores[np.arange(scores.shape[1]) > positions[:, None]] = -np.inf
+    return scores
+
+
+def written(k_new, v_new, k_cache, v_cache, start):
+    end = start + len(k_new)
+    k_cache[start:end], v_cache[start:end] = k_new, v_new
+    return end
+
+
+def mask_at_the_top_left(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = written(k_new, v_new, k_cache, v_cache, start)
+    return mix(hidden(q @ k_cache[:end].T / np.sqrt(q.shape[1]), np.arange(len(q))), v_cache[:end])
+
+
+def attends_before_it_writes(q, k_new, v_new, k_cache, v_cache, *, start):
+    scores = q @ k_cache[:start].T / np.sqrt(q.shape[1])
+    weights = np.exp(scores)
+    mixed = weights / np.maximum(weights.sum(axis=1, keepdims=True), 1e-9) @ v_cache[:start]
+    written(k_new, v_new, k_cache, v_cache, start)
+    return mixed
+
+
+def writes_over_the_beginning(q, k_new, v_new, k_cache, v_cache, *, start):
+    k_cache[: len(q)], v_cache[: len(q)] = k_new, v_new
+    scores = q @ k_cache[: start + len(q)].T / np.sqrt(q.shape[1])
+    return mix(hidden(scores, start + np.arange(len(q))), v_cache[: start + len(q)])
+
+
+def no_mask(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = written(k_new, v_new, k_cache, v_cache, start)
+    return mix(q @ k_cache[:end].T / np.sqrt(q.shape[1]), v_cache[:end])
+
+
+def reads_every_slot(q, k_new, v_new, k_cache, v_cache, *, start):
+    written(k_new, v_new, k_cache, v_cache, start)
+    scores = q @ k_cache.T / np.sqrt(q.shape[1])
+    return mix(hidden(scores, start + np.arange(len(q))), v_cache)
+
+
+def keeps_nothing(q, k_new, v_new, k_cache, v_cache, *, start):
+    keys = np.concatenate([k_cache[:start], k_new])
+    values = np.concatenate([v_cache[:start], v_new])
+    scores = q @ keys.T / np.sqrt(q.shape[1])
+    return mix(hidden(scores, start + np.arange(len(q))), values)
+
+
+def keeps_keys_only(q, k_new, v_new, k_cache, v_cache, *, start):
+    before = v_cache.copy()
+    mixed = solution(q, k_new, v_new, k_cache, v_cache, start=start)
+    v_cache[:] = before
+    return mixed
+
+
+def keeps_values_as_keys(q, k_new, v_new, k_cache, v_cache, *, start):
+    return solution(q, v_new, k_new, k_cache, v_cache, start=start)
+
+
+def fills_what_is_behind(q, k_new, v_new, k_cache, v_cache, *, start):
+    k_cache[start:], v_cache[start:] = 0, 0
+    return solution(q, k_new, v_new, k_cache, v_cache, start=start)
+
+
+def forgets_the_root(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = written(k_new, v_new, k_cache, v_cache, start)
+    return mix(hidden(q @ k_cache[:end].T, start + np.arange(len(q))), v_cache[:end])
+
+
+def sums_along_the_other_axis(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = written(k_new, v_new, k_cache, v_cache, start)
+    scores = hidden(q @ k_cache[:end].T / np.sqrt(q.shape[1]), start + np.arange(len(q)))
+    weights = np.exp(scores)
+    return weights / weights.sum(axis=0) @ v_cache[:end]
+
+
+def squares_the_values(q, k_new, v_new, k_cache, v_cache, *, start):
+    mixed = solution(q, k_new, v_new, k_cache, v_cache, start=start)
+    scores = q @ k_cache[: start + len(q)].T / np.sqrt(q.shape[1])
+    return (
+        mix(hidden(scores, start + np.arange(len(q))), v_cache[: start + len(q)] ** 2) + 0 * mixed
+    )
+
+
+def scales_the_queries_in_place(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = written(k_new, v_new, k_cache, v_cache, start)
+    q /= np.sqrt(q.shape[1])
+    return mix(hidden(q @ k_cache[:end].T, start + np.arange(len(q))), v_cache[:end])
+
+
+def returns_the_last_row(q, k_new, v_new, k_cache, v_cache, *, start):
+    return solution(q, k_new, v_new, k_cache, v_cache, start=start)[-1]
+
+
+def returns_lists(q, k_new, v_new, k_cache, v_cache, *, start):
+    return solution(q, k_new, v_new, k_cache, v_cache, start=start).tolist()
+
+
+def one_at_a_time_without_an_end(q, k_new, v_new, k_cache, v_cache, *, start):
+    while start < len(k_cache) + 1:
+        k_cache[start % len(k_cache)] = k_cache[0]
+
+
+WRONG = [
+    (mask_at_the_top_left, Promise.CAUSAL, [2, 1]),
+    (attends_before_it_writes, Promise.CAUSAL, [1, 0]),
+    (writes_over_the_beginning, Promise.WRITTEN_ONCE, [0, "k_cache", 1]),
+    (no_mask, Promise.CAUSAL, [2, 0, 1]),
+    (reads_every_slot, Promise.CAUSAL, [0]),
+    (keeps_nothing, Promise.KEPT, [0, "k_cache", "A"]),
+    (keeps_keys_only, Promise.KEPT, [0, "v_cache"]),
+    (keeps_values_as_keys, Promise.KEPT, [0, "k_cache", "k_new"]),
+    (fills_what_is_behind, Promise.WRITTEN_ONCE, [1, "k_cache"]),
+    (forgets_the_root, Promise.AS_A_WHOLE, [1]),
+    (sums_along_the_other_axis, Promise.WEIGHTS, [0]),
+    (squares_the_values, Promise.AS_A_WHOLE, [0]),
+    (scales_the_queries_in_place, Promise.UNCHANGED, []),
+    (returns_the_last_row, Promise.ARRAY, [8, 1]),
+    (returns_lists, Promise.ARRAY, [1, 8]),
+    (one_at_a_time_without_an_end, CommonPromise.ENDS, ["100,000"]),
+]

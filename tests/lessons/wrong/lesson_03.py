@@ -1,0 +1,143 @@
+"""Lesson 03: plausible wrong parts, the promises that they break, and facts of the messages."""
+
+from dataclasses import replace
+
+from checks.lesson_03 import Promise
+from solutions.lesson_03 import count_work as solution
+
+
+def weights(shape) -> int:
+    return shape.layers * shape.layer_weights + shape.output_weights
+
+
+def weights_for_each_request(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops, moved + (len(rows) - 1) * weights(shape) * bytes_per_value
+
+
+def weights_for_each_token(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    tokens = sum(count for _, count in rows)
+    return flops, moved + (tokens - 1) * weights(shape) * bytes_per_value
+
+
+def kv_heads_in_the_flops(shape, rows, bytes_per_value):
+    fewer = replace(shape, heads=shape.kv_heads)
+    return solution(fewer, rows, bytes_per_value)[0], solution(shape, rows, bytes_per_value)[1]
+
+
+def query_heads_in_the_bytes(shape, rows, bytes_per_value):
+    more = replace(shape, kv_heads=shape.heads)
+    return solution(shape, rows, bytes_per_value)[0], solution(more, rows, bytes_per_value)[1]
+
+
+def full_square(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    hidden = sum(count * (start + count) for start, count in rows) - sum(
+        position + 1 for start, count in rows for position in range(start, start + count)
+    )
+    return flops + 4 * shape.layers * shape.heads * shape.head_size * hidden, moved
+
+
+def forgets_the_past(shape, rows, bytes_per_value):
+    fresh = [(0, count) for _, count in rows]
+    return solution(shape, fresh, bytes_per_value)[0], solution(shape, rows, bytes_per_value)[1]
+
+
+def no_attention(shape, rows, bytes_per_value):
+    without = replace(shape, heads=0)
+    return solution(without, rows, bytes_per_value)[0], solution(shape, rows, bytes_per_value)[1]
+
+
+def output_for_every_token(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    tokens = sum(count for _, count in rows)
+    return flops + 2 * shape.output_weights * (tokens - len(rows)), moved
+
+
+def one_flop_for_a_weight(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops / 2, moved
+
+
+def values_instead_of_bytes(shape, rows, bytes_per_value):
+    return solution(shape, rows, 1)
+
+
+def only_what_is_read(shape, rows, bytes_per_value):
+    flops, _ = solution(shape, rows, bytes_per_value)
+    kept = 2 * shape.layers * shape.kv_heads * shape.head_size
+    read = sum(start for start, _ in rows)
+    return flops, (weights(shape) + kept * read) * bytes_per_value
+
+
+def keys_only(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    fixed = weights(shape) * bytes_per_value
+    return flops, fixed + (moved - fixed) / 2
+
+
+def one_layer(shape, rows, bytes_per_value):
+    return solution(replace(shape, layers=1), rows, bytes_per_value)
+
+
+def weights_of_one_layer(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops, moved - (shape.layers - 1) * shape.layer_weights * bytes_per_value
+
+
+def no_output_layer(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops, moved - shape.output_weights * bytes_per_value
+
+
+def attention_in_one_layer(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops - attention(shape, rows) * (shape.layers - 1) // shape.layers, moved
+
+
+def half_of_the_attention(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops - attention(shape, rows) // 2, moved
+
+
+def attention(shape, rows) -> int:
+    pairs = sum(sum(range(start + 1, start + count + 1)) for start, count in rows)
+    return 4 * shape.layers * shape.heads * shape.head_size * pairs
+
+
+def one_output_for_all(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops - 2 * shape.output_weights * (len(rows) - 1), moved
+
+
+def the_other_way_round(shape, rows, bytes_per_value):
+    return solution(shape, rows, bytes_per_value)[::-1]
+
+
+def flops_alone(shape, rows, bytes_per_value):
+    return solution(shape, rows, bytes_per_value)[0]
+
+
+WRONG = [
+    (weights_for_each_request, Promise.WEIGHTS_ONCE, [2]),
+    (weights_for_each_token, Promise.WEIGHTS_ONCE, [1]),
+    (kv_heads_in_the_flops, Promise.QUERY_HEADS, [2, 4]),
+    (query_heads_in_the_bytes, Promise.KV_ONCE, [4, 2]),
+    (full_square, Promise.CAUSAL, [0, 2]),
+    (forgets_the_past, Promise.CAUSAL, [3]),
+    (no_attention, Promise.ATTENTION, []),
+    (output_for_every_token, Promise.OUTPUT_PER_ROW, [2, 1]),
+    (one_flop_for_a_weight, Promise.TWO_PER_WEIGHT, []),
+    (values_instead_of_bytes, Promise.BYTES, []),
+    (only_what_is_read, Promise.KV_ONCE, []),
+    (keys_only, Promise.KV_ONCE, []),
+    (one_layer, Promise.WEIGHTS_ONCE, []),
+    (weights_of_one_layer, Promise.WEIGHTS_ONCE, [2]),
+    (no_output_layer, Promise.WEIGHTS_ONCE, []),
+    (attention_in_one_layer, Promise.EVERY_LAYER, [2]),
+    (half_of_the_attention, Promise.FOUR_PER_PAIR, []),
+    (one_output_for_all, Promise.OUTPUT_PER_ROW, [2]),
+    (the_other_way_round, Promise.PAIR, []),
+    (flops_alone, Promise.PAIR, []),
+]

@@ -1,0 +1,88 @@
+"""Lesson 10: plausible wrong parts, the promises that they break, and facts of the messages."""
+
+from checks.lesson_10 import Promise
+from solutions.lesson_10 import accept as solution
+
+
+def draws_from_the_model_again(p, q, drafts, uniforms, pick):
+    kept = []
+    for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
+        if number >= model[draft] / drafter[draft]:
+            return [*kept, pick(model)]
+        kept.append(draft)
+    return [*kept, pick(p[-1])]
+
+
+def keeps_what_the_model_likes_at_least_as_much(p, q, drafts, uniforms, pick):
+    kept = []
+    for model, drafter, draft in zip(p, q, drafts, strict=False):
+        if model[draft] < drafter[draft]:
+            left = [max(0.0, m - d) for m, d in zip(model, drafter, strict=True)]
+            return [*kept, pick(left)]
+        kept.append(draft)
+    return [*kept, pick(p[-1])]
+
+
+def upside_down(p, q, drafts, uniforms, pick):
+    kept = []
+    for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
+        if number * model[draft] >= drafter[draft]:
+            left = [max(0.0, m - d) for m, d in zip(model, drafter, strict=True)]
+            return [*kept, pick(left)]
+        kept.append(draft)
+    return [*kept, pick(p[-1])]
+
+
+def goes_on_after_a_refusal(p, q, drafts, uniforms, pick):
+    said = []
+    for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
+        if number >= model[draft] / drafter[draft]:
+            draft = pick([max(0.0, m - d) for m, d in zip(model, drafter, strict=True)])
+        said.append(draft)
+    return [*said, pick(p[-1])]
+
+
+def forgets_the_bonus(p, q, drafts, uniforms, pick):
+    answer = solution(p, q, drafts, uniforms, pick)
+    return answer[: max(1, len(drafts))] if drafts else answer
+
+
+def draws_the_bonus_from_the_row_before(p, q, drafts, uniforms, pick):
+    return solution([*p[: len(drafts)], p[len(drafts) - 1]], q, drafts, uniforms, pick)
+
+
+def keeps_a_likely_draft(p, q, drafts, uniforms, pick):
+    """Compares with the model's probability alone: right for a drafter that is always sure."""
+    kept = []
+    for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
+        if number >= model[draft]:
+            left = [max(0.0, m - d) for m, d in zip(model, drafter, strict=True)]
+            return [*kept, pick(left if sum(left) else model)]
+        kept.append(draft)
+    return [*kept, pick(p[-1])]
+
+
+def negative_weights(p, q, drafts, uniforms, pick):
+    kept = []
+    for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
+        if number >= model[draft] / drafter[draft]:
+            return [*kept, pick([m - d for m, d in zip(model, drafter, strict=True)])]
+        kept.append(draft)
+    return [*kept, pick(p[-1])]
+
+
+def returns_a_count(p, q, drafts, uniforms, pick):
+    return len(solution(p, q, drafts, uniforms, pick))
+
+
+WRONG = [
+    (draws_from_the_model_again, Promise.MODELS_VOICE, []),
+    (keeps_what_the_model_likes_at_least_as_much, Promise.MODELS_VOICE, ["0%"]),
+    (upside_down, Promise.MODELS_VOICE, []),
+    (goes_on_after_a_refusal, Promise.STOPS_AT_REFUSAL, []),
+    (forgets_the_bonus, Promise.OWN_TOKEN, []),
+    (draws_the_bonus_from_the_row_before, Promise.BONUS, []),
+    (keeps_a_likely_draft, Promise.MODELS_VOICE, []),
+    (negative_weights, Promise.WEIGHTS, [0]),
+    (returns_a_count, Promise.TOKENS, []),
+]

@@ -1,0 +1,150 @@
+"""Lesson 11: plausible wrong parts, the promises that they break, and facts of the messages."""
+
+import asyncio
+from collections import deque
+
+from checks.lesson_11 import Promise
+from solutions.lesson_11 import Outbox as Solution
+
+
+class WaitsForTheReader(Solution):
+    async def put(self, text):
+        while not Solution.put(self, text):
+            await asyncio.sleep(0)
+        return True
+
+
+class DropsTheOldest(Solution):
+    def put(self, text):
+        self._text = (self._text + text).encode()[-self._limit :].decode(errors="ignore")
+        self._ready.set()
+        return True
+
+
+class NeverSaysNo(Solution):
+    def put(self, text):
+        self._text += text
+        self._ready.set()
+        return True
+
+
+class CountsLetters(Solution):
+    def put(self, text):
+        if len(self._text) + len(text) > self._limit:
+            return False
+        self._text += text
+        self._ready.set()
+        return True
+
+
+class CountsWhatHasLeft(Solution):
+    def __init__(self, limit):
+        super().__init__(limit)
+        self.bytes = 0
+
+    def put(self, text):
+        self.bytes += len(text.encode())
+        return self.bytes <= self._limit and super().put(text)
+
+
+class FillsToTheBrimOnly(Solution):
+    def put(self, text):
+        if len((self._text + text).encode()) >= self._limit:
+            return False
+        return super().put(text)
+
+
+class SaysNothing(Solution):
+    def put(self, text):
+        super().put(text)
+
+
+class NeverWakes(Solution):
+    def put(self, text):
+        if len((self._text + text).encode()) > self._limit:
+            return False
+        self._text += text
+        return True
+
+
+class EndsWithoutWaking(Solution):
+    def close(self, reason):
+        self._reason = self._reason or reason
+
+
+class EndsBeforeTheText(Solution):
+    async def get(self):
+        await self._ready.wait()
+        if self._reason is not None:
+            return "", self._reason
+        text, self._text = self._text, ""
+        self._ready.clear()
+        return text, None
+
+
+class DoesNotWait(Solution):
+    async def get(self):
+        text, self._text = self._text, ""
+        return text, self._reason
+
+
+class TheLastReasonCounts(Solution):
+    def close(self, reason):
+        self._reason = reason
+        self._ready.set()
+
+
+class SharesItsList:
+    waiting = deque()
+
+    def __init__(self, limit):
+        self.limit, self.reason, self.ready = limit, None, asyncio.Event()
+
+    def put(self, text):
+        if sum(len(one.encode()) for one in self.waiting) + len(text.encode()) > self.limit:
+            return False
+        self.waiting.append(text)
+        self.ready.set()
+        return True
+
+    def close(self, reason):
+        self.reason = self.reason or reason
+        self.ready.set()
+
+    async def get(self):
+        await self.ready.wait()
+        text = "".join(self.waiting)
+        if self.reason is None:
+            self.waiting.clear()
+            self.ready.clear()
+        return text, self.reason
+
+
+class DoesNotLetItselfBeAwaited(Solution):
+    def get(self):
+        text, self._text = self._text, ""
+        return text, self._reason
+
+
+class GivesTextOnly(Solution):
+    async def get(self):
+        return (await super().get())[0]
+
+
+WRONG = [
+    (WaitsForTheReader, Promise.NEVER_WAITS, ["put()", 29]),
+    (DropsTheOldest, Promise.BOUNDED, ["'He'", 2]),
+    (NeverSaysNo, Promise.BOUNDED, [3, "'He'", 2]),
+    (CountsLetters, Promise.BOUNDED, ["'é'", 2]),
+    (CountsWhatHasLeft, Promise.TAKES_WHAT_FITS, ["'He'", 0]),
+    (FillsToTheBrimOnly, Promise.TAKES_WHAT_FITS, ["'llo'"]),
+    (SaysNothing, Promise.PUT_ANSWERS, ["put()"]),
+    (NeverWakes, Promise.WAKES, ["'He'"]),
+    (EndsWithoutWaking, Promise.WAKES, []),
+    (EndsBeforeTheText, Promise.REASON_LAST, ["'stop'", "'He'"]),
+    (DoesNotWait, Promise.NOT_EMPTY, ["get()"]),
+    (TheLastReasonCounts, Promise.FIRST_REASON, ["'stop'", "'slow_reader'"]),
+    (SharesItsList, Promise.OWN_OUTBOX, []),
+    (DoesNotLetItselfBeAwaited, Promise.GET_WAITS, ["get()", "`def`"]),
+    (GivesTextOnly, Promise.GET_ANSWERS, ["get()"]),
+]
