@@ -76,7 +76,12 @@ async function offerModels() {
 /** The server in a line: what it serves, how it is set, and why it cannot be held from here. */
 function describe({ model, controls }, settings) {
   if (!settings?.num_blocks) return asleep;
-  const { token_budget: budget, max_batch_size: batch, num_blocks: blocks, block_size: size } = settings;
+  const {
+    token_budget: budget,
+    max_batch_size: batch,
+    num_blocks: blocks,
+    block_size: size,
+  } = settings;
   const parts = [
     model,
     `${number(budget)} tokens a step`,
@@ -105,7 +110,8 @@ async function control(verb) {
   trouble.hidden = false;
 }
 
-for (const verb of ["pause", "step", "resume"]) byId(verb).addEventListener("click", () => control(verb));
+for (const verb of ["pause", "step", "resume"])
+  byId(verb).addEventListener("click", () => control(verb));
 byId("unlock").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem(KEY, byId("key").value);

@@ -136,10 +136,14 @@ export class Stream {
 
   #write() {
     const { reason, ttft, request } = this;
-    this.element.dataset.state = reason || (ttft !== null || this.text.textContent ? "runs" : "waits");
+    this.element.dataset.state =
+      reason || (ttft !== null || this.text.textContent ? "runs" : "waits");
     if (request != null) this.element.dataset.request = request;
     const parts = [];
-    if (reason) parts.push(reason === "error" ? `failed: ${this.error}` : (WORDS[reason] ?? `finished: ${reason}`));
+    if (reason)
+      parts.push(
+        reason === "error" ? `failed: ${this.error}` : (WORDS[reason] ?? `finished: ${reason}`),
+      );
     else if (request == null) parts.push("sending");
     else if (!this.text.textContent) parts.push("waits for its first token");
     else parts.push("runs");

@@ -9,10 +9,10 @@
  * hence the packing: the module holds its own code deflated and unpacks it when it is loaded.
  */
 
-import { build, transform } from "esbuild";
 import { readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { deflateRawSync, inflateRawSync } from "node:zlib";
+import { build, transform } from "esbuild";
 
 const LIMIT = 100_000;
 const here = new URL(".", import.meta.url);

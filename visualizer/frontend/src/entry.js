@@ -1,8 +1,8 @@
 /** What the built module hands out: `mount`, `watch` and `duration` for pages, anywidget's `render` for notebooks. */
 
-import { duration } from "./model/duration.js";
-import { watch, watchInNotebook } from "./live/live_doors.js";
 import widget, { mount } from "./host/widget.js";
+import { watch, watchInNotebook } from "./live/live_doors.js";
+import { duration } from "./model/duration.js";
 
 export { duration, mount, watch };
 

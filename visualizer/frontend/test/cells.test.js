@@ -32,7 +32,12 @@ function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
     ratio,
     pixels: (paint) => {
       const pixels = Uint32Array.from({ length: side * side }, (_, at) => paint + at);
-      const tile = { side, get pixels() { return (read += 1), pixels; } };
+      const tile = {
+        side,
+        get pixels() {
+          return ((read += 1), pixels);
+        },
+      };
       if (!tiles.has(paint)) tiles.set(paint, tile);
       return tiles.get(paint);
     },
@@ -64,7 +69,10 @@ test("a pixel shows the block that the map says is there, or none; each block ha
           const around = [-0.5, 0.5, 1.5].flatMap((dx) =>
             [-0.5, 0.5, 1.5].map((dy) => grid.at((x + dx) / ratio - LEFT, (y + dy) / ratio)),
           );
-          assert.ok(around.includes(block), `${count} in ${size} at ${ratio}: ${block} at ${x}, ${y}`);
+          assert.ok(
+            around.includes(block),
+            `${count} in ${size} at ${ratio}: ${block} at ${x}, ${y}`,
+          );
         }
       assert.equal(seen.size, count);
       const sizes = [...seen.values()];

@@ -137,9 +137,19 @@ test("from the eleventh request on the hues come again, with dots", () => {
 
 test("at the first step the cursor's flag leaves playback's buttons free", () => {
   const { pencil, marks } = recordingPencil();
-  const scene = { model, frame: model.frame(1), scale, step: 1, narrow: true, width: 760, window: null };
+  const scene = {
+    model,
+    frame: model.frame(1),
+    scale,
+    step: 1,
+    narrow: true,
+    width: 760,
+    window: null,
+  };
   drawStrip(pencil, scene);
-  const flag = marks.find(({ kind, paint, height }) => kind === "fill" && paint === ink && height === 15);
+  const flag = marks.find(
+    ({ kind, paint, height }) => kind === "fill" && paint === ink && height === 15,
+  );
   assert.ok(flag.x >= 112, `${flag.x}`); // `.bar` in board.css leaves them as much
 });
 
@@ -152,8 +162,17 @@ test("a queue that grows before the first step stays in its row", () => {
     const { pencil, marks } = recordingPencil();
     const axis = stepAxis({ first: 1, last: 1 });
     const wide = timeScale(wholeView(axis), LEFT, RIGHT, axis);
-    drawStrip(pencil, { model: held, frame: model.frame(1), scale: wide, step: 1, width: 760, window: null });
-    const queue = marks.filter(({ kind, paint }) => kind === "fill" && paint === THEMES.light.faint);
+    drawStrip(pencil, {
+      model: held,
+      frame: model.frame(1),
+      scale: wide,
+      step: 1,
+      width: 760,
+      window: null,
+    });
+    const queue = marks.filter(
+      ({ kind, paint }) => kind === "fill" && paint === THEMES.light.faint,
+    );
     return queue.reduce((sum, { height }) => sum + height, 0);
   });
   assert.deepEqual(heights, [9, 18]);
@@ -277,7 +296,13 @@ test("a block of one owner that is looked at has a ring and no curve", () => {
 test("a cursor out of view leaves no band on the names, nor beside the plot", () => {
   const long = stepAxis({ first: 1, last: 400 });
   const view = timeScale({ from: 100, to: 160 }, LEFT, RIGHT, long);
-  for (const [step, bands] of [[20, 0], [99, 0], [130, 1], [160, 0], [390, 0]]) {
+  for (const [step, bands] of [
+    [20, 0],
+    [99, 0],
+    [130, 1],
+    [160, 0],
+    [390, 0],
+  ]) {
     const { pencil, marks } = recordingPencil();
     cursorBand(pencil, { scale: view, step }, 0, 50);
     assert.equal(marks.length, bands, `step ${step}`);

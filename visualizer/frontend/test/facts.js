@@ -5,7 +5,8 @@ import { inWords } from "../src/model/words.js";
 
 /** Does a text have this in it as a whole word? A number may be written in letters: 2 or "two". */
 export function names(text, fact) {
-  const forms = Number.isInteger(fact) && fact >= 0 ? [String(fact), inWords(fact)] : [String(fact)];
+  const forms =
+    Number.isInteger(fact) && fact >= 0 ? [String(fact), inWords(fact)] : [String(fact)];
   return forms.some((form) => {
     const escaped = form.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
     return new RegExp(`(?<![\\w.])${escaped}(?!\\w|\\.\\d)`, "i").test(text);

@@ -23,7 +23,14 @@ function heard(pieces) {
 test("events of one piece come together, numbered, and a keyframe says what was missed before it", () => {
   const events = { type: "events", run: "run" };
   assert.deepEqual(heard([TEXT]), [
-    { ...events, first: 12, count: 1, text: '{"type":"keyframe","seq":12}\n', joins: true, dropped: 7 },
+    {
+      ...events,
+      first: 12,
+      count: 1,
+      text: '{"type":"keyframe","seq":12}\n',
+      joins: true,
+      dropped: 7,
+    },
     { type: "status", status: { paused: true } },
     {
       ...events,
@@ -40,7 +47,12 @@ test("wherever the stream is cut, the same lines come with the same numbers", ()
   const lines = (messages) =>
     messages
       .filter(({ type }) => type === "events")
-      .flatMap(({ first, text }) => text.trim().split("\n").map((line, i) => [first + i, line]));
+      .flatMap(({ first, text }) =>
+        text
+          .trim()
+          .split("\n")
+          .map((line, i) => [first + i, line]),
+      );
   const whole = lines(heard([TEXT]));
   for (let cut = 1; cut < TEXT.length; cut += 1) {
     assert.deepEqual(lines(heard([TEXT.slice(0, cut), TEXT.slice(cut)])), whole);

@@ -5,11 +5,9 @@ import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
 import { keyframe, Successor } from "../src/live/live_window.js";
-import { Model, State, parseLog } from "../src/model/index.js";
+import { Model, parseLog, State } from "../src/model/index.js";
 
-const { events } = parseLog(
-  readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"),
-);
+const { events } = parseLog(readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"));
 
 test("a state's keyframe gives that state back, display fields included", () => {
   const state = new State();

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-import { pythonFor, readAddress, writeAddress } from "../src/host/address.js";
 import { aggregate, rangeWords } from "../src/board/range.js";
 import { find } from "../src/board/search.js";
 import { labAddress, sourceOf } from "../src/board/sources.js";
+import { pythonFor, readAddress, writeAddress } from "../src/host/address.js";
 import { duration } from "../src/model/duration.js";
 import { assertNames } from "./facts.js";
 import { storytellers } from "./recorder.js";
@@ -75,7 +74,10 @@ test("the call for a cell names what is not plain", () => {
 test("every kind of event is found where it happened", () => {
   const steps = (query) => found(query).map(({ step }) => step);
   const all = (pick) => model.requests.flatMap(pick).sort((a, b) => a - b);
-  assert.deepEqual(steps("preempted"), all(({ preemptions }) => preemptions.map((p) => p.step)));
+  assert.deepEqual(
+    steps("preempted"),
+    all(({ preemptions }) => preemptions.map((p) => p.step)),
+  );
   const hits = ({ admissions }) => admissions.filter((a) => a.found).map((a) => a.step);
   assert.deepEqual(steps("hit"), all(hits));
   const { evicted, length } = model.measures;

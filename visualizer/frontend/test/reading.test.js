@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { gzipSync } from "node:zlib";
-import { LogError, Model } from "../src/model/index.js";
 import { Reading } from "../src/host/reading.js";
+import { LogError, Model } from "../src/model/index.js";
 import * as make from "./model/events.js";
 
 /** `steps` steps of which each has nine events: three requests come and leave unserved. */
@@ -10,7 +10,10 @@ function log(steps, { preemptedAt } = {}) {
   const events = [make.started()];
   for (let step = 1; step <= steps; step++) {
     const ids = [1, 2, 3].map((nth) => 3 * step + nth);
-    events.push(...ids.map((id) => make.arrived(id, "a")), ...ids.map((id) => make.ended(id, "abort")));
+    events.push(
+      ...ids.map((id) => make.arrived(id, "a")),
+      ...ids.map((id) => make.ended(id, "abort")),
+    );
     events.push(make.step(step));
     if (step === preemptedAt)
       events.push(make.arrived(1, "a"), make.admitted(1), make.preempted(1, 1));
@@ -45,7 +48,10 @@ test("a long log is shown once its step is there, and then goes on to its end", 
     assert.ok(reading.model.lastStep > 4000);
     const rest = await finish(reading);
     const shares = [...heard, ...rest];
-    assert.deepEqual(shares, shares.toSorted((a, b) => a - b));
+    assert.deepEqual(
+      shares,
+      shares.toSorted((a, b) => a - b),
+    );
     assert.equal(shares.at(-1), 1);
     const whole = new Model();
     whole.read(bytes);

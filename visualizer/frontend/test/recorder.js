@@ -6,10 +6,9 @@
  */
 
 import { readFileSync } from "node:fs";
-
-import { Model, parseLog } from "../src/model/index.js";
 import { THEMES } from "../src/drawing/palette.js";
 import { Pencil } from "../src/drawing/pencil.js";
+import { Model, parseLog } from "../src/model/index.js";
 
 globalThis.DOMMatrix ??= class {
   scale() {

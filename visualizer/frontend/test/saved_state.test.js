@@ -19,14 +19,20 @@ const SECOND = { two: board("v2"), v2: view("b"), "layout-v2": layout };
 
 test("a board that is shown is saved with all it refers to, and one that is not shown is left out", () => {
   const live = { ...FIRST, ...SECOND, slider: { state: { value: 3 } } };
-  assert.deepEqual(mergeStates({ before: {}, saved: {}, live, shown: new Set(["one", "slider"]) }), FIRST);
+  assert.deepEqual(
+    mergeStates({ before: {}, saved: {}, live, shown: new Set(["one", "slider"]) }),
+    FIRST,
+  );
 });
 
 test("a board without a kernel stays as it was saved, and what took its place replaces it", () => {
   const shown = new Set(["one"]);
   assert.deepEqual(mergeStates({ before: {}, saved: FIRST, live: {}, shown }), FIRST);
   assert.deepEqual(mergeStates({ before: FIRST, saved: {}, live: {}, shown }), FIRST);
-  assert.deepEqual(mergeStates({ before: {}, saved: FIRST, live: SECOND, shown: new Set(["two"]) }), SECOND);
+  assert.deepEqual(
+    mergeStates({ before: {}, saved: FIRST, live: SECOND, shown: new Set(["two"]) }),
+    SECOND,
+  );
 });
 
 test("a view that two boards share stays while one of them is shown, in its newest state", () => {
@@ -46,5 +52,8 @@ test("other widgets that the reader saved stay", () => {
 test("words that look like a reference in a log are no reference", () => {
   const talkative = { ...FIRST, v1: view("see IPY_MODEL_slider") };
   const live = { ...talkative, slider: { state: {} } };
-  assert.deepEqual(mergeStates({ before: {}, saved: {}, live, shown: new Set(["one"]) }), talkative);
+  assert.deepEqual(
+    mergeStates({ before: {}, saved: {}, live, shown: new Set(["one"]) }),
+    talkative,
+  );
 });

@@ -9,11 +9,11 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import test from "node:test";
-import { countWords } from "../src/drawing/lane_words.js";
-import { parseLog } from "../src/model/lines.js";
-import { Model, plain, reasonWords, sentence } from "../src/model/index.js";
 import { rangeWords } from "../src/board/range.js";
 import { tellBlock, tellLane } from "../src/board/tell.js";
+import { countWords } from "../src/drawing/lane_words.js";
+import { Model, plain, reasonWords, sentence } from "../src/model/index.js";
+import { parseLog } from "../src/model/lines.js";
 import { scenes } from "./model/scenes.js";
 
 const FILE = new URL("./wording.snapshot.json", import.meta.url);
@@ -55,12 +55,12 @@ const wording = {
     ]),
   ),
   blocks: eachOnce(
-    storytellers
-      .frame(30)
-      .blocks.map(({ id, kind }) => [
-        kind,
-        tellBlock(storytellers, storytellers.frame(30), id).map((line) => line.text ?? line).join("; "),
-      ]),
+    storytellers.frame(30).blocks.map(({ id, kind }) => [
+      kind,
+      tellBlock(storytellers, storytellers.frame(30), id)
+        .map((line) => line.text ?? line)
+        .join("; "),
+    ]),
   ),
   "a step": tellLane(storytellers, 30, { step: 30, inPlot: true }, false).join("; "),
   "a range": rangeWords(storytellers, [1, 53]),

@@ -7,22 +7,22 @@
  * shown, for tests and for whoever embeds the board.
  */
 
-import { pythonFor } from "../host/address.js";
-import { buildControls, buildFoot, StepSlider } from "./controls.js";
-import { DecisionsPanel } from "../panels/decisions.js";
-import { Focus } from "./focus.js";
 import { h } from "../drawing/html.js";
-import { buildHelp, listenToKeys } from "./keys.js";
-import { LinkBox } from "./link_box.js";
+import { pythonFor } from "../host/address.js";
+import { DecisionsPanel } from "../panels/decisions.js";
 import { MapPanel } from "../panels/map_panel.js";
-import { SearchBox } from "./search_box.js";
 import { fitSentence } from "../panels/sentence_panel.js";
-import { aboutNodes, Shell } from "./shell.js";
 import { emptyTables, writeTables } from "../panels/tables.js";
 import { TimePanel } from "../panels/time_panel.js";
-import { Tip } from "./tip.js";
 import { TokensPanel } from "../panels/tokens.js";
 import { TreePanel } from "../panels/tree_panel.js";
+import { buildControls, buildFoot, StepSlider } from "./controls.js";
+import { Focus } from "./focus.js";
+import { buildHelp, listenToKeys } from "./keys.js";
+import { LinkBox } from "./link_box.js";
+import { SearchBox } from "./search_box.js";
+import { aboutNodes, Shell } from "./shell.js";
+import { Tip } from "./tip.js";
 import { verbsOf } from "./verbs.js";
 import { AXES, View } from "./view.js";
 

@@ -38,7 +38,10 @@ export function buildControls(act) {
       }
       speed.textContent = `${perSecond}/s`;
       speed.dataset.perSecond = perSecond;
-      speed.setAttribute("aria-label", `${perSecond}/s: speed in steps per second, press to change`);
+      speed.setAttribute(
+        "aria-label",
+        `${perSecond}/s: speed in steps per second, press to change`,
+      );
     },
   };
 }
@@ -79,7 +82,11 @@ export class StepSlider {
 
 /** `act` names the button for tests and for hosts; its title may change. */
 function button(act, title, content, onClick) {
-  const element = h("button", { type: "button", "data-act": act, title, "aria-label": title }, content);
+  const element = h(
+    "button",
+    { type: "button", "data-act": act, title, "aria-label": title },
+    content,
+  );
   element.addEventListener("click", onClick);
   return element;
 }

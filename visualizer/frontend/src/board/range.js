@@ -47,7 +47,11 @@ export function rangeWords(model, [from, to]) {
   const several = from < to ? [`${sum.steps} steps`] : [];
   const measured = sum.wall > 0 ? [duration(sum.wall)] : [];
   const size = [...several, ...measured].join(", ");
-  const parts = [["prefill", sum.prefill], ["decode", sum.decode], ["computed again", sum.catchup]];
+  const parts = [
+    ["prefill", sum.prefill],
+    ["decode", sum.decode],
+    ["computed again", sum.catchup],
+  ];
   const kinds = parts.filter(([, count]) => count).map(([name, count]) => `${count} ${name}`);
   const words = [
     `${from < to ? `Steps ${from} to ${to}` : `Step ${from}`}${size && `: ${size}`}.`,
@@ -56,7 +60,10 @@ export function rangeWords(model, [from, to]) {
       `${plural(sum.hits, "hit")}${sum.found ? ` of ${plural(sum.found, "token")}` : ""}.`,
     `${plural(sum.finished, "request")} finished`,
   ];
-  const means = [["TTFT", sum.ttft], ["ITL", sum.itl]].filter(([, value]) => value > 0);
+  const means = [
+    ["TTFT", sum.ttft],
+    ["ITL", sum.itl],
+  ].filter(([, value]) => value > 0);
   words[3] += means.length
     ? `: ${means.map(([name, value]) => `mean ${name} ${duration(value)}`).join(", ")}.`
     : ".";

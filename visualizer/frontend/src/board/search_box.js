@@ -1,8 +1,8 @@
 /** The box that "/" opens: what is typed, what was found, and Enter to go there. */
 
 import { h } from "../drawing/html.js";
-import { find } from "./search.js";
 import { chip } from "../drawing/words_html.js";
+import { find } from "./search.js";
 
 const MOST = 50;
 const SLICE = 8; // ms of searching between two pictures

@@ -1,10 +1,10 @@
 /** A page part that is no board itself, but looks like one: its theme, its style, its root. */
 
-import boardCss from "./board.css";
-import css from "./sheet.css";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
 import { SANS } from "../drawing/pencil.js";
+import boardCss from "./board.css";
+import css from "./sheet.css";
 import { themeName, watchTheme } from "./theme.js";
 
 /** Builds the root in `host`. `sheet.theme` is the palette; `onTheme` hears of another one. */

@@ -3,10 +3,10 @@
  * picture, and attributes that say in text what is shown, for tests and for whoever embeds the board.
  */
 
-import css from "./board.css";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
 import { SANS } from "../drawing/pencil.js";
+import css from "./board.css";
 import { themeName, watchTheme } from "./theme.js";
 
 export class Shell {

@@ -1,7 +1,7 @@
 /** What the hover box says: lines of text about the thing under the pointer. */
 
-import { duration } from "../model/duration.js";
 import { plural } from "../drawing/html.js";
+import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";
 
 /** About a request at a step of the timeline, or about the step if the pointer is on the strip. */

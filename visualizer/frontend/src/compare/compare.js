@@ -4,16 +4,16 @@
  */
 
 import { Board } from "../board/board.js";
-import { h } from "../drawing/html.js";
-import { LinkedViews, timeOf } from "./linked_views.js";
-import { bytesFor, missing, modelOf, partOnly } from "../host/notebook.js";
-import { moveInto, remember, sendPicture } from "../host/outputs.js";
-import { requestTable, totalsTable } from "./compare_tables.js";
-import { saveWith } from "../host/saved_state.js";
 import { buildSheet, spansOf } from "../board/sheet.js";
 import { View, viewOf } from "../board/view.js";
-import { duration } from "../model/duration.js";
+import { h } from "../drawing/html.js";
 import { chip, wordNodes } from "../drawing/words_html.js";
+import { bytesFor, missing, modelOf, partOnly } from "../host/notebook.js";
+import { moveInto, remember, sendPicture } from "../host/outputs.js";
+import { saveWith } from "../host/saved_state.js";
+import { duration } from "../model/duration.js";
+import { requestTable, totalsTable } from "./compare_tables.js";
+import { LinkedViews, timeOf } from "./linked_views.js";
 
 /** anywidget's `render` of a comparison. `load(board, log, opening)` draws a log. */
 export const comparisonInNotebook =
@@ -46,7 +46,14 @@ export const comparisonInNotebook =
 /** Draws it in `host`. `logs` are two logs' bytes, `facts` what the kernel says of them. */
 export async function drawComparison(
   host,
-  { logs, facts, load, theme, views = [new View(), new View()], signal = new AbortController().signal },
+  {
+    logs,
+    facts,
+    load,
+    theme,
+    views = [new View(), new View()],
+    signal = new AbortController().signal,
+  },
 ) {
   const page = new ComparisonPage(host, { facts, views, theme, signal });
   await page.fill(logs, load);
@@ -98,7 +105,11 @@ class ComparisonPage {
   /** Which moments count as the same. */
   clocks() {
     const choice = (clock, words) =>
-      h("button", { type: "button", "data-clock": clock, "aria-pressed": String(clock === "step") }, words);
+      h(
+        "button",
+        { type: "button", "data-clock": clock, "aria-pressed": String(clock === "step") },
+        words,
+      );
     return h(
       "span",
       { class: "clocks", role: "group", "aria-label": "One cursor by" },
@@ -201,10 +212,26 @@ class ComparisonPage {
       wordNodes(spansOf(facts.difference[side ? "b" : "a"], views[side].model), this.context(side));
     if (facts.difference) {
       const { step } = facts.difference;
-      const jump = h("button", { type: "button", class: "jump", "data-jump": step }, `Step ${step}`);
+      const jump = h(
+        "button",
+        { type: "button", class: "jump", "data-jump": step },
+        `Step ${step}`,
+      );
       const said = (side) => h("span", { "data-side": side }, ...words(side));
       const [a, b] = facts.names.map((name) => h("strong", {}, name));
-      const nodes = ["The first decision that differs, ", jump, ": in ", a, " ", said(0), "; in ", b, " ", said(1), "."];
+      const nodes = [
+        "The first decision that differs, ",
+        jump,
+        ": in ",
+        a,
+        " ",
+        said(0),
+        "; in ",
+        b,
+        " ",
+        said(1),
+        ".",
+      ];
       this.verdict.replaceChildren(...nodes);
     } else this.verdict.replaceChildren(facts.verdict);
     views.forEach(({ model, store }, side) => {
@@ -229,8 +256,7 @@ class ComparisonPage {
     const jump = target.closest("[data-jump]");
     if (jump) return this.views.forEach((view) => view.goTo(Number(jump.dataset.jump)));
     const clock = target.closest("button[data-clock]")?.dataset.clock;
-    if (clock)
-      return this.linked.setAxis(clock === "time" ? "time" : "steps");
+    if (clock) return this.linked.setAxis(clock === "time" ? "time" : "steps");
     const named = target.closest("[data-request]");
     if (!named || named.closest(".run")) return undefined; // a board hears of its own
     const side = Number(named.closest("[data-side]")?.dataset.side ?? 0);

@@ -53,7 +53,9 @@ export function requestTable({ rows, names, paired }, model) {
   const order = { at: 4, down: true }; // by the change in TTFT
   const body = h("tbody", {});
   const note = h("caption", {});
-  const known = MEASURES.filter(([, at]) => rows.some((row) => row[at] != null || row[at + 1] != null));
+  const known = MEASURES.filter(([, at]) =>
+    rows.some((row) => row[at] != null || row[at + 1] != null),
+  );
   const head = (words, at, title) => {
     const button = h("button", { type: "button", "data-sort": at, title }, words);
     return h("th", { scope: "col", "aria-sort": "none" }, button);

@@ -96,7 +96,9 @@ function paintOf(pencil, { claim, model, selected }, { id, kind, owners }, mine)
   if (kind === "shared") return theme.shared;
   if (kind === "unshared") return pencil.paint(model.request(owners[0]).hueIndex);
   const wanted = mine || claim.wanted.has(id);
-  return wanted ? pencil.hatch(pencil.hue(model.request(selected).hueIndex), 1.8) : pencil.hatch(theme.hatch);
+  return wanted
+    ? pencil.hatch(pencil.hue(model.request(selected).hueIndex), 1.8)
+    : pencil.hatch(theme.hatch);
 }
 
 function drawBody(pencil, scene, block, mine) {

@@ -10,7 +10,11 @@ export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
   const { width, height } = canvas;
   const { image, pixels, tiles } = writtenOn(pencil, grid);
   const gap = Math.round(grid.gapX * ratio);
-  const across = edges(grid.columns, left + ratio * grid.x(0), ratio * (grid.cellWidth + grid.gapX));
+  const across = edges(
+    grid.columns,
+    left + ratio * grid.x(0),
+    ratio * (grid.cellWidth + grid.gapX),
+  );
   const down = edges(grid.rows, top + ratio * grid.y(0), ratio * (grid.body + grid.gapY));
   for (const block of frame.blocks) {
     const column = block.id % grid.columns;
@@ -24,7 +28,8 @@ export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
     for (let y = down[row]; y < bottom; y += 1) {
       const from = (y % side) * side;
       const to = y * width;
-      for (let x = across[column]; x < right; x += 1) pixels[to + x] = tile.pixels[from + (x % side)];
+      for (let x = across[column]; x < right; x += 1)
+        pixels[to + x] = tile.pixels[from + (x % side)];
     }
   }
   context.putImageData(image, 0, 0);
@@ -35,7 +40,8 @@ function writtenOn(pencil, grid) {
   const { context, canvas } = pencil;
   const { width, height } = canvas;
   const known = pencil.cells;
-  if (known?.grid === grid && known.image.width === width && known.image.height === height) return known;
+  if (known?.grid === grid && known.image.width === width && known.image.height === height)
+    return known;
   const image = context.createImageData(width, height);
   pencil.cells = { grid, image, pixels: new Uint32Array(image.data.buffer), tiles: [] };
   return pencil.cells;

@@ -7,7 +7,8 @@ export const AFTER = 0.42;
 export function cursorBand(pencil, { scale, step }, top, bottom) {
   const left = Math.max(scale.x(step) - 0.5, scale.left - 1);
   const right = Math.min(Math.max(scale.end(step), scale.x(step) + 1) + 0.5, scale.right + 1);
-  if (scale.end(step) > scale.left && scale.x(step) < scale.right) pencil.fill(left, top, right - left, bottom - top, pencil.theme.band);
+  if (scale.end(step) > scale.left && scale.x(step) < scale.right)
+    pencil.fill(left, top, right - left, bottom - top, pencil.theme.band);
 }
 
 /** The two edges of the cursor's step; one line where a step is too thin for two. */

@@ -10,7 +10,7 @@
  *   finished    a mark and the reason
  */
 
-import { drawDrafts, draftWords } from "./lane_drafts.js";
+import { draftWords, drawDrafts } from "./lane_drafts.js";
 import { countWords, isChunk, waitLabel } from "./lane_words.js";
 
 /**
@@ -83,16 +83,24 @@ export function drawLife(pencil, scene, stay, base) {
       }
     }
   }
-  if (life.finished && life.finished.step <= stay.to) words.push(...drawFinish(lane, scene, life, stay));
+  if (life.finished && life.finished.step <= stay.to)
+    words.push(...drawFinish(lane, scene, life, stay));
   return words;
 }
 
 /** A life of a few pixels: a dash, and an ink bar where it was preempted. */
 function drawTiny(pencil, scale, life, { from, to }, base, { decode, mark }) {
   const x = scale.x(from);
-  pencil.fill(x, base - decode, Math.max(1, scale.end(to) - x - 0.5), decode, pencil.hue(life.hueIndex));
+  pencil.fill(
+    x,
+    base - decode,
+    Math.max(1, scale.end(to) - x - 0.5),
+    decode,
+    pencil.hue(life.hueIndex),
+  );
   for (const { step } of life.preemptions)
-    if (step >= from && step <= to) pencil.fill(scale.x(step), base - mark, 2, mark, pencil.theme.ink);
+    if (step >= from && step <= to)
+      pencil.fill(scale.x(step), base - mark, 2, mark, pencil.theme.ink);
 }
 
 /** A hairline from the first step it ran to its last. */

@@ -10,7 +10,10 @@ export const LABELLED = 20; // px of a step with room for "1+4"
 const SMALL = { size: 10.5 };
 
 /** Draws the drafts of one step above its dash. */
-export function drawDrafts({ pencil, scale, base, paint, hue, decode, draft }, { from, drafts, accepted }) {
+export function drawDrafts(
+  { pencil, scale, base, paint, hue, decode, draft },
+  { from, drafts, accepted },
+) {
   const x = scale.x(from) + 0.5;
   const width = scale.end(from) - x - 0.5;
   if (width < LEAST) return;

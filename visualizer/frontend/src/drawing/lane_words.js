@@ -54,7 +54,8 @@ export function countWords({ scale, narrow, model }, life, last, base, { words, 
 }
 
 /** How many drafts a step of this life checks at most. */
-const mostDrafts = (life) => life.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
+const mostDrafts = (life) =>
+  life.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
 
 /**
  * "batch full, then behind r9": why it waited, in order, as far as the words fit above the line. Whom it
@@ -67,11 +68,16 @@ export function waitLabel(pencil, { scale, model }, life, segment, y, onLine) {
   const all = model.waitReasons(life, segment);
   const kept = [...all];
   const text = () => {
-    const told = kept.map(({ words }) => words).filter((words, i, before) => words !== before[i - 1]);
+    const told = kept
+      .map(({ words }) => words)
+      .filter((words, i, before) => words !== before[i - 1]);
     return told.join(", then ") + (kept.length < all.length ? " …" : "");
   };
-  while (kept.length && (kept.length > MOST_REASONS || pencil.measure(text(), SMALL) > right - x - 4)) {
-    const least = kept.reduce((a, b) => (a.own - b.own || a.steps - b.steps) < 0 ? a : b);
+  while (
+    kept.length &&
+    (kept.length > MOST_REASONS || pencil.measure(text(), SMALL) > right - x - 4)
+  ) {
+    const least = kept.reduce((a, b) => ((a.own - b.own || a.steps - b.steps) < 0 ? a : b));
     kept.splice(kept.indexOf(least), 1);
   }
   return kept.length ? [{ text: text(), x, y, muted: true, onLine }] : [];

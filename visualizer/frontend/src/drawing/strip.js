@@ -5,8 +5,8 @@
  * Beyond that it is an overview of the whole log, with a window that marks what the lanes show.
  */
 
-import { cursorBand, cursorLines, veil } from "./cursor.js";
 import { duration } from "../model/duration.js";
+import { cursorBand, cursorLines, veil } from "./cursor.js";
 
 export const STRIP_HEIGHT = 138;
 

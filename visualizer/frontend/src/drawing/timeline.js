@@ -31,7 +31,8 @@ export function drawTimeline(pencil, scene) {
   if (chosen != null && chosen >= first && chosen <= last) drawChosenBand(pencil, scene, chosen);
   const lives = pencil.layer(`${scene.still} ${scroll} ${pitch}`, (layer) => {
     layer.words = [];
-    for (let lane = first; lane <= last; lane += 1) layer.words.push(...drawLane(layer, scene, lane));
+    for (let lane = first; lane <= last; lane += 1)
+      layer.words.push(...drawLane(layer, scene, lane));
   });
   pencil.lay(lives);
   const ground = (lane) => pencil.theme[lane === chosen ? "band" : "ground"];

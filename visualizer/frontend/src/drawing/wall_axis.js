@@ -56,7 +56,8 @@ const MOST = 1001;
 function median(begins, ends) {
   const every = Math.ceil(begins.length / MOST);
   const took = [];
-  for (let i = 0; i < begins.length; i += every) if (ends[i] > begins[i]) took.push(ends[i] - begins[i]);
+  for (let i = 0; i < begins.length; i += every)
+    if (ends[i] > begins[i]) took.push(ends[i] - begins[i]);
   return took.sort((a, b) => a - b)[took.length >> 1] ?? ends.at(-1) - begins[0];
 }
 

@@ -57,11 +57,9 @@ export function keepInAddress(board, signal) {
     }
   };
   signal.addEventListener("abort", () => clearTimeout(timer));
-  addEventListener(
-    "hashchange",
-    () => board.model && board.restore(readAddress(location.hash)),
-    { signal },
-  );
+  addEventListener("hashchange", () => board.model && board.restore(readAddress(location.hash)), {
+    signal,
+  });
   return () => {
     clearTimeout(timer);
     timer = setTimeout(write, QUIET);

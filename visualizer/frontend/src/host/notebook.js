@@ -10,12 +10,12 @@
  */
 
 import { Board } from "../board/board.js";
+import { viewOf } from "../board/view.js";
 import { h } from "../drawing/html.js";
 import { KernelSync } from "./kernel_sync.js";
 import { fromBase64 } from "./log_bytes.js";
 import { moveInto, remember, sendPicture } from "./outputs.js";
 import { saveWith } from "./saved_state.js";
-import { viewOf } from "../board/view.js";
 
 const PATIENCE = 2000; // ms for a kernel that may be busy, or gone
 
@@ -94,9 +94,7 @@ async function replaceLog(view, shared) {
 /** The model that a reference names; hosts offer this in one of two ways. */
 export function modelOf(traits, host, reference) {
   const id = reference.replace("IPY_MODEL_", "");
-  return host?.getModel
-    ? host.getModel(`anywidget:${id}`)
-    : traits.widget_manager.get_model(id);
+  return host?.getModel ? host.getModel(`anywidget:${id}`) : traits.widget_manager.get_model(id);
 }
 
 function openingOf(shared) {

@@ -40,7 +40,8 @@ export function sendPicture(traits, root, parts, signal) {
   const send = async () => {
     if (signal.aborted || !isDrawn() || !traits.get("wants_picture")) return;
     const picture = await pictureOf(root, parts());
-    if (picture && traits.get("wants_picture")) traits.send({ picture: true }, undefined, [picture.buffer]);
+    if (picture && traits.get("wants_picture"))
+      traits.send({ picture: true }, undefined, [picture.buffer]);
   };
   const observer = new MutationObserver(() => {
     if (!isDrawn()) return;

@@ -66,7 +66,10 @@ function chunk(name, data) {
   const bytes = new Uint8Array(data.length + 12);
   const view = new DataView(bytes.buffer);
   view.setUint32(0, data.length);
-  bytes.set([...name].map((letter) => letter.charCodeAt(0)), 4);
+  bytes.set(
+    [...name].map((letter) => letter.charCodeAt(0)),
+    4,
+  );
   bytes.set(data, 8);
   view.setUint32(data.length + 8, crc(bytes.subarray(4, data.length + 8)));
   return bytes;

@@ -3,8 +3,8 @@
  * picture is drawn as soon as what it shows is there, and the rest comes while the reader looks at it.
  */
 
-import { piecesOf } from "./log_bytes.js";
 import { LogError, Model } from "../model/index.js";
+import { piecesOf } from "./log_bytes.js";
 
 const SLICE = 8; // ms of work before the page gets its turn
 const SHORT = 20_000; // events that are read before anything is drawn: most logs are shorter

@@ -38,8 +38,14 @@ export function saveWith(manager) {
 export function mergeStates({ before, saved, live, shown }) {
   const all = { ...before, ...saved, ...live };
   const ours = Object.keys(all).filter((id) => isOurs(all[id]));
-  const kept = withReferences(all, ours.filter((id) => shown.has(id)));
-  const left = withReferences(all, ours.filter((id) => !shown.has(id)));
+  const kept = withReferences(
+    all,
+    ours.filter((id) => shown.has(id)),
+  );
+  const left = withReferences(
+    all,
+    ours.filter((id) => !shown.has(id)),
+  );
   const others = Object.entries(saved).filter(([id]) => !left.has(id));
   return Object.fromEntries([...others, ...[...kept].map((id) => [id, all[id]])]);
 }

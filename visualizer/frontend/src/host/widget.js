@@ -5,13 +5,13 @@
  * are given a view to share.
  */
 
-import { keepInAddress, readAddress, writeAddress } from "./address.js";
 import { Board } from "../board/board.js";
 import { comparisonInNotebook, drawComparison } from "../compare/compare.js";
 import { h } from "../drawing/html.js";
+import { predictionInNotebook } from "../predict/predict.js";
+import { keepInAddress, readAddress, writeAddress } from "./address.js";
 import { fromBase64 } from "./log_bytes.js";
 import { inNotebook } from "./notebook.js";
-import { predictionInNotebook } from "../predict/predict.js";
 import { Reading } from "./reading.js";
 
 let ownsAddress = false;

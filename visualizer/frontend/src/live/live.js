@@ -12,9 +12,9 @@
  */
 
 import { h } from "../drawing/html.js";
+import { LogError, Model } from "../model/index.js";
 import css from "./live.css";
 import { Successor } from "./live_window.js";
-import { LogError, Model } from "../model/index.js";
 
 const LIMIT = 200_000; // events
 const PIECE = 1 << 18; // characters folded between two frames
@@ -99,7 +99,9 @@ export class Live {
       if (this.#pending.length) this.#schedule(); // held: what happened before is due at once
       if (this.following && this.shows) this.board.goTo(this.newest); // held: now who arrived counts
     } else if (message.type === "lost") {
-      const what = this.run ? "The connection is lost: reconnecting" : "No server answers: trying again";
+      const what = this.run
+        ? "The connection is lost: reconnecting"
+        : "No server answers: trying again";
       this.#say("lost", `${what} in ${message.seconds} s`);
     } else if (message.type === "slow") {
       const why = "A browser opens six connections to one server: close other tabs that show it";
@@ -180,7 +182,11 @@ export class Live {
     }
     const began = performance.now();
     if (this.#missed) {
-      this.#remark("dropped", `Dropped ${count(this.#missed, "event")}: joined anew.`, this.#missed);
+      this.#remark(
+        "dropped",
+        `Dropped ${count(this.#missed, "event")}: joined anew.`,
+        this.#missed,
+      );
       this.#missed = 0;
       this.#joinAnew();
       return;
@@ -247,7 +253,11 @@ export class Live {
     board.time?.keepLanes(renewed);
     board.open(renewed, { step, selected: renewed.request(selected) ? selected : null });
     if (window?.[0] >= renewed.firstStep) board.axis?.lookAt(window);
-    this.#remark("window", `Steps before ${renewed.firstStep} have left the window.`, renewed.firstStep);
+    this.#remark(
+      "window",
+      `Steps before ${renewed.firstStep} have left the window.`,
+      renewed.firstStep,
+    );
   }
 
   #sayNothingYet() {
@@ -256,7 +266,11 @@ export class Live {
       board.say(
         "waiting",
         h("h2", {}, "Nothing has been asked yet."),
-        h("p", {}, "The engine is ready. What it does will be drawn here as soon as a request arrives."),
+        h(
+          "p",
+          {},
+          "The engine is ready. What it does will be drawn here as soon as a request arrives.",
+        ),
       );
     }
     this.#live();
@@ -283,7 +297,11 @@ export class Live {
 
   #tell() {
     const { root, store } = this.board;
-    Object.assign(root.dataset, { following: this.following, run: this.run, held: !!this.status.paused });
+    Object.assign(root.dataset, {
+      following: this.following,
+      run: this.run,
+      held: !!this.status.paused,
+    });
     this.button.hidden = !this.shows;
     this.button.setAttribute("aria-pressed", this.following);
     const now = this.shows && store.step < this.newest ? `, step ${this.newest}` : "";

@@ -1,10 +1,10 @@
 /** The two ways to a live board: a page that reads the feed itself, a notebook whose kernel does. */
 
 import { Board } from "../board/board.js";
-import { Live } from "./live.js";
-import { listen } from "./live_feed.js";
 import { h } from "../drawing/html.js";
 import { modelOf } from "../host/notebook.js";
+import { Live } from "./live.js";
+import { listen } from "./live_feed.js";
 
 const SYNC_EVERY = 200; // ms
 const PATIENCE = 5000; // ms for a kernel that may be busy, or gone
@@ -53,7 +53,11 @@ export async function watchInNotebook({ model, el, signal, host }) {
     board.say(
       "waiting",
       h("h2", {}, "The kernel does not answer."),
-      h("p", {}, "It is busy, or this is a saved notebook. Run the cell again to watch the server."),
+      h(
+        "p",
+        {},
+        "It is busy, or this is a saved notebook. Run the cell again to watch the server.",
+      ),
     );
   }, PATIENCE);
   const hear = (message) => {

@@ -125,7 +125,15 @@ export function reader(tell) {
         const [run, number] = id.split(":");
         const joins = data.startsWith('{"type":"keyframe"');
         if (joins) flush();
-        batch ??= { type: "events", run, first: Number(number), count: 0, text: "", joins, dropped };
+        batch ??= {
+          type: "events",
+          run,
+          first: Number(number),
+          count: 0,
+          text: "",
+          joins,
+          dropped,
+        };
         batch.count += 1;
         batch.text += `${data}\n`;
         dropped = 0;
@@ -148,7 +156,11 @@ function fields(block) {
 function shown(page, signal) {
   return new Promise((resolve) => {
     const options = { once: true, signal };
-    page.addEventListener("visibilitychange", () => resolve(page.hidden && shown(page, signal)), options);
+    page.addEventListener(
+      "visibilitychange",
+      () => resolve(page.hidden && shown(page, signal)),
+      options,
+    );
     signal.addEventListener("abort", resolve, { once: true });
   });
 }

@@ -170,7 +170,8 @@ function scheduled(frame, row, left) {
   }
   if (drafts.length) parts.push(say`checks ${count(drafts.length, "draft")}`);
   const evicted = story.evictions.flatMap((one) => (one.neededBy === request ? one.blocks : []));
-  if (evicted.length) parts.push(say`evicting ${blockList(evicted)} for room${leftBy(frame, evicted)}`);
+  if (evicted.length)
+    parts.push(say`evicting ${blockList(evicted)} for room${leftBy(frame, evicted)}`);
   const copy = story.copies.find((one) => one.request === request);
   if (copy) {
     const sharers = list(copy.sharers.map((id) => model.tag(id)));
@@ -194,7 +195,9 @@ function scheduled(frame, row, left) {
  * @param {number[]} evicted
  */
 function leftBy({ model, story }, evicted) {
-  const losses = story.preemptions.filter(({ table }) => evicted.some((block) => table.includes(block)));
+  const losses = story.preemptions.filter(({ table }) =>
+    evicted.some((block) => table.includes(block)),
+  );
   if (!losses.length) return [];
   const left = evicted.filter((block) => losses.some(({ table }) => table.includes(block)));
   const which = left.length < evicted.length ? `${left.length} of them ` : "";

@@ -152,7 +152,7 @@ export class State {
   /** Blocks on the path from the root to the end of `node`. @param {number} node */
   depth(node) {
     let blocks = 0;
-    for (let id = node; id !== ROOT;) {
+    for (let id = node; id !== ROOT; ) {
       const above = this.node(id);
       blocks += above.blocks.length;
       id = above.parent;
@@ -359,7 +359,7 @@ export class State {
   }
 
   #touch(/** @type {number} */ node, /** @type {1 | 0 | -1} */ by) {
-    for (let id = node; id !== ROOT;) {
+    for (let id = node; id !== ROOT; ) {
       const own = this.#own(this.nodes, this.node(id));
       own.lock += by;
       own.last = this.tick;

@@ -22,8 +22,8 @@ import { decisions, outcomes } from "./decisions.js";
 import { Story } from "./story.js";
 import { tokensPanel } from "./tokens.js";
 import { findPrefix, TreeNode, treeOf } from "./tree.js";
-import { blockList, count, list, say } from "./words.js";
 import { waitIn, whyBlocked } from "./waits.js";
+import { blockList, count, list, say } from "./words.js";
 
 const PHASES = {
   future: "",
@@ -117,7 +117,11 @@ export class Frame {
   waitOf(id) {
     const { scheduled } = this.story;
     if (!scheduled || !this.asked.has(id)) return { reason: null, head: null };
-    return waitIn(scheduled.blocked, this.#once("put off", () => new Map(scheduled.skipped)), id);
+    return waitIn(
+      scheduled.blocked,
+      this.#once("put off", () => new Map(scheduled.skipped)),
+      id,
+    );
   }
 
   /** Ids of those who waited when scheduling was done. @returns {Set<number>} */
@@ -218,7 +222,8 @@ export class Frame {
       else if (marks[id] & SOURCE) mark = "source";
       else if (marks[id] & HIT && held.length) mark = "hit";
       else if (kind === "free") mark = before.refs(id) ? "freed" : null;
-      else if (to !== null) mark = from !== null ? "handed" : marks[id] & EVICTED ? "evicted" : "new";
+      else if (to !== null)
+        mark = from !== null ? "handed" : marks[id] & EVICTED ? "evicted" : "new";
       const refs = state.refs(id);
       const full = node ? slots : filled[id];
       described.push({ id, kind, owners: held, refs, node, filled: full, slots, mark, from, to });

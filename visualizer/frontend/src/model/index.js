@@ -3,10 +3,10 @@
  * `visualizer/frontend/README.md` documents every name and shape.
  */
 
-export { LogError } from "./log.js";
-export { parseLog } from "./lines.js";
 export { State } from "./fold.js";
+export { parseLog } from "./lines.js";
+export { LogError } from "./log.js";
 export { Model } from "./model.js";
+export { openingRequest, openingStep } from "./opening.js";
 export { compose, sentence } from "./sentence.js";
-export { openingStep, openingRequest } from "./opening.js";
 export { plain, reasonWords } from "./words.js";

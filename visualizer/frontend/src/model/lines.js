@@ -37,7 +37,7 @@ export class Lines {
    * @param {(event: any) => void} take
    */
   push(bytes, take) {
-    for (let from = 0; from < bytes.length;) {
+    for (let from = 0; from < bytes.length; ) {
       const piece = bytes.subarray(from, from + BLOCK);
       from += piece.length;
       const cut = piece.lastIndexOf(NEWLINE) + 1;
@@ -79,7 +79,7 @@ export class Lines {
   range(from, to) {
     const events = [];
     const last = Math.min(to, this.length);
-    for (let at = Math.max(0, from); at < last;) {
+    for (let at = Math.max(0, from); at < last; ) {
       const { bytes, end, until } = this.#blockOf(at);
       const stop = Math.min(last, until);
       const piece = bytes.subarray(this.#starts[at], stop < until ? this.#starts[stop] : end);
@@ -152,7 +152,7 @@ export class Lines {
    * @param {Uint8Array} bytes
    */
   #index(block, at, bytes) {
-    for (let start = at; start < at + bytes.length;) {
+    for (let start = at; start < at + bytes.length; ) {
       const end = block.bytes.indexOf(NEWLINE, start);
       if (isEmpty(block.bytes, start, end)) this.#empty.push(this.#known);
       else {

@@ -83,7 +83,7 @@ export function findPrefix(tree, state, { content, length }) {
   const nodes = [];
   /** @type {number[]} */
   const blocks = [];
-  for (let parent = ROOT; blocks.length < limit;) {
+  for (let parent = ROOT; blocks.length < limit; ) {
     const at = blocks.length * size;
     const agrees = (/** @type {number[]} */ tokens, /** @type {number} */ block) => {
       for (let slot = block * size; slot < (block + 1) * size; slot++) {

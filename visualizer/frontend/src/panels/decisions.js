@@ -7,10 +7,10 @@
  * reader stands still; their place is kept, and nothing moves when they come.
  */
 
-import { h, plural } from "../drawing/html.js";
-import { Pencil } from "../drawing/pencil.js";
 import { renew } from "../board/renew.js";
 import { labAddress, sourceOf } from "../board/sources.js";
+import { h, plural } from "../drawing/html.js";
+import { Pencil } from "../drawing/pencil.js";
 import { chip, wordNodes } from "../drawing/words_html.js";
 
 /** So many requests are named in one line; with two thousand waiting a page would hold nothing else. */
@@ -142,7 +142,8 @@ function bodiesOf(lines) {
 }
 
 /** Says nothing but "decode", as most of a large batch do: a row of one line. */
-const isPlain = ({ kind, spans }) => kind === "decode" && spans.length === 1 && spans[0].text === "decode";
+const isPlain = ({ kind, spans }) =>
+  kind === "decode" && spans.length === 1 && spans[0].text === "decode";
 
 /** Three arrivals and more are one line: who they are, not how long each prompt is. */
 function grouped(outcomes) {

@@ -3,16 +3,16 @@
  * what there is to say of the block that is looked at.
  */
 
+import { renew } from "../board/renew.js";
+import { tellBlock } from "../board/tell.js";
 import { blockGrid } from "../drawing/block_grid.js";
-import { blockTableNodes } from "./block_table.js";
 import { drawLookedAt } from "../drawing/block_sharers.js";
 import { claimOf, drawBlocks, drawSwatch } from "../drawing/blocks.js";
 import { h } from "../drawing/html.js";
 import { Pencil } from "../drawing/pencil.js";
-import { renew } from "../board/renew.js";
-import { blockTable } from "./tables.js";
-import { tellBlock } from "../board/tell.js";
 import { wordNodes } from "../drawing/words_html.js";
+import { blockTableNodes } from "./block_table.js";
+import { blockTable } from "./tables.js";
 
 const FORMS = ["unshared", "shared", "cached", "free"];
 const BLEED = 6;

@@ -1,9 +1,9 @@
 /** The step's sentence: large, first, and always as high as two lines, so that the board never moves. */
 
-import { compose, plain } from "../model/index.js";
-import { SANS } from "../drawing/pencil.js";
 import { renew } from "../board/renew.js";
+import { SANS } from "../drawing/pencil.js";
 import { wordNodes } from "../drawing/words_html.js";
+import { compose, plain } from "../model/index.js";
 
 // Size and line height in px. Where a sentence needs more room it is set smaller, before it grows.
 const SIZES = {

@@ -75,30 +75,34 @@ export function blockTable({ model, frame, store }) {
   const rank = ({ owners }) => (owners.includes(store.selected) ? 0 : 1);
   const busy = frame.blocks.filter(({ kind }) => kind !== "free");
   const first = [0, 1].flatMap((wanted) => busy.filter((block) => rank(block) === wanted));
-  const rows = first.slice(0, MOST).map(({ id, kind, owners, filled, slots }) => [
-    String(id),
-    kind,
-    owners.map(name).join(", "),
-    `${filled} of ${slots}`,
-    visible(frame.blockTexts(id).join("")),
-  ]);
+  const rows = first
+    .slice(0, MOST)
+    .map(({ id, kind, owners, filled, slots }) => [
+      String(id),
+      kind,
+      owners.map(name).join(", "),
+      `${filled} of ${slots}`,
+      visible(frame.blockTexts(id).join("")),
+    ]);
   const caption = `KV blocks in use at step ${frame.step}; ${frame.counts.free} free`;
   return table(caption, ["block", "state", "requests", "slots", "text"], rows, busy.length);
 }
 
 export function treeTable({ model, frame }) {
   const { tree } = frame;
-  const rows = tree.slice(0, MOST).map((node) => [
-    String(node.id),
-    node.parent ? String(node.parent) : "root",
-    String(node.blocks.length),
-    String(node.lock),
-    [
-      ...node.owners.map((id) => model.request(id).name),
-      ...node.holders.map((label) => (label ? `a buffer of ${label}` : "a buffer")),
-    ].join(", ") || "cached",
-    visible(node.text.slice(0, 80)),
-  ]);
+  const rows = tree
+    .slice(0, MOST)
+    .map((node) => [
+      String(node.id),
+      node.parent ? String(node.parent) : "root",
+      String(node.blocks.length),
+      String(node.lock),
+      [
+        ...node.owners.map((id) => model.request(id).name),
+        ...node.holders.map((label) => (label ? `a buffer of ${label}` : "a buffer")),
+      ].join(", ") || "cached",
+      visible(node.text.slice(0, 80)),
+    ]);
   const heads = ["node", "below", "blocks", "lock", "requests", "text"];
   return table(`Prefix tree at step ${frame.step}`, heads, rows, tree.length);
 }

@@ -1,14 +1,11 @@
 /** Strip, lanes and axis as one panel: three canvases on one time axis, and the pointer over them. */
 
+import { rangeWords } from "../board/range.js";
 import { h } from "../drawing/html.js";
 import { laneAt, occupant, packLanes, ROOM } from "../drawing/lane_packing.js";
 import { laneRows } from "../drawing/lane_rows.js";
 import { Pencil } from "../drawing/pencil.js";
-import { rangeWords } from "../board/range.js";
-import { RangeMark } from "./range_mark.js";
 import { drawStrip, STRIP_HEIGHT } from "../drawing/strip.js";
-import { requestTable, stepTable } from "./tables.js";
-import { listenToPointer } from "./time_pointer.js";
 import {
   clampView,
   panView,
@@ -20,6 +17,9 @@ import {
 } from "../drawing/time_axis.js";
 import { BLEED, drawAxis, drawTimeline, HEADROOM } from "../drawing/timeline.js";
 import { wallAxis } from "../drawing/wall_axis.js";
+import { RangeMark } from "./range_mark.js";
+import { requestTable, stepTable } from "./tables.js";
+import { listenToPointer } from "./time_pointer.js";
 
 const AXIS_HEIGHT = 22;
 const COMFORTABLE = 12; // px a step gets when the log is too long to be shown whole
@@ -67,8 +67,10 @@ export class TimePanel {
 
   /** The axis that the reader asked for; steps where a log has no times. */
   measureTime() {
-    const byTime = this.board.store.axis === "time" && this.together.map(({ model }) => wallAxis(model));
-    const all = byTime && byTime.every(Boolean) ? byTime : this.together.map(({ log }) => stepAxis(log));
+    const byTime =
+      this.board.store.axis === "time" && this.together.map(({ model }) => wallAxis(model));
+    const all =
+      byTime && byTime.every(Boolean) ? byTime : this.together.map(({ log }) => stepAxis(log));
     this.timeAxis = {
       ...all[this.together.indexOf(this)],
       from: Math.min(...all.map(({ from }) => from)),
@@ -116,7 +118,10 @@ export class TimePanel {
     this.width = this.element.clientWidth / unit;
     const [pencil] = this.pencils;
     const named = this.together.flatMap(({ model }) => model?.requests.slice(0, 400) ?? []);
-    const longestName = Math.max(...named.map(({ name }) => pencil.measure(name, { bold: true })), 17);
+    const longestName = Math.max(
+      ...named.map(({ name }) => pencil.measure(name, { bold: true })),
+      17,
+    );
     const stateAt = 13 + Math.min(longestName, narrow ? 44 : 96) + (narrow ? 4 : 8);
     const gutter = stateAt + (narrow ? 62 : 68);
     this.columns = { stateAt, end: gutter - 2 };
@@ -334,8 +339,13 @@ export class TimePanel {
   shown() {
     const { scrolled, laneHeight, viewHeight, packing, model, board } = this;
     const top = scrolled / board.unit / laneHeight;
-    const seen = packing.lanes.slice(Math.ceil(top - 0.5), Math.floor(top + viewHeight / laneHeight + 0.5));
-    const stays = seen.filter((lane) => lane.length).map((lane) => occupant(lane, board.store.step));
+    const seen = packing.lanes.slice(
+      Math.ceil(top - 0.5),
+      Math.floor(top + viewHeight / laneHeight + 0.5),
+    );
+    const stays = seen
+      .filter((lane) => lane.length)
+      .map((lane) => occupant(lane, board.store.step));
     return stays.map(({ index }) => model.requests[index].id);
   }
 

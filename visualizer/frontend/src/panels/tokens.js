@@ -1,10 +1,10 @@
 /** The selected request's text: prompt, then output, token by token, with probability as underline. */
 
+import { renew } from "../board/renew.js";
 import { h, plural } from "../drawing/html.js";
 import { lookOf } from "../drawing/palette.js";
-import { renew } from "../board/renew.js";
-import { duration } from "../model/duration.js";
 import { chip } from "../drawing/words_html.js";
+import { duration } from "../model/duration.js";
 
 const MOST_PROMPT = 240;
 const MOST_OUTPUT = 400;
@@ -79,9 +79,7 @@ function tokenNodes(context, panel, blocks) {
   words.append(h("span", { class: "token gap" }));
   omit(output.length - MOST_OUTPUT);
   const start = Math.max(0, output.length - MOST_OUTPUT);
-  output
-    .slice(start)
-    .forEach((token, i) => place(outputToken(token), prompt.length + start + i));
+  output.slice(start).forEach((token, i) => place(outputToken(token), prompt.length + start + i));
   if (next)
     words.append(
       h(
@@ -111,15 +109,25 @@ function draftLine(checked) {
   const all = plural(drafts.length, "draft");
   const nodes = drafts.map(({ text, token, fate }) => {
     const written = text == null ? ` token ${token}` : shown(text);
-    const word = fate === "refused" ? h("del", {}, ` ${written.trimStart()} `) : `${fate === "kept" ? "✓" : ""}${written}`;
+    const word =
+      fate === "refused"
+        ? h("del", {}, ` ${written.trimStart()} `)
+        : `${fate === "kept" ? "✓" : ""}${written}`;
     const unsaid = text == null ? "; nobody said it, so the log has its number alone" : "";
     return h("span", { class: `draft ${fate}`, title: FATES[fate] + unsaid }, word);
   });
-  const title = kept < drafts.length ? "the model's own, in its place" : "the model's own, one more";
+  const title =
+    kept < drafts.length ? "the model's own, in its place" : "the model's own, one more";
   const sign = kept < drafts.length ? "→" : "+";
   if (own != null)
-    nodes.splice(kept + 1, 0, h("span", { class: "draft own", title }, h("ins", {}, sign + shown(own))));
-  const line = gained ? `1 pass, ${plural(gained, "token")}: ${kept} of ${all} kept` : `${all}, not judged`;
+    nodes.splice(
+      kept + 1,
+      0,
+      h("span", { class: "draft own", title }, h("ins", {}, sign + shown(own))),
+    );
+  const line = gained
+    ? `1 pass, ${plural(gained, "token")}: ${kept} of ${all} kept`
+    : `${all}, not judged`;
   return h("p", { class: "drafts" }, h("strong", {}, line), ...nodes);
 }
 
@@ -152,7 +160,11 @@ function outputToken({ text, probability, forced, drafted, step, at }) {
   const when = `step ${step}${at > 0 ? `, ${duration(at)}` : ""}`;
   return h(
     "span",
-    { class: "token", "data-step": step, title: [when, how, drafted && FATES.kept].filter(Boolean).join("; ") },
+    {
+      class: "token",
+      "data-step": step,
+      title: [when, how, drafted && FATES.kept].filter(Boolean).join("; "),
+    },
     shown(text),
     bar,
   );

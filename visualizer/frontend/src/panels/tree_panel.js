@@ -1,11 +1,11 @@
 /** The prefix tree as a panel: header, canvas, the pointer over it, and the same as a table. */
 
+import { listed } from "../board/tell.js";
 import { h, plural, visible } from "../drawing/html.js";
 import { Pencil } from "../drawing/pencil.js";
-import { treeTable } from "./tables.js";
-import { listed } from "../board/tell.js";
 import { drawTree, treeColumns, treeItemAt, treeRow } from "../drawing/tree.js";
 import { layoutTree } from "../drawing/tree_layout.js";
+import { treeTable } from "./tables.js";
 
 const MOST_ROWS = { wide: 9, narrow: 14 };
 
@@ -102,7 +102,10 @@ export class TreePanel {
     const item = items[Math.min(Math.max(row, 0), items.length - 1)];
     this.pointed = item ? items.indexOf(item) : -1;
     this.told.hidden = !item;
-    if (item) this.told.textContent = this.tell(item).map((line) => line.text ?? line).join(". ");
+    if (item)
+      this.told.textContent = this.tell(item)
+        .map((line) => line.text ?? line)
+        .join(". ");
     return item;
   }
 

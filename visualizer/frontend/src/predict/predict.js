@@ -6,13 +6,13 @@
  */
 
 import { Board } from "../board/board.js";
+import { buildSheet, spansOf } from "../board/sheet.js";
+import { View } from "../board/view.js";
 import { h } from "../drawing/html.js";
+import { chip, wordNodes } from "../drawing/words_html.js";
 import { fromBase64 } from "../host/log_bytes.js";
 import { modelOf } from "../host/notebook.js";
 import { saveWith } from "../host/saved_state.js";
-import { buildSheet, spansOf } from "../board/sheet.js";
-import { View } from "../board/view.js";
-import { chip, wordNodes } from "../drawing/words_html.js";
 
 const PATIENCE = 4000; // ms for a kernel that may be busy, or gone
 
@@ -86,7 +86,11 @@ class PredictionPage {
       onChange: () => this.writeVerdict(),
     });
     const opening = selected === undefined ? { step } : { step, selected };
-    await this.load(this.board, fromBase64(log), secret === null ? opening : { step, selected: null });
+    await this.load(
+      this.board,
+      fromBase64(log),
+      secret === null ? opening : { step, selected: null },
+    );
     this.boards.style.minHeight = "";
   }
 
@@ -119,7 +123,8 @@ class PredictionPage {
     root.dataset.right = verdict.right ?? "";
     const wasAnswering = root.contains(root.getRootNode().activeElement) || this.acted;
     if (this.acted && wasAnswering && state !== this.stateShown) {
-      const next = state === "asking" ? this.form.querySelector("input") : this.said.querySelector(".go");
+      const next =
+        state === "asking" ? this.form.querySelector("input") : this.said.querySelector(".go");
       next?.focus({ preventScroll: true });
     }
     this.stateShown = state;
@@ -135,11 +140,18 @@ class PredictionPage {
       prefixes: () => choices.map((id, i) => this.choice("checkbox", id, texts[i])),
       yes: () => [this.choice("radio", 1, "yes"), this.choice("radio", 0, "no")],
       number: () => [
-        h("label", {}, h("input", { type: "number", name: "answer", min: 0, required: true }), ` ${unit}`),
+        h(
+          "label",
+          {},
+          h("input", { type: "number", name: "answer", min: 0, required: true }),
+          ` ${unit}`,
+        ),
       ],
     }[form]();
     const none = form === "requests" || form === "prefixes";
-    const hint = none ? h("p", { class: "note muted" }, "Choose all that there are; it may be none.") : null;
+    const hint = none
+      ? h("p", { class: "note muted" }, "Choose all that there are; it may be none.")
+      : null;
     const box = h("div", { class: `choices ${form}` }, ...fields);
     const button = h("button", { type: "submit", class: "go" }, "That is what comes");
     this.form.replaceChildren(h("fieldset", {}, legend, box, hint), button);
@@ -189,7 +201,11 @@ class PredictionPage {
       const now = [this.get("question"), this.get("verdict")];
       if (this.signal.aborted || now.some((one, i) => one !== before[i])) return;
       this.said.replaceChildren(
-        h("p", { "data-message": "no-kernel" }, "No kernel answers. Only it has the rest of the log: run the cell again."),
+        h(
+          "p",
+          { "data-message": "no-kernel" },
+          "No kernel answers. Only it has the rest of the log: run the cell again.",
+        ),
       );
     }, PATIENCE);
   }
@@ -200,17 +216,25 @@ class PredictionPage {
     if (!this.board?.view.model && of) return;
     if (!of) {
       this.said.replaceChildren(
-        h("p", {}, "There is nothing to ask: in this log nothing is decided that could be foreseen."),
+        h(
+          "p",
+          {},
+          "There is nothing to ask: in this log nothing is decided that could be foreseen.",
+        ),
       );
     } else if (number >= of) {
       const score = `${this.get("score")} of ${of} right.`;
-      this.said.replaceChildren(h("p", { class: "sentence" }, h("strong", {}, score), " Here is all of the log."));
+      this.said.replaceChildren(
+        h("p", { class: "sentence" }, h("strong", {}, score), " Here is all of the log."),
+      );
     } else if (right !== undefined) this.reveal(right, words, why, number + 1 < of);
   }
 
   reveal(right, words, why, more) {
     const known = this.said.querySelector(".go");
-    const go = known ?? h("button", { type: "button", class: "go" }, more ? "Next question" : "All of the log");
+    const go =
+      known ??
+      h("button", { type: "button", class: "go" }, more ? "Next question" : "All of the log");
     const lead = right ? "Right: " : "Not so. It is ";
     const texts = [
       h("p", { class: "muted" }, ...this.nodes(this.get("question").words)),
@@ -228,6 +252,7 @@ function keeping(secret, view) {
   const { store } = view;
   const set = store.set.bind(store);
   if (secret !== null)
-    store.set = (values) => set(values.selected === secret ? { ...values, selected: null } : values);
+    store.set = (values) =>
+      set(values.selected === secret ? { ...values, selected: null } : values);
   return view;
 }

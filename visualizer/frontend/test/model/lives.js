@@ -21,6 +21,8 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
     output_tokens: tokenSteps.length,
     preemptions: preemptions.length,
   });
-  said[name.replace(".jsonl", "")] = Object.fromEntries(requests.map((life) => [life.id, row(life)]));
+  said[name.replace(".jsonl", "")] = Object.fromEntries(
+    requests.map((life) => [life.id, row(life)]),
+  );
 }
 console.log(JSON.stringify(said));

@@ -49,7 +49,10 @@ const secondStep = [
 test("no steps, no frames", () => {
   assert.equal(model().stepCount, 0);
   assert.equal(model(started()).stepCount, 0);
-  assert.throws(() => model(started()).frame(1), (error) => names(error.message, 1));
+  assert.throws(
+    () => model(started()).frame(1),
+    (error) => names(error.message, 1),
+  );
   assert.equal(openingRequest(model()), null);
 });
 
@@ -351,14 +354,29 @@ test("why a request waited, run by run", () => {
   const whole = model(started(), firstStep, queue, blocked);
   const reasons = (id) => {
     const life = whole.request(id);
-    return whole.waitReasons(life, life.segments[0]).map(({ words, steps, own }) => [words, steps, own]);
+    return whole
+      .waitReasons(life, life.segments[0])
+      .map(({ words, steps, own }) => [words, steps, own]);
   };
   const { batch_full: full_, no_free_blocks: blocks } = reasonWords;
   const [first, second, [behindCy, ...cy]] = reasons(2);
-  assert.deepEqual([first, second, cy], [[full_, 1, true], [blocks, 1, true], [1, false]]);
+  assert.deepEqual(
+    [first, second, cy],
+    [
+      [full_, 1, true],
+      [blocks, 1, true],
+      [1, false],
+    ],
+  );
   assertNames(behindCy, "Cy");
   const [[behindR2, ...r2], own] = reasons(3);
-  assert.deepEqual([r2, own], [[2, false], [blocks, 1, true]]);
+  assert.deepEqual(
+    [r2, own],
+    [
+      [2, false],
+      [blocks, 1, true],
+    ],
+  );
   assertNames(behindR2, "r2");
 });
 
@@ -437,7 +455,10 @@ const draftStep = (gains, drafts = "abgh") => [
   scheduled([[1, 5, 1 + drafts.length, [...drafts].map((one) => one.codePointAt(0))]]),
   finished(gains),
 ];
-const checkedIn = (...events) => model(started(), firstStep, ...events).frame(2).tokensOf(1);
+const checkedIn = (...events) =>
+  model(started(), firstStep, ...events)
+    .frame(2)
+    .tokensOf(1);
 const fates = ({ drafts }) => drafts.map(({ text, fate }) => [text, fate]);
 
 test("drafts up to the first wrong one are kept, and the model's own token stands in its place", () => {

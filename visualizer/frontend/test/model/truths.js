@@ -8,7 +8,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { compose, Model, parseLog, plain, sentence, State } from "../../src/model/index.js";
+import { compose, Model, parseLog, plain, State, sentence } from "../../src/model/index.js";
 import { assertNames } from "../facts.js";
 
 const [folder] = process.argv.slice(2);
@@ -74,7 +74,9 @@ function checkHands(/** @type {import("../../src/model/frame.js").Frame} */ fram
     if (group.length !== 1 || others.length) continue;
     const [{ id, owners }] = group;
     assertNames(plain(spans), id);
-    const words = spans.map(({ text, request }) => (request ? "" : text.replace(/\d+/g, ""))).join("");
+    const words = spans
+      .map(({ text, request }) => (request ? "" : text.replace(/\d+/g, "")))
+      .join("");
     const holds = owners.includes(to);
     assert.equal(meanings.get(words) ?? holds, holds, plain(spans));
     meanings.set(words, holds);
@@ -190,9 +192,12 @@ function checkDecisions(
   for (const { request, spans } of rows) {
     const evictions = frame.story.evictions.filter(({ neededBy }) => neededBy === request);
     const evicted = evictions.flatMap(({ blocks }) => blocks);
-    const victims = frame.story.preemptions.filter(({ table }) => table.some((one) => evicted.includes(one)));
+    const victims = frame.story.preemptions.filter(({ table }) =>
+      table.some((one) => evicted.includes(one)),
+    );
     assert.equal(/left by/.test(plain(spans)), victims.length > 0, plain(spans));
-    for (const victim of victims) assert.ok(plain(spans).includes(model.request(victim.request).name));
+    for (const victim of victims)
+      assert.ok(plain(spans).includes(model.request(victim.request).name));
   }
   assert.ok(frame.decisions.filter(({ hot }) => hot).length <= 1);
   for (const one of [...frame.decisions, ...frame.outcomes]) {
