@@ -15,6 +15,8 @@ from visualizer.logs import LogLike, read_log
 from visualizer.named_logs import find
 
 MODULE = Path(__file__).parent / "static" / "board.js"
+if not MODULE.exists():
+    raise FileNotFoundError(f"{MODULE} is missing: build it with `make bundle`")
 
 # A third of level 9's time for a file that is 6% larger: 40 MB of events take 0.7 s, not 2.3.
 GZIP_LEVEL = 6

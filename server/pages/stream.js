@@ -6,7 +6,7 @@
  * is set as text: a prompt is never markup.
  */
 
-import { duration } from "/board/board.js";
+import { createParser, duration } from "/board/board.js";
 
 const WORDS = {
   stop: "finished: it came to its end",
@@ -114,23 +114,23 @@ export class Stream {
   }
 
   async #read(body) {
+    const parser = createParser({ onEvent: ({ data }) => this.#take(data) });
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      const lines = (rest + value).split("\n");
-      rest = lines.pop();
-      for (const line of lines) {
-        if (!line.startsWith("data: {")) continue;
-        const { error, choices = [] } = JSON.parse(line.slice(6));
-        if (error) throw new Refused(error.message);
-        for (const choice of choices) {
-          this.text.append(choice.text);
-          this.reason ||= choice.finish_reason ?? "";
-        }
-      }
+      parser.feed(value);
       this.#write();
+    }
+  }
+
+  #take(data) {
+    if (data === "[DONE]") return;
+    const { error, choices = [] } = JSON.parse(data);
+    if (error) throw new Refused(error.message);
+    for (const choice of choices) {
+      this.text.append(choice.text);
+      this.reason ||= choice.finish_reason ?? "";
     }
   }
 

@@ -7,7 +7,7 @@ from playwright.sync_api import Page
 
 from tests.browser.conftest import REPOSITORY, NewPage
 
-SOURCE = REPOSITORY / "visualizer" / "frontend" / "src" / "renew.js"
+SOURCE = REPOSITORY / "visualizer" / "frontend" / "src" / "board" / "renew.js"
 
 
 @pytest.fixture

@@ -3,9 +3,12 @@
 import re
 from collections.abc import Iterator
 from html import unescape
+from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 
+from server.api import live_page
 from server.api.live_page import BOARD, PAGES
 from server.http.docs_page import render
 from tests.server.harness import http, post, start
@@ -61,6 +64,14 @@ def test_only_the_pages_own_files_are_served(url: str) -> None:
             answer = client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
         assert client.get("/board/board.js").content == (BOARD / "board.js").read_bytes()
+
+
+def test_a_missing_bundle_is_an_error_that_names_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_page, "BOARD", tmp_path)
+    with pytest.raises(FileNotFoundError, match="`make bundle`"):
+        live_page.install(FastAPI())
 
 
 def test_the_docs_name_every_route_and_field_of_the_openapi_document(url: str) -> None:

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
-import { listen, reader } from "../src/live/live_feed.js";
+import { feedParser, subscribe } from "../src/live/live_feed.js";
 
 const TEXT =
   'event: dropped\ndata: {"dropped": 7}\n\n' +
@@ -15,7 +15,7 @@ const TEXT =
 
 function heard(pieces) {
   const messages = [];
-  const read = reader((message) => messages.push(message));
+  const read = feedParser((message) => messages.push(message));
   pieces.forEach(read);
   return messages;
 }
@@ -66,7 +66,7 @@ function scene({ answers = true } = {}) {
   const page = new EventTarget();
   page.hidden = false;
   const connections = [];
-  globalThis.fetch = (url, { headers, signal }) =>
+  globalThis.fetch = (_, { headers, signal }) =>
     new Promise((resolve, reject) => {
       const body = new ReadableStream({
         start(stream) {
@@ -81,7 +81,7 @@ function scene({ answers = true } = {}) {
     });
   const ending = new AbortController();
   const heard = [];
-  listen("/events", { hear: ({ type }) => heard.push(type), signal: ending.signal, page });
+  subscribe("/events", { onMessage: ({ type }) => heard.push(type), signal: ending.signal, page });
   const show = (on) => {
     page.hidden = !on;
     page.dispatchEvent(new Event("visibilitychange"));

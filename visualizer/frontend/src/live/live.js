@@ -91,7 +91,8 @@ export class Live {
     this.#tell();
   }
 
-  hear(message) {
+  /** Handles a message of the feed. */
+  receive(message) {
     if (message.type === "events") this.#take(message);
     else if (message.type === "status") {
       this.status = message.status;

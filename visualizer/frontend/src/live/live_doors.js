@@ -4,7 +4,7 @@ import { Board } from "../board/board.js";
 import { h } from "../drawing/html.js";
 import { modelOf } from "../host/notebook.js";
 import { Live } from "./live.js";
-import { listen } from "./live_feed.js";
+import { subscribe } from "./live_feed.js";
 
 const SYNC_EVERY = 200; // ms
 const PATIENCE = 5000; // ms for a kernel that may be busy, or gone
@@ -19,7 +19,7 @@ export function watch(
 ) {
   const board = new Board(host, { ...options, signal });
   const live = new Live(board, { told, limit, rejoin: () => rejoin() });
-  const rejoin = listen(url, { headers, signal, hear: (message) => live.hear(message) });
+  const rejoin = subscribe(url, { headers, signal, onMessage: (message) => live.receive(message) });
   return { board, live };
 }
 
@@ -63,7 +63,7 @@ export async function watchInNotebook({ model, el, signal, host }) {
   const hear = (message) => {
     clearTimeout(patience);
     if (message.type === "go") go(message);
-    else if (!message.to || message.to === me) live.hear(message);
+    else if (!message.to || message.to === me) live.receive(message);
   };
   const go = ({ following, ...place }) => {
     if (!live.shows) return;
