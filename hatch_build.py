@@ -1,7 +1,7 @@
 """Build the front end's bundle into `visualizer/static/` for a wheel or an sdist.
 
-An editable install skips this: `make` builds the bundle after it has installed Node. An sdist carries the
-bundle, so that a wheel can be built from it without Node.
+An editable install skips this: `make` builds the bundle after it has installed Node. An sdist contains
+the bundle, so that a wheel can be built from it without Node.
 """
 
 import shutil

@@ -55,7 +55,7 @@ def test_without_the_bundle_the_import_names_the_command_that_builds_it(tmp_path
     ignored = shutil.ignore_patterns("frontend", "static", "__pycache__")
     shutil.copytree(package, tmp_path / "visualizer", ignore=ignored)
     path = os.pathsep.join([str(tmp_path), str(package.parent)])
-    command = [sys.executable, "-c", "import visualizer"]
+    command = [sys.executable, "-c", "import visualizer.html"]
     env = {**os.environ, "PYTHONPATH": path}
     result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
     assert result.returncode == 1
