@@ -35,7 +35,8 @@ function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
       const tile = {
         side,
         get pixels() {
-          return ((read += 1), pixels);
+          read += 1;
+          return pixels;
         },
       };
       if (!tiles.has(paint)) tiles.set(paint, tile);

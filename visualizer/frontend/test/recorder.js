@@ -26,7 +26,6 @@ class RecordingContext {
   marks = [];
   globalAlpha = 1;
   #path = [];
-  #clips = [];
 
   #mark(kind, paint, box, more = {}) {
     this.marks.push({ kind, paint, alpha: this.globalAlpha, ...box, ...more });

@@ -30,7 +30,10 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
   };
   dress();
   /** Draws the sheet in a theme; left out, in the host's. */
-  sheet.setTheme = (name) => (dress(name), onTheme());
+  sheet.setTheme = (name) => {
+    dress(name);
+    onTheme();
+  };
   watchTheme(() => sheet.setTheme(), signal);
   // What is typed here is no command of a notebook around it.
   root.addEventListener("keydown", (event) => event.key !== "Tab" && event.stopPropagation(), {
@@ -42,7 +45,10 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
     root.style.setProperty("--px", `${unit}px`);
   });
   observer.observe(root);
-  signal.addEventListener("abort", () => (observer.disconnect(), root.remove()));
+  signal.addEventListener("abort", () => {
+    observer.disconnect();
+    root.remove();
+  });
   host.append(root);
   return sheet;
 }

@@ -19,7 +19,7 @@ export function verbsOf(board, names) {
     tables: () => board.toggleTables(),
     link: () => board.link.open(),
     help: () => board.toggleHelp(),
-    escape: () => escape(board),
+    escape: () => dismiss(board),
   };
 }
 
@@ -36,7 +36,7 @@ function changeAxis({ axis, store }) {
 }
 
 /** Closes what is open, or else forgets one thing after the other. */
-function escape(board) {
+function dismiss(board) {
   const { store } = board;
   if (!board.help.hidden) board.toggleHelp();
   else if (board.link.isOpen) board.link.close();

@@ -172,7 +172,7 @@ class ComparisonPage {
     this.sheet.root.querySelector(".changes-line").append(...this.alone());
     this.shareAxis();
     if (facts.axis === "time") this.linked.setAxis("time");
-    this.tables.append(totalsTable(facts), (this.requests = requestTable(facts, views[0].model)));
+    this.tables.append(totalsTable(facts), (this.requests = requestTable(facts)));
     this.write();
     this.sheet.root.dataset.ready = "true";
   }

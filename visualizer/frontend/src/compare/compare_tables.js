@@ -49,7 +49,7 @@ export function totalsTable({ totals, names }) {
 }
 
 /** The table of requests. `show(context)` writes it for a theme and a selection. */
-export function requestTable({ rows, names, paired }, model) {
+export function requestTable({ rows, names, paired }) {
   const order = { at: 4, down: true }; // by the change in TTFT
   const body = h("tbody", {});
   const note = h("caption", {});

@@ -222,7 +222,7 @@ function drawFullest(pencil, model, scale) {
   }
 }
 
-function drawWords(pencil, { model, frame, narrow }) {
+function drawWords(pencil, { frame, narrow }) {
   const { theme } = pencil;
   const { unshared, shared, cached } = frame.counts;
   const used = unshared + shared;

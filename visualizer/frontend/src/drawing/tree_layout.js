@@ -34,13 +34,13 @@ export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
     if (!node.children.length) row += 1;
     else if (open.has(id)) {
       if (outline) row += 1;
-      descend(node, id, level + 1, item);
+      descend(id, level + 1, item);
     } else {
       item.folded = weigh(node, byId);
       row += 1;
     }
   };
-  const descend = (node, id, level, item) => {
+  const descend = (id, level, item) => {
     const { shown, rest } = open.get(id);
     for (const child of shown) visit(child, level, item);
     for (const request of endsAt.get(id) ?? []) {
@@ -53,7 +53,7 @@ export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
       row += 1;
     }
   };
-  descend(null, 0, 0, null);
+  descend(0, 0, null);
   return { items, rows: row, levels };
 }
 

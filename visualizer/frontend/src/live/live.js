@@ -232,7 +232,7 @@ export class Live {
   }
 
   #grow() {
-    const { board, model } = this;
+    const { board } = this;
     if (this.following) board.store.step = this.newest; // not `goTo`: it is drawn once, below
     if (board.time) board.time.pinned = this.following;
     board.grow();

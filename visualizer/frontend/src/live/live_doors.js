@@ -36,7 +36,8 @@ export async function watchInNotebook({ model, el, signal, host }) {
   let shown = null; // not yet in the model: the kernel's own state may be set there meanwhile
   const sync = ({ step, selected }) => {
     shown = { step, selected, following: live.following };
-    timer ??= setTimeout(() => {
+    if (timer) return;
+    timer = setTimeout(() => {
       timer = null;
       traits.set("shown", shown);
       traits.save_changes();

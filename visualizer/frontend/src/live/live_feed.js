@@ -156,6 +156,10 @@ function untilVisible(page, signal) {
 function pause(time, signal) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, time);
-    signal.addEventListener("abort", () => (clearTimeout(timer), resolve()), { once: true });
+    const stop = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    signal.addEventListener("abort", stop, { once: true });
   });
 }

@@ -191,7 +191,7 @@ export class Lives {
     const letters = [...one];
     const base =
       letters.length > NAME_LENGTH
-        ? letters.slice(0, NAME_LENGTH - 1).join("") + "…"
+        ? `${letters.slice(0, NAME_LENGTH - 1).join("")}…`
         : one || short;
     let name = base;
     for (let number = this.numbers.get(base) ?? 2; this.names.has(name); number++) {

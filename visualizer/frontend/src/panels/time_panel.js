@@ -68,9 +68,8 @@ export class TimePanel {
   /** The axis that the reader asked for; steps where a log has no times. */
   measureTime() {
     const byTime =
-      this.board.store.axis === "time" && this.together.map(({ model }) => wallAxis(model));
-    const all =
-      byTime && byTime.every(Boolean) ? byTime : this.together.map(({ log }) => stepAxis(log));
+      this.board.store.axis === "time" ? this.together.map(({ model }) => wallAxis(model)) : null;
+    const all = byTime?.every(Boolean) ? byTime : this.together.map(({ log }) => stepAxis(log));
     this.timeAxis = {
       ...all[this.together.indexOf(this)],
       from: Math.min(...all.map(({ from }) => from)),

@@ -56,7 +56,10 @@ class PredictionPage {
   /** Traits that are sent together arrive one after the other: what they say is read once. */
   follow() {
     this.following ??= Promise.resolve()
-      .then(() => ((this.following = null), this.open()))
+      .then(() => {
+        this.following = null;
+        return this.open();
+      })
       .then(() => this.signal.aborted || this.write());
     return this.following;
   }

@@ -108,7 +108,7 @@ function checkSentence(
   const text = plain(spans);
   assertNames(text, frame.step);
   assert.match(text, /\.$/);
-  assert.doesNotMatch(text, /undefined|null|NaN|object|  | [.,;:]/);
+  assert.doesNotMatch(text, /undefined|null|NaN|object| {2}| [.,;:]/);
   assert.doesNotMatch(
     text,
     /\b1 (tokens|blocks|steps|drafts|places|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|places|decodes?)\b/,
