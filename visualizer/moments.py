@@ -20,7 +20,7 @@ _NAME_LENGTH = 16
 def names_of(log: EventLog) -> dict[int, str]:
     """What the board calls each request: its label, cut and numbered if taken, else "r7".
 
-    `visualizer/frontend/src/model/lives.js` gives the same names.
+    `visualizer/frontend/src/model/request_spans.js` gives the same names.
     """
     names: dict[int, str] = {}
     labels: dict[int, str] = {}

@@ -70,19 +70,19 @@ export class Stream {
 
   /** Takes what the event log knows of it. */
   show({ model, board }) {
-    const life = this.request == null ? null : model?.request(this.request);
-    if (!life) return;
+    const span = this.request == null ? null : model?.request(this.request);
+    if (!span) return;
     if (!this.#seen) {
       this.#seen = true;
       this.chip.disabled = false;
       this.select(this.request);
     }
     const { hues } = board.theme;
-    this.swatch.style.background = hues[life.hueIndex % hues.length];
-    const [first] = life.tokenSteps;
+    this.swatch.style.background = hues[span.hueIndex % hues.length];
+    const [first] = span.tokenSteps;
     const end = model.measures.end[first - model.firstStep];
-    if (this.ttft === null && first && life.arrivedAt !== null && end) {
-      this.ttft = (end - life.arrivedAt) / 1000;
+    if (this.ttft === null && first && span.arrivedAt !== null && end) {
+      this.ttft = (end - span.arrivedAt) / 1000;
     }
     this.#write();
   }

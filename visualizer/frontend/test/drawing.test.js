@@ -52,8 +52,8 @@ test("decodes are 5 px on the baseline, one dash a step, in the request's hue", 
   const dashes = timelineAt(53).filter(
     ({ kind, paint, height }) => kind === "fill" && paint === hues[0] && height === 5,
   );
-  const life = model.request(1);
-  assert.equal(dashes.length, life.finished.step - 1);
+  const span = model.request(1);
+  assert.equal(dashes.length, span.finished.step - 1);
   assert.ok(dashes.every(({ y, width }) => y + 5 === PITCH - 4 && width < scale.width));
 });
 

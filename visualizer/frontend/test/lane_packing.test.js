@@ -49,7 +49,7 @@ for (const [name, spans] of [
   ["a crowd too large for the room", crowd(500)],
   ["all at once", crowd(200, { pace: 1 })],
 ]) {
-  test(`${name}: each is drawn once at every step of its life, no two at one place`, () => {
+  test(`${name}: each is drawn once at every step of its span, no two at one place`, () => {
     const { lanes, stays } = packLanes(spans, { batch: BATCH });
     stays.forEach((own, index) => {
       assert.equal(own[0].from, spans[index].from);

@@ -38,7 +38,7 @@ function counted(segments, { narrow = false, over = 12 } = {}) {
 const prefill = { kind: "prefill", from: 1, to: 1, count: 40, found: 0 };
 const decode = (from, to, drafts) => ({ kind: "decode", from, to, drafts, accepted: 0 });
 
-test("one token per step is said only of a life that had no drafts", () => {
+test("one token per step is said only of a span that had no drafts", () => {
   const bare = counted([prefill, decode(2, 9, 0)]).long;
   assertNames(bare, 40, 1);
   assert.ok(!names(bare, 4), bare);

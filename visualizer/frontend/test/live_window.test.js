@@ -50,7 +50,7 @@ test("a window knows what ran, and gives each request the hue that those who joi
 /** The storytellers' events after a step. */
 function afterStep(step) {
   const whole = new Model(events);
-  return whole.eventsIn(whole.span(step).to + 1, events.length - 1);
+  return whole.eventsIn(whole.stepInfo(step).to + 1, events.length - 1);
 }
 
 test("events that come while it is made are in it", () => {

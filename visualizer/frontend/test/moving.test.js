@@ -25,14 +25,14 @@ test("a range adds up to the measures, and all steps together to the whole run",
 });
 
 test("the means are over requests that finish in the range, from the log's own times", () => {
-  const life = model.request(3);
-  const { step } = life.finished;
+  const span = model.request(3);
+  const { step } = span.finished;
   const { end, start } = model.measures;
   const at = (one) => end[one - model.firstStep];
   const { ttft, itl, finished, wall } = aggregate(model, step, step);
   assert.equal(finished, 1);
-  assert.equal(ttft, at(life.tokenSteps[0]) - life.arrivedAt);
-  const gaps = life.tokenSteps.slice(1).map((one, i) => at(one) - at(life.tokenSteps[i]));
+  assert.equal(ttft, at(span.tokenSteps[0]) - span.arrivedAt);
+  const gaps = span.tokenSteps.slice(1).map((one, i) => at(one) - at(span.tokenSteps[i]));
   assert.ok(Math.abs(itl - gaps.reduce((a, b) => a + b) / gaps.length) < 1e-6);
   assert.equal(wall, at(step) - start[step - model.firstStep]);
   const text = rangeWords(model, [step, step]);
@@ -92,9 +92,9 @@ test("text is found at the step that brought its first token, also across tokens
   }
   const [said] = found("the owl, the frog");
   assert.equal(said.kind, "output");
-  const life = model.request(said.request);
-  const index = life.tokenSteps.indexOf(said.step);
-  assert.match(life.texts.slice(life.promptLength + index).join(""), /^ the owl, the frog/);
+  const span = model.request(said.request);
+  const index = span.tokenSteps.indexOf(said.step);
+  assert.match(span.texts.slice(span.promptLength + index).join(""), /^ the owl, the frog/);
 });
 
 test("a number is a step, a block and a request, each only where there is one", () => {

@@ -55,7 +55,7 @@ test("a long log is shown once its step is there, and then goes on to its end", 
     assert.equal(shares.at(-1), 1);
     const whole = new Model();
     whole.read(bytes);
-    assert.deepEqual(reading.model.spans, whole.spans);
+    assert.deepEqual(reading.model.steps, whole.steps);
     assert.deepEqual({ ...reading.model.measures }, { ...whole.measures });
   }
 });

@@ -34,7 +34,7 @@ function eachOnce(found) {
 }
 
 const segments = [...new Set(frames.map(({ model }) => model)), storytellers].flatMap((model) =>
-  model.requests.flatMap((life) => life.segments.map((segment) => ({ model, life, segment }))),
+  model.requests.flatMap((span) => span.segments.map((segment) => ({ model, span, segment }))),
 );
 
 const wording = {
@@ -49,9 +49,9 @@ const wording = {
   ),
   reasons: reasonWords,
   lanes: eachOnce(
-    segments.map(({ model, life, segment: { kind, from } }) => [
+    segments.map(({ model, span, segment: { kind, from } }) => [
       kind,
-      tellLane(model, from, { step: from, inPlot: true, life }, true).join("; "),
+      tellLane(model, from, { step: from, inPlot: true, span }, true).join("; "),
     ]),
   ),
   blocks: eachOnce(

@@ -16,12 +16,12 @@ export function aggregate(model, from, to) {
   const ttfts = [];
   const gaps = [];
   let finished = 0;
-  for (const life of model.requests) {
-    hits += life.admissions.filter(({ step, found }) => found && inside(step)).length;
-    if (!life.finished || !inside(life.finished.step)) continue;
+  for (const span of model.requests) {
+    hits += span.admissions.filter(({ step, found }) => found && inside(step)).length;
+    if (!span.finished || !inside(span.finished.step)) continue;
     finished += 1;
-    const times = life.tokenSteps.map((step) => measures.end[step - firstStep]);
-    if (times.length && life.arrivedAt != null) ttfts.push(times[0] - life.arrivedAt);
+    const times = span.tokenSteps.map((step) => measures.end[step - firstStep]);
+    if (times.length && span.arrivedAt != null) ttfts.push(times[0] - span.arrivedAt);
     if (times.length > 1) gaps.push((times.at(-1) - times[0]) / (times.length - 1));
   }
   const sums = ["tokens", "prefill", "decode", "catchup", "preempted", "evicted", "found"];

@@ -5,12 +5,12 @@ import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";
 
 /** About a request at a step of the timeline, or about the step if the pointer is on the strip. */
-export function tellLane(model, cursor, { step, inPlot, life }, onLanes) {
+export function tellLane(model, cursor, { step, inPlot, span }, onLanes) {
   if (!onLanes) return inPlot ? tellStep(model, step) : null;
-  if (!life) return null;
+  if (!span) return null;
   const at = inPlot ? step : cursor;
-  const head = `${life.label && life.label !== life.name ? `${life.name}, ${life.label}` : life.name}: ${life.promptLength} prompt tokens, at most ${life.maxTokens} out`;
-  return [head, `step ${at}: ${tellSegment(model, life, at)}`];
+  const head = `${span.label && span.label !== span.name ? `${span.name}, ${span.label}` : span.name}: ${span.promptLength} prompt tokens, at most ${span.maxTokens} out`;
+  return [head, `step ${at}: ${tellSegment(model, span, at)}`];
 }
 
 function tellStep(model, step) {
@@ -25,18 +25,18 @@ function tellStep(model, step) {
   return lines;
 }
 
-function tellSegment(model, life, step) {
-  if (life.arrived != null && step < life.arrived) return "not here yet";
-  if (life.finished && step > life.finished.step)
-    return `finished at step ${life.finished.step}: ${life.finished.reason}`;
-  const segment = life.segments.find(
+function tellSegment(model, span, step) {
+  if (span.arrived != null && step < span.arrived) return "not here yet";
+  if (span.finished && step > span.finished.step)
+    return `finished at step ${span.finished.step}: ${span.finished.reason}`;
+  const segment = span.segments.find(
     ({ from, to }) => from <= step && step <= (to ?? model.lastStep),
   );
   if (!segment) return "nothing to compute";
   switch (segment.kind) {
     case "waiting": {
       const run = model
-        .waits(life, segment)
+        .waits(span, segment)
         .find(({ from, to }) => from <= step && step <= (to ?? model.lastStep));
       return run ? `waits, ${plain(run.spans)}` : "waits";
     }

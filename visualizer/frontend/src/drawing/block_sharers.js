@@ -24,8 +24,8 @@ export function drawLookedAt(pencil, scene) {
 /** Whoever was admitted first among its owners had the block first. */
 function firstOwnerFirst({ model }, { owners }) {
   const since = (id) => {
-    const life = model.request(id);
-    return life.admissions[0]?.step ?? life.forked?.step ?? 0;
+    const span = model.request(id);
+    return span.admissions[0]?.step ?? span.forked?.step ?? 0;
   };
   return [...owners].sort((a, b) => since(a) - since(b) || a - b);
 }

@@ -1,5 +1,5 @@
 /**
- * One request's life, drawn in a lane. Colour says who; form says what happened.
+ * Draws one request in its lane. The colour identifies the request; the form shows what happened.
  *
  *   prefill     a 14 px bar with its token count; what was found in the cache is its hatched top
  *   decode      5 px on the baseline, one dash a step (less in the narrow lanes of a crowd)
@@ -25,17 +25,17 @@ export function formsOf(pitch) {
   return { below: 2, bar: 10, decode: 4, draft: 3, mark: 9, words: 0, over: 0 };
 }
 
-const TINY = 8; // px of a whole life: too few for its parts
+const TINY = 8; // px of a whole request: too few to draw its parts
 
 /**
- * Draws what a life is at a stay in a lane with its baseline at `base`. Returns the words that belong beside it.
+ * Draws one stay of a request in a lane with its baseline at `base`. Returns the labels that belong beside it.
  */
 export function drawLife(pencil, scene, stay, base) {
   const { scale, model, laneHeight } = scene;
-  const life = model.requests[stay.index];
+  const span = model.requests[stay.index];
   const forms = formsOf(laneHeight);
   if (scale.end(stay.to) - scale.x(stay.from) < TINY) {
-    drawTiny(pencil, scale, life, stay, base, forms);
+    drawTiny(pencil, scale, span, stay, base, forms);
     return [];
   }
   const lane = {
@@ -44,69 +44,69 @@ export function drawLife(pencil, scene, stay, base) {
     scale,
     base,
     middle: base - forms.decode / 2,
-    paint: pencil.paint(life.hueIndex),
-    hue: pencil.hue(life.hueIndex),
+    paint: pencil.paint(span.hueIndex),
+    hue: pencil.hue(span.hueIndex),
   };
   const words = [];
   const first = Math.max(scale.first, stay.from);
   const last = Math.min(scale.last, stay.to);
-  drawGround(lane, life, stay, model.lastStep);
-  for (const [i, segment] of life.segments.entries()) {
-    const span = { from: segment.from, to: segment.to ?? model.lastStep };
-    if (span.to < first || span.from > last) continue;
+  drawGround(lane, span, stay, model.lastStep);
+  for (const [i, segment] of span.segments.entries()) {
+    const range = { from: segment.from, to: segment.to ?? model.lastStep };
+    if (range.to < first || range.from > last) continue;
     switch (segment.kind) {
       case "decode":
-        drawDecodes(lane, span);
+        drawDecodes(lane, range);
         if (!segment.drafts) break;
         drawDrafts(lane, segment);
         if (forms.over) words.push(draftWords(pencil, scene, segment, base - forms.over));
         break;
       case "waiting":
-        drawWaiting(lane, span, segment === life.segments[0] ? life.arrivedAt : null);
+        drawWaiting(lane, range, segment === span.segments[0] ? span.arrivedAt : null);
         words.push(
           ...(forms.words
-            ? waitLabel(pencil, scene, life, segment, lane.middle - 4)
-            : waitLabel(pencil, scene, life, segment, base, true)),
+            ? waitLabel(pencil, scene, span, segment, lane.middle - 4)
+            : waitLabel(pencil, scene, span, segment, base, true)),
         );
         break;
       case "preempted":
-        drawGap(lane, span, segment.resume != null);
+        drawGap(lane, range, segment.resume != null);
         break;
       case "stalled":
-        drawStall(lane, span);
+        drawStall(lane, range);
         break;
       default: {
         drawBar(lane, segment);
-        const isLast = !isChunk(life.segments[i + 1], segment);
+        const isLast = !isChunk(span.segments[i + 1], segment);
         if (isLast && forms.words && scale.width >= 3)
-          words.push(countWords(scene, life, i, base, forms));
+          words.push(countWords(scene, span, i, base, forms));
       }
     }
   }
-  if (life.finished && life.finished.step <= stay.to)
-    words.push(...drawFinish(lane, scene, life, stay));
+  if (span.finished && span.finished.step <= stay.to)
+    words.push(...drawFinish(lane, scene, span, stay));
   return words;
 }
 
-/** A life of a few pixels: a dash, and an ink bar where it was preempted. */
-function drawTiny(pencil, scale, life, { from, to }, base, { decode, mark }) {
+/** Draws a request of a few pixels: a dash, and an ink bar where it was preempted. */
+function drawTiny(pencil, scale, span, { from, to }, base, { decode, mark }) {
   const x = scale.x(from);
   pencil.fill(
     x,
     base - decode,
     Math.max(1, scale.end(to) - x - 0.5),
     decode,
-    pencil.hue(life.hueIndex),
+    pencil.hue(span.hueIndex),
   );
-  for (const { step } of life.preemptions)
+  for (const { step } of span.preemptions)
     if (step >= from && step <= to)
       pencil.fill(scale.x(step), base - mark, 2, mark, pencil.theme.ink);
 }
 
 /** A hairline from the first step it ran to its last. */
-function drawGround({ pencil, scale, base }, life, stay, lastStep) {
-  const end = life.finished?.step ?? lastStep;
-  const begin = life.segments.find(({ kind }) => kind !== "waiting")?.from ?? end + 1;
+function drawGround({ pencil, scale, base }, span, stay, lastStep) {
+  const end = span.finished?.step ?? lastStep;
+  const begin = span.segments.find(({ kind }) => kind !== "waiting")?.from ?? end + 1;
   if (begin > Math.min(end, stay.to)) return;
   pencil.fill(scale.x(begin), base, scale.end(end) - scale.x(begin), 1, pencil.theme.rule);
 }
@@ -161,8 +161,8 @@ function drawStall({ pencil, scale, middle }, { from, to }) {
 }
 
 /** The mark where it ended; the reason goes behind it, up to whoever has the lane next. */
-function drawFinish({ pencil, scale, base, hue, mark }, { packing, end, model }, life, stay) {
-  const { step, reason } = life.finished;
+function drawFinish({ pencil, scale, base, hue, mark }, { packing, end, model }, span, stay) {
+  const { step, reason } = span.finished;
   const x = scale.end(step);
   if (x < scale.left || x > scale.right + 2) return [];
   pencil.line(x + 1, base - mark, x + 1, base, hue, 3);

@@ -5,7 +5,7 @@
  * finished, the upper ones first: the picture is as high as the crowd, not as the log is long. Who finds
  * the `room` of a screen full stands in line below it, and comes up when admitted: who runs is on top.
  *
- * A request keeps its lane while it lives, but for that one move, and what comes later in a log never
+ * A request keeps its lane until it finishes, except for that one move, and what comes later in a log never
  * changes what was placed before: a live picture does not jump.
  */
 

@@ -20,17 +20,17 @@ export const isChunk = (next, segment) =>
  * "59+14" behind the last of two chunks, with a longer form for where there is room. `words` and `over`: how
  * high above `base`, the latter over drafts; 0: there is no room over them.
  */
-export function countWords({ scale, narrow, model }, life, last, base, { words, over }) {
+export function countWords({ scale, narrow, model }, span, last, base, { words, over }) {
   let first = last;
-  while (first > 0 && isChunk(life.segments[first], life.segments[first - 1])) first -= 1;
-  const chunks = life.segments.slice(first, last + 1);
+  while (first > 0 && isChunk(span.segments[first], span.segments[first - 1])) first -= 1;
+  const chunks = span.segments.slice(first, last + 1);
   const { found, kind } = chunks[0];
   const end = chunks.at(-1).to;
-  const guesses = mostDrafts(life);
-  const after = life.segments
+  const guesses = mostDrafts(span);
+  const after = span.segments
     .slice(last + 1)
     .find(({ kind: next, drafts }) => next !== "decode" || (drafts && !over));
-  const free = after ? scale.x(after.from) : scale.end(life.finished?.step ?? model.lastStep);
+  const free = after ? scale.x(after.from) : scale.end(span.finished?.step ?? model.lastStep);
   const counts = chunks.map(({ count }) => count);
   const sum = counts.reduce((all, count) => all + count, 0);
   const many = counts.length > MOST_CHUNKS ? ` in ${counts.length} chunks` : "";
@@ -53,19 +53,19 @@ export function countWords({ scale, narrow, model }, life, last, base, { words, 
   };
 }
 
-/** How many drafts a step of this life checks at most. */
-const mostDrafts = (life) =>
-  life.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
+/** How many drafts a step of this request checks at most. */
+const mostDrafts = (span) =>
+  span.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
 
 /**
  * "batch full, then behind r9": why it waited, in order, as far as the words fit above the line. Whom it
  * waited behind is left out before its own reasons, what held for few steps before what held for many.
  * `onLine`: in a narrow lane there is no room above it.
  */
-export function waitLabel(pencil, { scale, model }, life, segment, y, onLine) {
+export function waitLabel(pencil, { scale, model }, span, segment, y, onLine) {
   const x = Math.max(scale.x(segment.from), scale.left) + 4;
   const right = Math.min(scale.end(segment.to ?? model.lastStep), scale.right);
-  const all = model.waitReasons(life, segment);
+  const all = model.waitReasons(span, segment);
   const kept = [...all];
   const text = () => {
     const told = kept

@@ -1,7 +1,7 @@
 /**
  * The timeline: a lane per request, with who it is and what it does at the cursor in the gutter.
  *
- * `lane.js` draws a life, `lane_packing.js` says in which lane it is, `cursor.js` draws the cursor.
+ * `lane.js` draws a request, `lane_packing.js` assigns its lane, `cursor.js` draws the cursor.
  */
 
 import { AFTER, cursorBand, cursorLines, veil } from "./cursor.js";
@@ -17,8 +17,8 @@ const FINISH = 3; // behind the last step, for the mark of who finished in it
 
 /**
  * Draws the lanes that can be seen. `scene` has model, frame, scale, step, selected, narrow, width,
- * packing, forks (the lives that began as one), laneHeight, scroll (pixels above the first visible row),
- * viewHeight, columns (x of the gutter's columns) and `still`, a text that changes when the lives have to be
+ * packing, forks (requests that share a prompt), laneHeight, scroll (pixels above the first visible row),
+ * viewHeight, columns (x of the gutter's columns) and `still`, a text that changes when the lanes have to be
  * drawn again.
  */
 export function drawTimeline(pencil, scene) {
@@ -38,7 +38,7 @@ export function drawTimeline(pencil, scene) {
   const ground = (lane) => pencil.theme[lane === chosen ? "band" : "ground"];
   for (let lane = first; lane <= last; lane += 1)
     drawNow(pencil, scene, lane, { chosen: lane === chosen, ground: ground(lane) });
-  for (const life of forksToDraw(scene)) drawElbow(pencil, scene, life);
+  for (const span of forksToDraw(scene)) drawElbow(pencil, scene, span);
   cursorLines(pencil, scene, -HEADROOM, viewHeight);
   const words = lives.words.map((word) => ({ ...word, ground: ground(word.lane) }));
   pencil.clipped(...plot, viewHeight + HEADROOM, () => {
@@ -109,11 +109,11 @@ function drawChosenBand(pencil, { width, scroll, laneHeight: pitch, model, selec
   pencil.fill(-BLEED, top - 1, 3, pitch, pencil.hue(model.request(selected).hueIndex));
 }
 
-function drawGutter(pencil, { frame, columns }, life, base) {
+function drawGutter(pencil, { frame, columns }, span, base) {
   const { ink, muted } = pencil.theme;
-  const { kind, words } = frame.phase(life.id);
-  const name = pencil.cut(life.name, columns.stateAt - 17, { bold: true });
-  pencil.fill(0, base - 9, 9, 9, pencil.paint(life.hueIndex));
+  const { kind, words } = frame.phase(span.id);
+  const name = pencil.cut(span.name, columns.stateAt - 17, { bold: true });
+  pencil.fill(0, base - 9, 9, 9, pencil.paint(span.hueIndex));
   pencil.text(name, 13, base, { bold: true });
   const style = kind === "preempted" ? { bold: true, color: ink } : { color: muted };
   const state = pencil.cut(words, columns.end - columns.stateAt, style);

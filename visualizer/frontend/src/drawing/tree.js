@@ -171,7 +171,7 @@ function drawLeafWords(pencil, scene, node, x, y, end) {
 /** A request's blocks beyond the tree, its name, and how many tokens those hold. Returns the next x. */
 function drawTail(pencil, { frame, model }, request, x, y, end) {
   const { theme } = pencil;
-  const life = model.request(request);
+  const span = model.request(request);
   const tail = frame.tails.find((candidate) => candidate.request === request);
   let next = x;
   for (const id of (tail?.blocks ?? []).slice(0, 12)) {
@@ -182,13 +182,13 @@ function drawTail(pencil, { frame, model }, request, x, y, end) {
       y - SQUARE / 2,
       (SQUARE * filled) / slots,
       SQUARE,
-      pencil.paint(life.hueIndex),
+      pencil.paint(span.hueIndex),
     );
-    pencil.frame(next, y - SQUARE / 2, SQUARE, SQUARE, pencil.hue(life.hueIndex));
+    pencil.frame(next, y - SQUARE / 2, SQUARE, SQUARE, pencil.hue(span.hueIndex));
     next += SQUARE + 4;
   }
-  pencil.text(life.name, next + 2, y + 4, { bold: true, halo: theme.ground });
-  next += pencil.measure(life.name, { bold: true }) + 8;
+  pencil.text(span.name, next + 2, y + 4, { bold: true, halo: theme.ground });
+  next += pencil.measure(span.name, { bold: true }) + 8;
   if (tail?.tokens) {
     const words = `+${plural(tail.tokens, "token")}`;
     if (next + pencil.measure(words) < end)

@@ -1,5 +1,5 @@
 /**
- * Reads a log into a model a few milliseconds at a time, so that the page lives meanwhile: the first
+ * Reads a log into a model a few milliseconds at a time, so that the page stays responsive: the first
  * picture is drawn as soon as what it shows is there, and the rest comes while the reader looks at it.
  */
 

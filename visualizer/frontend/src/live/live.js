@@ -76,7 +76,7 @@ export class Live {
    */
   get newest() {
     const { firstStep, lastStep, measures } = this.model;
-    const { status, scheduled } = this.model.span(lastStep);
+    const { status, scheduled } = this.model.stepInfo(lastStep);
     const isToCome = status === "pending" || (status === "running" && scheduled == null);
     const comes = lastStep > firstStep && isToCome;
     const last = lastStep - firstStep;

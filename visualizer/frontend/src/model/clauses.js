@@ -210,9 +210,9 @@ function waitWords(frame, id) {
   const waited = waitOf(frame, id);
   if (!waited) return "";
   const { model, step } = frame;
-  const life = model.request(id);
-  const wait = life.segments.findLast(({ to }) => to === step - 1);
-  const [{ reason }, ...others] = waitRuns(model, life, wait);
+  const span = model.request(id);
+  const wait = span.segments.findLast(({ to }) => to === step - 1);
+  const [{ reason }, ...others] = waitRuns(model, span, wait);
   const same = others.every((one) => one.reason === reason);
   return `waited ${steps(waited)}${(same && WAITED_FOR[reason]) || ""}`;
 }

@@ -226,7 +226,7 @@ function waiting(frame) {
     const spans = isBehind(group)
       ? say`${verb} behind ${model.tag(head)}`
       : say`${verb}: ${frame.reasonFor(reason)}`;
-    const { scheduled: seq } = model.span(frame.step);
+    const { scheduled: seq } = model.stepInfo(frame.step);
     return line({ request: requests[0], seq }, "waits", spans, { requests });
   });
 }

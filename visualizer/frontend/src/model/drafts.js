@@ -16,29 +16,29 @@ export function draftsOf({ model, step, story }, id) {
   const row = story.rows.find((one) => one.request === id);
   if (!row?.drafts.length) return null;
   const gain = story.gains.find((one) => one.request === id);
-  const life = model.request(id);
+  const span = model.request(id);
   const kept = gain?.accepted ?? 0;
   const gained = gain ? gain.ids.length - gain.forced : 0;
-  const first = life.promptLength + life.tokenSteps.indexOf(step);
+  const first = span.promptLength + span.tokenSteps.indexOf(step);
   const fate = (/** @type {number} */ place) => {
     if (!gain) return "open";
     if (place < kept) return "kept";
     return place === kept && gained > kept ? "refused" : "unused";
   };
   const drafts = row.drafts.map((token, place) => {
-    const text = place < kept ? life.texts[first + place] : spelling(model, life, token);
+    const text = place < kept ? span.texts[first + place] : spelling(model, span, token);
     return { text, token, fate: fate(place) };
   });
-  return { drafts, kept, gained, own: gained > kept ? life.texts[first + kept] : null };
+  return { drafts, kept, gained, own: gained > kept ? span.texts[first + kept] : null };
 }
 
 /** The log has texts of tokens that were said or asked, and ids alone of drafts: so it is looked up. */
 function spelling(
   /** @type {import("./model.js").Model} */ model,
-  /** @type {import("./lives.js").Life} */ life,
+  /** @type {import("./request_spans.js").RequestSpan} */ span,
   /** @type {number} */ token,
 ) {
-  for (const { tokens, texts } of [life, ...model.requests]) {
+  for (const { tokens, texts } of [span, ...model.requests]) {
     let at = tokens.indexOf(token);
     // An empty piece is a part of a character, which the next piece has.
     while (at >= 0 && texts[at] === "") at = tokens.indexOf(token, at + 1);

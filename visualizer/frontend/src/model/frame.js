@@ -44,17 +44,17 @@ export class Frame {
 
   /**
    * @param {import("./model.js").Model} model
-   * @param {import("./model.js").Span} span
+   * @param {import("./model.js").StepInfo} info
    * @param {import("./fold.js").State} before  the state before the step's first event; not changed
    */
-  constructor(model, span, before) {
+  constructor(model, info, before) {
     this.model = model;
-    this.step = span.step;
-    this.status = span.status;
-    this.events = { from: span.from, to: span.to };
+    this.step = info.step;
+    this.status = info.status;
+    this.events = { from: info.from, to: info.to };
     this.before = before;
     this.state = before.copy();
-    this.story = new Story(this.state, model.eventsIn(span.from, span.to));
+    this.story = new Story(this.state, model.eventsIn(info.from, info.to));
   }
 
   /** @template T @param {string} name @param {() => T} compute @returns {T} */
@@ -156,9 +156,9 @@ export class Frame {
 
   /** @param {number} id @returns {keyof typeof PHASES} */
   #phase(id) {
-    const life = this.model.request(id);
+    const span = this.model.request(id);
     const request = this.state.requests.get(id);
-    if (!request) return life?.finished && life.finished.step <= this.step ? "finished" : "future";
+    if (!request) return span?.finished && span.finished.step <= this.step ? "finished" : "future";
     if (request.place !== null) return request.preemptions ? "preempted" : "waits";
     const row = this.story.rows.find((one) => one.request === id);
     if (row) return /** @type {any} */ (row.kind);

@@ -1,8 +1,8 @@
 /**
- * A log, ready to be looked at: any step at once, each request's life, a measure per step.
+ * A log, ready to be looked at: any step at once, each request's span, a measure per step.
  *
  * One pass over the events cuts them into steps, keeps a copy of the folded state about every thousand
- * events, and notes lives and measures; of the events themselves only their lines are kept. `frame(step)`
+ * events, and collects request spans and measures; of the events only their lines are kept. `frame(step)`
  * then starts from the nearest copy and parses what it folds. `read` and `append` go on where the pass
  * ended, so a long file that comes piece by piece and a live log are no different from a short file.
  *
@@ -11,7 +11,7 @@
  *
  * @typedef {"pending" | "running" | "finished" | "joined"} Status
  *
- * @typedef {object} Span  a step's events
+ * @typedef {object} StepInfo  a step's events
  * @property {number} step
  * @property {number} from   seq of the first
  * @property {number} to     seq of the last; less than `from` if there is none
@@ -23,9 +23,9 @@
 import { State } from "./fold.js";
 import { Frame } from "./frame.js";
 import { Lines } from "./lines.js";
-import { Lives } from "./lives.js";
 import { LogError } from "./log.js";
 import { Measures, NOTHING } from "./measures.js";
+import { RequestSpans } from "./request_spans.js";
 import { rowKind } from "./rows.js";
 import { Heads, waitReasons, waitSegments } from "./waits.js";
 
@@ -36,7 +36,7 @@ const FRAMES_KEPT = 4;
 
 export class Model {
   #live = new State();
-  #lives = new Lives();
+  #requestSpans = new RequestSpans();
   #heads = new Heads();
   /** Copies of the state at the end of a step. @type {{step: number, state: State}[]} */
   #copies = [];
@@ -54,8 +54,8 @@ export class Model {
     /** The log's events, parsed when they are asked for. */
     this.events = new Lines();
     this.firstSeq = 0;
-    /** @type {Span[]} */
-    this.spans = [];
+    /** @type {StepInfo[]} */
+    this.steps = [];
     this.measures = new Measures();
     this.classes = {};
     this.info = {};
@@ -98,7 +98,7 @@ export class Model {
   }
 
   get firstStep() {
-    return this.spans[0]?.step ?? 1;
+    return this.steps[0]?.step ?? 1;
   }
 
   get lastStep() {
@@ -106,17 +106,17 @@ export class Model {
   }
 
   get stepCount() {
-    return this.spans.length;
+    return this.steps.length;
   }
 
-  /** Lives, in order of appearance. */
+  /** In order of appearance. @returns {import("./request_spans.js").RequestSpan[]} */
   get requests() {
-    return this.#lives.list;
+    return this.#requestSpans.list;
   }
 
   /** @param {number} id */
   request(id) {
-    return this.#lives.byId.get(id);
+    return this.#requestSpans.byId.get(id);
   }
 
   /** A request's name as a span. @param {number} id @returns {import("./words.js").Span} */
@@ -124,13 +124,13 @@ export class Model {
     return { text: this.request(id)?.name ?? `r${id}`, request: id };
   }
 
-  /** @param {number} step @returns {Span} */
-  span(step) {
-    const span = this.spans[step - this.firstStep];
-    if (!span) {
+  /** @param {number} step @returns {StepInfo} */
+  stepInfo(step) {
+    const info = this.steps[step - this.firstStep];
+    if (!info) {
       throw new RangeError(`there is no step ${step}: ${this.firstStep} to ${this.lastStep}`);
     }
-    return span;
+    return info;
   }
 
   /** @param {number} seq */
@@ -145,17 +145,17 @@ export class Model {
 
   /** The step an event belongs to. @param {number} seq */
   stepOf(seq) {
-    return this.spans[lastAtMost(this.spans, seq, (span) => span.from)]?.step ?? this.firstStep;
+    return this.steps[lastAtMost(this.steps, seq, (info) => info.from)]?.step ?? this.firstStep;
   }
 
   /** Everything panels need for one step. @param {number} step @returns {Frame} */
   frame(step) {
     const kept = this.#frames.get(step);
     if (kept) return kept;
-    const span = this.span(step);
+    const info = this.stepInfo(step);
     const frame = new Frame(
       this,
-      span,
+      info,
       step > this.firstStep ? this.stateAt(step - 1) : this.#start(),
     );
     this.#frames.set(step, frame);
@@ -168,20 +168,20 @@ export class Model {
     const kept = this.#copies[lastAtMost(this.#copies, step, (copy) => copy.step)];
     const near = this.#cursor.step <= step && this.#cursor.step >= (kept?.step ?? this.firstStep);
     const state = near ? this.#cursor.state : (kept?.state.copy() ?? this.#start());
-    const { to } = this.span(step);
+    const { to } = this.stepInfo(step);
     for (const event of this.eventsIn(state.seq + 1, to)) state.apply(event);
     this.#cursor = { step, state };
     return state.copy();
   }
 
   /** Why a request waited, run by run. See `waits.js`. */
-  waits(/** @type {any} */ life, /** @type {any} */ segment) {
-    return waitSegments(this, life, segment);
+  waits(/** @type {any} */ span, /** @type {any} */ segment) {
+    return waitSegments(this, span, segment);
   }
 
   /** The same in a few words, with how many steps each reason held. */
-  waitReasons(/** @type {any} */ life, /** @type {any} */ segment) {
-    return waitReasons(this, life, segment);
+  waitReasons(/** @type {any} */ span, /** @type {any} */ segment) {
+    return waitReasons(this, span, segment);
   }
 
   /** Why one request waited in one step: `{reason, head}`. */
@@ -192,7 +192,7 @@ export class Model {
   /** The state before the first step's events. */
   #start() {
     const state = new State();
-    for (const event of this.eventsIn(this.firstSeq, this.spans[0].from - 1)) state.apply(event);
+    for (const event of this.eventsIn(this.firstSeq, this.steps[0].from - 1)) state.apply(event);
     return state;
   }
 
@@ -214,9 +214,9 @@ export class Model {
     const seq = type === "keyframe" ? event.seq : this.#live.seq + 1;
     try {
       if (this.#beginsStep(event)) this.#open(event);
-      const span = this.spans.at(-1);
-      const step = span?.step ?? 0;
-      this.#lives.note(event, step, this.#live, span?.status !== "pending");
+      const info = this.steps.at(-1);
+      const step = info?.step ?? 0;
+      this.#requestSpans.note(event, step, this.#live, info?.status !== "pending");
       if (type === "step_scheduled") this.#heads.note(event, step, this.#live);
       this.#sum(event);
       this.#live.apply(event);
@@ -229,14 +229,14 @@ export class Model {
         this.#join();
       }
       if (type === "request_arrived" || type === "forked")
-        this.#lives.meet(event, step, this.#live);
-      if (!span) return;
-      span.to = seq;
-      if (type === "step_started") span.status = "running";
-      if (type === "step_scheduled") span.scheduled = seq;
+        this.#requestSpans.meet(event, step, this.#live);
+      if (!info) return;
+      info.to = seq;
+      if (type === "step_started") info.status = "running";
+      if (type === "step_scheduled") info.scheduled = seq;
       if (type === "step_finished") {
-        span.done = seq;
-        span.status = "finished";
+        info.done = seq;
+        info.status = "finished";
       }
     } catch (error) {
       const known = error instanceof LogError;
@@ -247,25 +247,25 @@ export class Model {
   /** @param {any} event */
   #beginsStep(event) {
     const { type, reason } = event;
-    const span = this.spans.at(-1);
+    const info = this.steps.at(-1);
     if (type === "run_started" || type === "keyframe") {
       if (this.#live.seq >= 0) throw new LogError(`${type} can only be the first event`);
       return false;
     }
-    if (type === "step_started") return span?.status !== "pending" || span.step !== event.step;
-    if (!span) return true;
+    if (type === "step_started") return info?.status !== "pending" || info.step !== event.step;
+    if (!info) return true;
     const between =
       type === "request_arrived" ||
       (type === "request_finished" && reason === "abort") ||
       (type === "radix_evicted" && reason === "cleared");
     const over =
-      span.status === "finished" || (span.status === "joined" && !this.#live.plan.length);
+      info.status === "finished" || (info.status === "joined" && !this.#live.plan.length);
     return between && over;
   }
 
   /** @param {any} event */
   #open(event) {
-    const last = this.spans.at(-1);
+    const last = this.steps.at(-1);
     const next = (last?.step ?? this.#live.step) + 1;
     const step = event.type === "step_started" ? event.step : next;
     if (last && step !== next) throw new LogError(`step ${step} follows step ${last.step}`);
@@ -274,20 +274,20 @@ export class Model {
     if (last && this.#live.seq - kept >= KEYFRAME_EVERY) {
       this.#copies.push({ step: last.step, state: this.#live.copy() });
     }
-    this.#addSpan(step, "pending");
+    this.#addStep(step, "pending");
   }
 
   /** A window or a live join: the keyframe's step is over, or half over. */
   #join() {
     const { step, requests } = this.#live;
-    if (step) this.#addSpan(step, "joined");
-    else if (requests.list().length) this.#addSpan(1, "pending");
-    this.#lives.rejoin(Math.max(1, step), this.#live);
+    if (step) this.#addStep(step, "joined");
+    else if (requests.list().length) this.#addStep(1, "pending");
+    this.#requestSpans.rejoin(Math.max(1, step), this.#live);
   }
 
-  #addSpan(/** @type {number} */ step, /** @type {Status} */ status) {
+  #addStep(/** @type {number} */ step, /** @type {Status} */ status) {
     const { seq } = this.#live;
-    this.spans.push({ step, from: seq + 1, to: seq, status, scheduled: null, done: null });
+    this.steps.push({ step, from: seq + 1, to: seq, status, scheduled: null, done: null });
     this.measures.firstStep = this.firstStep;
     this.#sums = { ...NOTHING };
     this.#chunks = [];
@@ -325,13 +325,13 @@ export class Model {
   }
 
   #record() {
-    const span = this.spans.at(-1);
-    if (!span) return;
+    const info = this.steps.at(-1);
+    if (!info) return;
     const { counts, running, waitingCount: waiting } = this.#live;
     const { unshared, shared, cached, free } = counts;
     const used = unshared + shared;
     Object.assign(this.#sums, { used, shared, cached, free, waiting, running: running.length });
-    this.measures.record(span.step, this.#sums, this.#chunks);
+    this.measures.record(info.step, this.#sums, this.#chunks);
   }
 }
 

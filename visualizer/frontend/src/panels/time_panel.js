@@ -58,7 +58,7 @@ export class TimePanel {
   setModel(model) {
     this.model = model;
     this.log = { first: model.firstStep, last: model.lastStep };
-    this.spans = model.requests.map((life) => spanOf(life, model));
+    this.spans = model.requests.map((span) => spanOf(span, model));
     this.forks = model.requests.filter(({ forked }) => forked);
     this.pack();
     this.measureTime();
@@ -257,15 +257,15 @@ export class TimePanel {
     return [first, Math.min(last, this.log.last) + 1];
   }
 
-  /** All steps; where they are all in sight already, the selected request's life; else back again. */
+  /** Shows all steps; if they are all visible already, the selected request's steps; else the previous window. */
   fit() {
     if (!this.long) return;
     const whole = wholeView(this.timeAxis);
-    const life = this.model.request(this.board.store.selected);
+    const span = this.model.request(this.board.store.selected);
     const isWhole = this.view.from === whole.from && this.view.to === whole.to;
     if (!isWhole) this.look(whole);
-    else if (life) {
-      const { from, to } = this.spans[life.index];
+    else if (span) {
+      const { from, to } = this.spans[span.index];
       this.lookAt([Math.max(this.log.first, from - 1), to + 3]);
     } else this.look(this.openingView());
   }
@@ -369,13 +369,13 @@ export class TimePanel {
     const onStrip = canvas === this.strip;
     const scale = onStrip ? this.overview : this.scale;
     const step = Math.min(Math.max(scale.stepAt(x), this.log.first), this.log.last);
-    const place = { x, y, step, inPlot: x >= this.left - 2 && x <= this.right + 6, life: null };
+    const place = { x, y, step, inPlot: x >= this.left - 2 && x <= this.right + 6, span: null };
     if (canvas === this.lanes) {
       const lane =
         this.packing.lanes[Math.floor((y - HEADROOM + this.scene.scroll) / this.laneHeight)];
       if (lane?.length) {
         const stay = occupant(lane, place.inPlot ? step : this.board.store.step);
-        place.life = this.model.requests[stay.index];
+        place.span = this.model.requests[stay.index];
       }
     }
     return place;
@@ -395,9 +395,9 @@ export class TimePanel {
 }
 
 /** From when to when there is something of a request to draw, and since when it runs. */
-function spanOf(life, { firstStep, lastStep }) {
-  const from = life.forked?.step ?? life.arrived ?? firstStep;
-  const waits = ["waiting", "preempted"].includes(life.segments[0]?.kind);
-  const runs = life.admissions[0]?.step ?? (waits ? null : from);
-  return { from, to: Math.max(from, life.finished?.step ?? lastStep), runs };
+function spanOf(span, { firstStep, lastStep }) {
+  const from = span.forked?.step ?? span.arrived ?? firstStep;
+  const waits = ["waiting", "preempted"].includes(span.segments[0]?.kind);
+  const runs = span.admissions[0]?.step ?? (waits ? null : from);
+  return { from, to: Math.max(from, span.finished?.step ?? lastStep), runs };
 }

@@ -54,7 +54,7 @@ export function listenToPointer(panel) {
     });
     on("pointerup", () => {
       const clicked = drag && !drag.moved && canvas === lanes && drag.kind !== "brush";
-      if (clicked && drag.from.life) board.select(drag.from.life.id);
+      if (clicked && drag.from.span) board.select(drag.from.span.id);
       drag = null;
     });
     on("pointercancel", () => (drag = null));
@@ -85,5 +85,5 @@ export function listenToPointer(panel) {
 function cursorFor(onLanes, place, dragging) {
   if (dragging === "pan") return "grabbing";
   if (!onLanes) return place.inPlot ? "ew-resize" : "";
-  return place.life ? "pointer" : "";
+  return place.span ? "pointer" : "";
 }

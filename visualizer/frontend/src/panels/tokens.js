@@ -28,9 +28,9 @@ export class TokensPanel {
     const { board } = this;
     const context = board.context();
     const { model, frame, theme, selected, block } = context;
-    const life = model.request(selected);
-    const panel = life && frame.tokensOf(selected);
-    const blocks = life && frame.table(selected).blocks;
+    const span = model.request(selected);
+    const panel = span && frame.tokensOf(selected);
+    const blocks = span && frame.table(selected).blocks;
     // Who has finished, or has not come yet, reads the same at every step.
     const told = JSON.stringify([selected, block, theme, blocks, panel]);
     if (told === this.told) return;
@@ -38,7 +38,7 @@ export class TokensPanel {
     renew(this.element, tokenNodes(context, panel, blocks));
     if (this.written !== selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
     this.written = selected;
-    if (life) this.element.style.setProperty("--hue", lookOf(theme, life.hueIndex).hue);
+    if (span) this.element.style.setProperty("--hue", lookOf(theme, span.hueIndex).hue);
   }
 
   /** A token of the output leads to the step that brought it, one of the prompt to its block. */

@@ -56,7 +56,7 @@ function readIn(pieces) {
 function told(model) {
   const steps = [model.firstStep, (model.firstStep + model.lastStep) >> 1, model.lastStep];
   return {
-    spans: model.spans,
+    steps: model.steps,
     lives: model.requests,
     measures: { ...model.measures },
     frames: steps.map((step) => model.frame(step).state.core()),

@@ -22,7 +22,7 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
     preemptions: preemptions.length,
   });
   said[name.replace(".jsonl", "")] = Object.fromEntries(
-    requests.map((life) => [life.id, row(life)]),
+    requests.map((span) => [span.id, row(span)]),
   );
 }
 console.log(JSON.stringify(said));

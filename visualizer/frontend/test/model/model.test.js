@@ -59,7 +59,7 @@ test("no steps, no frames", () => {
 test("a step ends with its commit; arrivals, aborts and clearings belong to the next", () => {
   const one = model(started(), firstStep, arrived(2, "x"), make.ended(2, "abort"));
   assert.deepEqual(
-    one.spans.map((span) => span.status),
+    one.steps.map(({ status }) => status),
     ["finished", "pending"],
   );
   assert.deepEqual(one.frame(1).waiting, []);
@@ -116,13 +116,13 @@ test("times are NaN where the log has none", () => {
   assert.deepEqual([...measures.end], [NaN]);
 });
 
-test("a life: arrival, segments, tokens, end", () => {
-  const life = model(started(), firstStep, secondStep, make.ended(2)).request(2);
-  assert.equal(life.arrived, 2);
-  assert.equal(life.arrivedAt, 450);
-  assert.deepEqual(life.tokenSteps, [2]);
-  assert.equal(life.texts.join(""), "abcdxy");
-  assert.deepEqual(life.segments, [
+test("a request span has arrival, segments, tokens and end", () => {
+  const span = model(started(), firstStep, secondStep, make.ended(2)).request(2);
+  assert.equal(span.arrived, 2);
+  assert.equal(span.arrivedAt, 450);
+  assert.deepEqual(span.tokenSteps, [2]);
+  assert.equal(span.texts.join(""), "abcdxy");
+  assert.deepEqual(span.segments, [
     {
       kind: "prefill",
       from: 2,
@@ -135,7 +135,7 @@ test("a life: arrival, segments, tokens, end", () => {
       accepted: 0,
     },
   ]);
-  assert.deepEqual(life.finished, { step: 2, reason: "length", message: "", seq: 15 });
+  assert.deepEqual(span.finished, { step: 2, reason: "length", message: "", seq: 15 });
 });
 
 test("what a row is", () => {
@@ -353,9 +353,9 @@ test("why a request waited, run by run", () => {
   ];
   const whole = model(started(), firstStep, queue, blocked);
   const reasons = (id) => {
-    const life = whole.request(id);
+    const span = whole.request(id);
     return whole
-      .waitReasons(life, life.segments[0])
+      .waitReasons(span, span.segments[0])
       .map(({ words, steps, own }) => [words, steps, own]);
   };
   const { batch_full: full_, no_free_blocks: blocks } = reasonWords;

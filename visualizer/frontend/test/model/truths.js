@@ -221,21 +221,21 @@ function checkMeasures(/** @type {any} */ model, /** @type {any} */ frame) {
 }
 
 /** Every step of a request's time is in exactly one segment, or in none where it is new or just forked. */
-function checkLife(/** @type {any} */ model, /** @type {any} */ life) {
+function checkRequestSpan(/** @type {any} */ model, /** @type {any} */ span) {
   const at = new Map();
-  for (const { kind, from, to } of life.segments) {
+  for (const { kind, from, to } of span.segments) {
     for (let step = from; step <= (to ?? model.lastStep); step++) {
-      assert.ok(!at.has(step), `${life.short} is two things in step ${step}`);
+      assert.ok(!at.has(step), `${span.short} is two things in step ${step}`);
       at.set(step, kind);
     }
   }
-  assert.equal(life.tokens.length, life.promptLength + life.tokenSteps.length);
+  assert.equal(span.tokens.length, span.promptLength + span.tokenSteps.length);
   for (let step = model.firstStep; step <= model.lastStep; step++) {
-    const { kind } = model.frame(step).phase(life.id);
+    const { kind } = model.frame(step).phase(span.id);
     const segment = at.get(step);
     if (kind === "waits") assert.equal(segment, "waiting");
     if (["prefill", "decode", "catchup", "stalled", "preempted"].includes(kind)) {
-      assert.equal(segment, kind, `${life.short} in step ${step}`);
+      assert.equal(segment, kind, `${span.short} in step ${step}`);
     }
     if (kind === "future") assert.equal(segment, undefined);
   }
@@ -269,7 +269,7 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
       checkSentence(model, frame, truths.get(step));
       if (complete && truths.size) checkDecisions(model, frame, truths.get(step));
     }
-    for (const life of model.requests) checkLife(model, life);
+    for (const span of model.requests) checkRequestSpan(model, span);
 
     // A live log, taken in piece by piece and looked at in between, ends in the same frames.
     const live = new Model();

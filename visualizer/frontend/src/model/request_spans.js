@@ -1,14 +1,14 @@
 /**
- * Each request's life, from arrival to end: what the timeline draws and the sentences tell of.
+ * What happened to each request from its arrival to its end: the timeline draws it, the sentences describe it.
  *
  * @typedef {{kind: string, from: number, to: number | null, [field: string]: any}} Segment
  *
- * @typedef {object} Life
+ * @typedef {object} RequestSpan
  * @property {number} id
  * @property {string} short     "r8"
  * @property {string} name      its label, numbered if another has it, or the short
  * @property {string} label
- * @property {number} index     its place among the lives, in order of appearance
+ * @property {number} index     its place among all requests, in order of appearance
  * @property {number} hueIndex  which hue it has
  * @property {number} root
  * @property {number} sample
@@ -28,8 +28,8 @@
  * @property {{step: number, reason: string, message: string, seq: number} | null} finished
  * @property {number[]} tokenSteps
  * @property {number[]} logprobs   by output token, as far as the log has them
- * @property {number[]} drafted    places of output tokens that were accepted drafts
- * @property {number[]} forced     places of output tokens that a tool wrote
+ * @property {number[]} drafted    positions of output tokens that were accepted drafts
+ * @property {number[]} forced     positions of output tokens that a tool wrote
  * @property {Segment[]} segments
  */
 
@@ -39,21 +39,21 @@ import { rowKind } from "./rows.js";
 /** Longer labels are cut in a name. */
 const NAME_LENGTH = 16;
 
-export class Lives {
+export class RequestSpans {
   constructor() {
-    /** @type {Life[]} */
+    /** @type {RequestSpan[]} */
     this.list = [];
-    /** @type {Map<number, Life>} */
+    /** @type {Map<number, RequestSpan>} */
     this.byId = new Map();
     this.names = new Set();
-    /** The latest number of each name that more than one wanted. @type {Map<string, number>} */
+    /** The last number given to each name that several requests share. @type {Map<string, number>} */
     this.numbers = new Map();
     /** Does the log begin in the middle of a run? */
     this.joined = false;
   }
 
   /**
-   * Takes note of an event that is about to be applied to `state`.
+   * Records an event that is about to be applied to `state`.
    *
    * @param {any} event
    * @param {number} step
@@ -64,20 +64,20 @@ export class Lives {
     const seq = state.seq + 1;
     switch (event.type) {
       case "admitted": {
-        const life = this.#of(event.request);
+        const span = this.#of(event.request);
         const found = event.blocks.length * state.blockSize;
-        life.admissions.push({ step, found, resumed: event.resumed, node: event.node, seq });
-        this.#endWait(life, step - 1);
-        const last = life.preemptions.at(-1);
+        span.admissions.push({ step, found, resumed: event.resumed, node: event.node, seq });
+        this.#endWait(span, step - 1);
+        const last = span.preemptions.at(-1);
         if (event.resumed && last) last.resume = step;
         break;
       }
       case "preempted": {
-        const life = this.#of(event.request);
-        const { computed } = state.request(life.id);
-        life.preemptions.push({ step, by: event.needed_by, computed, resume: null, seq });
+        const span = this.#of(event.request);
+        const { computed } = state.request(span.id);
+        span.preemptions.push({ step, by: event.needed_by, computed, resume: null, seq });
         const { needed_by: by } = event;
-        life.segments.push({ kind: "preempted", from: step, to: null, by, resume: null });
+        span.segments.push({ kind: "preempted", from: step, to: null, by, resume: null });
         break;
       }
       case "step_scheduled":
@@ -90,18 +90,18 @@ export class Lives {
         );
         break;
       case "request_finished": {
-        const life = this.#of(event.request);
+        const span = this.#of(event.request);
         const { reason, message = "" } = event;
-        // The last step that it lived in, as `finished_step` in `log.requests`.
-        const last = Math.max(hasBegun ? step : step - 1, life.arrived ?? 0);
-        life.finished = { step: last, reason, message, seq };
-        this.#endWait(life, step - 1);
+        // The last step in which it existed, as `finished_step` in `log.requests`.
+        const last = Math.max(hasBegun ? step : step - 1, span.arrived ?? 0);
+        span.finished = { step: last, reason, message, seq };
+        this.#endWait(span, step - 1);
       }
     }
   }
 
   /**
-   * Takes in the request that an arrival or a fork, just applied to `state`, brought into being.
+   * Adds the request of an arrival or a fork that has just been applied to `state`.
    *
    * @param {any} event
    * @param {number} step
@@ -109,23 +109,23 @@ export class Lives {
    */
   meet(event, step, state) {
     if (event.type === "request_arrived") {
-      const life = this.#add(state.request(event.request));
-      life.arrived = step;
-      life.arrivedAt = event.t?.at ?? null;
-      life.segments.push({ kind: "waiting", from: step, to: null });
+      const span = this.#add(state.request(event.request));
+      span.arrived = step;
+      span.arrivedAt = event.t?.at ?? null;
+      span.segments.push({ kind: "waiting", from: step, to: null });
     } else {
-      const life = this.#add(state.request(event.request));
+      const span = this.#add(state.request(event.request));
       const parent = this.#of(event.parent);
-      life.arrived = parent.arrived;
-      life.arrivedAt = parent.arrivedAt;
-      life.n = parent.n;
-      life.forked = { step, parent: parent.id };
-      parent.forks.push({ step, request: life.id });
+      span.arrived = parent.arrived;
+      span.arrivedAt = parent.arrivedAt;
+      span.n = parent.n;
+      span.forked = { step, parent: parent.id };
+      parent.forks.push({ step, request: span.id });
     }
   }
 
   /**
-   * Takes in the requests of a keyframe: who lives is known, how it came to be is not.
+   * Adds the requests of a keyframe: which requests exist is known, their history is not.
    *
    * @param {number} step
    * @param {import("./fold.js").State} state
@@ -133,31 +133,31 @@ export class Lives {
   rejoin(step, state) {
     this.joined = true;
     for (const request of state.requests.list()) {
-      const life = this.#add(request);
-      life.tokenSteps = new Array(request.length - request.promptLength).fill(0);
+      const span = this.#add(request);
+      span.tokenSteps = new Array(request.length - request.promptLength).fill(0);
       if (request.place === null) continue;
       const again = request.preemptions ? { kind: "preempted", by: null, resume: null } : null;
-      life.segments.push({ ...(again ?? { kind: "waiting" }), from: step, to: null });
+      span.segments.push({ ...(again ?? { kind: "waiting" }), from: step, to: null });
     }
   }
 
   #of(/** @type {number} */ id) {
-    const life = this.byId.get(id);
-    if (!life) throw new LogError(`there is no request ${id}`);
-    return life;
+    const span = this.byId.get(id);
+    if (!span) throw new LogError(`there is no request ${id}`);
+    return span;
   }
 
-  /** @param {import("./fold.js").RequestState} request @returns {Life} */
+  /** @param {import("./fold.js").RequestState} request @returns {RequestSpan} */
   #add(request) {
     const { id, root, sample, promptLength, maxTokens, priority, sampling, label } = request;
-    /** @type {Life} */
-    const life = {
+    /** @type {RequestSpan} */
+    const span = {
       id,
       short: `r${id}`,
       name: this.#name(label, `r${id}`),
       label,
       index: this.list.length,
-      // Whoever joins a run, or drops its beginning, gives a request the hue that all others give it.
+      // Boards that joined a running log late must give a request the same hue as all others.
       hueIndex: this.joined ? id - 1 : this.list.length,
       root,
       sample,
@@ -181,9 +181,9 @@ export class Lives {
       forced: [],
       segments: [],
     };
-    this.list.push(life);
-    this.byId.set(id, life);
-    return life;
+    this.list.push(span);
+    this.byId.set(id, span);
+    return span;
   }
 
   #name(/** @type {string} */ label, /** @type {string} */ short) {
@@ -202,49 +202,49 @@ export class Lives {
     return name;
   }
 
-  /** The wait or the preemption that lasts is over; one that took no step is forgotten. */
-  #endWait(/** @type {Life} */ life, /** @type {number} */ to) {
-    const open = openWait(life);
+  /** Ends the open wait or preemption; one that took no step is removed. */
+  #endWait(/** @type {RequestSpan} */ span, /** @type {number} */ to) {
+    const open = openWait(span);
     if (!open) return;
-    if (to < open.from) life.segments.pop();
+    if (to < open.from) span.segments.pop();
     else open.to = to;
-    if (open.kind === "preempted" && !life.finished) open.resume = to + 1;
+    if (open.kind === "preempted" && !span.finished) open.resume = to + 1;
   }
 
   #row(/** @type {any} */ row, /** @type {number} */ step, /** @type {any} */ state) {
     const [id, start, count] = row;
     const drafts = row[3]?.length ?? 0;
-    const life = this.#of(id);
-    const last = life.segments[life.segments.length - 1];
+    const span = this.#of(id);
+    const last = span.segments[span.segments.length - 1];
     const kind = rowKind(row, state.request(id));
     if (kind === "decode") {
       const goesOn = last?.kind === kind && last.to === step - 1 && !last.drafts;
       if (goesOn && !drafts) last.to = step;
-      else life.segments.push({ kind, from: step, to: step, drafts, accepted: 0 });
+      else span.segments.push({ kind, from: step, to: step, drafts, accepted: 0 });
       return;
     }
     const segment = { kind, from: step, to: step, drafts, accepted: 0 };
     const tokens = count - drafts;
-    const admission = life.admissions.at(-1);
+    const admission = span.admissions.at(-1);
     const found = admission?.step === step ? admission.found : 0;
-    const once = life.preemptions.reduce((most, { computed }) => Math.max(most, computed), 0);
+    const once = span.preemptions.reduce((most, { computed }) => Math.max(most, computed), 0);
     const recomputed = Math.max(0, Math.min(start + tokens, once) - start);
-    life.segments.push({ ...segment, start, count: tokens, found, recomputed });
+    span.segments.push({ ...segment, start, count: tokens, found, recomputed });
   }
 
-  /** Tokens that a step brought. @param {any} row @param {number[] | undefined} logprobs */
+  /** Records the tokens of a step. @param {any} row @param {number[] | undefined} logprobs */
   #gain(row, logprobs, /** @type {number} */ step) {
     const [id, ids] = row;
     const accepted = row[3] ?? 0;
     const fromTool = ids.length - (row[4] ?? 0);
-    const life = this.#of(id);
+    const span = this.#of(id);
     for (let index = 0; index < ids.length; index++) {
-      const place = life.tokenSteps.push(step) - 1;
-      if (index < accepted) life.drafted.push(place);
-      if (index >= fromTool) life.forced.push(place);
-      else if (logprobs?.[index] !== undefined) life.logprobs[place] = logprobs[index];
+      const place = span.tokenSteps.push(step) - 1;
+      if (index < accepted) span.drafted.push(place);
+      if (index >= fromTool) span.forced.push(place);
+      else if (logprobs?.[index] !== undefined) span.logprobs[place] = logprobs[index];
     }
-    const segment = life.segments[life.segments.length - 1];
+    const segment = span.segments[span.segments.length - 1];
     if (segment?.from === step && segment.drafts) segment.accepted = accepted;
   }
 
@@ -254,7 +254,7 @@ export class Lives {
     /** @type {number} */ step,
     /** @type {any} */ state,
   ) {
-    if (state.request(id).place !== null) return; // a waiting request that the policy put off
+    if (state.request(id).place !== null) return; // a waiting request that the policy deferred
     const { segments } = this.#of(id);
     const last = segments.at(-1);
     if (last?.kind === "stalled" && last.to === step - 1) last.to = step;
@@ -262,7 +262,7 @@ export class Lives {
   }
 }
 
-/** The wait or preemption that has not ended. @param {Life} life @returns {Segment | null} */
+/** The wait or preemption that has not ended. @param {RequestSpan} span @returns {Segment | null} */
 function openWait({ segments }) {
   const last = segments.at(-1);
   return last && last.to === null ? last : null;
