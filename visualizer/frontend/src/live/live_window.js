@@ -43,7 +43,7 @@ export function keyframe(state) {
   });
   const nodes = core.nodes.map((entry) => ({
     ...entry,
-    texts: state.tokensOf(state.node(entry.id), "texts"),
+    texts: state.textsOf(state.node(entry.id)),
   }));
   const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id).label }));
   const shown = { schema: 1, settings, classes, requests, nodes, holds };

@@ -153,7 +153,7 @@ function fates(frame, losses) {
 function resumed(frame, add) {
   for (const { request, resumed: again, found, length } of frame.story.admissions) {
     if (!again) continue;
-    const { preemptions } = frame.model.request(request);
+    const { preemptions } = frame.model.requestSpan(request);
     const waited = waitOf(frame, request);
     const after = waited ? ` after ${steps(waited)}` : "";
     // Tokens that had been computed before any of its preemptions.
@@ -210,11 +210,12 @@ function waitWords(frame, id) {
   const waited = waitOf(frame, id);
   if (!waited) return "";
   const { model, step } = frame;
-  const span = model.request(id);
+  const span = model.requestSpan(id);
   const wait = span.segments.findLast(({ to }) => to === step - 1);
+  if (!wait) return "";
   const [{ reason }, ...others] = waitRuns(model, span, wait);
   const same = others.every((one) => one.reason === reason);
-  return `waited ${steps(waited)}${(same && WAITED_FOR[reason]) || ""}`;
+  return `waited ${steps(waited)}${(same && WAITED_FOR[String(reason)]) || ""}`;
 }
 
 /** A request of which the budget leaves tokens for later. @param {Frame} frame @param {Add} add */
@@ -292,7 +293,7 @@ function waiting(frame, add) {
   const ids = story.waiting.filter((id) =>
     story.preemptions.every(({ request }) => request !== id),
   );
-  const putOff = ids.filter((id) => story.scheduled.skipped.some(([skipped]) => skipped === id));
+  const putOff = ids.filter((id) => story.scheduled?.skipped.some(([skipped]) => skipped === id));
   if (putOff.length) {
     const them = putOff.length === 1 ? "it" : "them";
     const who = say`${names(frame, putOff, 3)} ${agree(putOff, "waits", "wait")}`;
@@ -300,7 +301,7 @@ function waiting(frame, add) {
   }
   const own = ids.filter((id) => frame.waitOf(id).head === id && !putOff.includes(id));
   const behind = ids.filter((id) => !own.includes(id) && !putOff.includes(id));
-  if (!own.length) return;
+  if (!own.length || !story.blocked) return;
   const head = own.length === 1 ? "it" : names(frame, [story.blocked.request]);
   const rest = behind.length
     ? say`; ${names(frame, behind, 3)} ${agree(behind, "waits", "wait")} behind ${head}`
@@ -379,7 +380,7 @@ function finished(frame, add) {
   const parts = [];
   if (stopped.length) parts.push(say`${names(frame, stopped)} ${agree(stopped, "stops", "stop")}`);
   if (full.length) {
-    const { maxTokens } = frame.model.request(full[0].request);
+    const { maxTokens } = frame.model.requestSpan(full[0].request);
     const limit = `reaches its limit of ${count(maxTokens, "token")}`;
     parts.push(say`${names(frame, full)} ${agree(full, limit, "reach their limits")}`);
   }

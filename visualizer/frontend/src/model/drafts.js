@@ -16,10 +16,11 @@ export function draftsOf({ model, step, story }, id) {
   const row = story.rows.find((one) => one.request === id);
   if (!row?.drafts.length) return null;
   const gain = story.gains.find((one) => one.request === id);
-  const span = model.request(id);
+  const span = model.requestSpan(id);
   const kept = gain?.accepted ?? 0;
   const gained = gain ? gain.ids.length - gain.forced : 0;
   const first = span.promptLength + span.tokenSteps.indexOf(step);
+  /** @returns {"kept" | "refused" | "unused" | "open"} */
   const fate = (/** @type {number} */ place) => {
     if (!gain) return "open";
     if (place < kept) return "kept";

@@ -14,6 +14,9 @@
  *
  * @typedef {{tokens: number[], texts: string[]}} Content
  *
+ * @typedef {{token_budget: number, max_batch_size: number, num_blocks: number, block_size: number}
+ *   & Record<string, any>} Settings  of the engine
+ *
  * @typedef {object} RequestState
  * @property {number} id
  * @property {number} root
@@ -51,6 +54,7 @@
  * @property {object} [epoch]    the state that may change it in place
  */
 
+/** @import * as Events from "./events.js" */
 import { LogError } from "./log.js";
 import { Pages } from "./pages.js";
 
@@ -61,8 +65,7 @@ export class State {
     this.seq = -1;
     this.step = 0;
     this.tick = 0;
-    /** @type {Record<string, any>} */
-    this.settings = {};
+    this.settings = /** @type {Settings} */ ({});
     /** What runs, as in run_started. @type {Record<string, string>} */
     this.classes = {};
     /** @type {number[]} */
@@ -102,10 +105,10 @@ export class State {
     return copy;
   }
 
-  /** Takes the next event into account; `parseLog` has checked its type. @param {any} event */
+  /** Applies the next event, which `parseLog` has checked. @param {Events.LogEvent} event */
   apply(event) {
     this.seq++;
-    this[event.type](event);
+    /** @type {any} */ (this)[event.type](event);
   }
 
   get blockSize() {
@@ -138,7 +141,7 @@ export class State {
     return this.requests
       .list()
       .filter((request) => request.place !== null)
-      .sort((a, b) => a.place - b.place)
+      .sort((a, b) => Number(a.place) - Number(b.place))
       .map((request) => request.id);
   }
 
@@ -205,7 +208,7 @@ export class State {
       nodes: this.nodes.list().map((node) => ({
         id: node.id,
         parent: node.parent,
-        tokens: this.tokensOf(node, "tokens"),
+        tokens: this.tokensOf(node),
         blocks: [...node.blocks],
         last: node.last,
         lock: node.lock,
@@ -216,9 +219,14 @@ export class State {
     };
   }
 
-  /** A node's tokens, or its texts. @param {NodeState} node @param {"tokens" | "texts"} what */
-  tokensOf({ content, from, blocks }, what) {
-    return content[what].slice(from, from + blocks.length * this.blockSize);
+  /** A node's tokens. @param {NodeState} node */
+  tokensOf({ content, from, blocks }) {
+    return content.tokens.slice(from, from + blocks.length * this.blockSize);
+  }
+
+  /** The texts of a node's tokens. @param {NodeState} node */
+  textsOf({ content, from, blocks }) {
+    return content.texts.slice(from, from + blocks.length * this.blockSize);
   }
 
   // Helpers
@@ -286,14 +294,15 @@ export class State {
     });
   }
 
-  /** A node that nobody has locked yet. @param {Partial<NodeState>} node */
+  /** Adds a node that no request has locked yet.
+   * @param {Partial<NodeState> & Pick<NodeState, "id" | "parent" | "content" | "blocks">} node */
   #addNode(node) {
     const fresh = { from: 0, last: 0, lock: 0, used: null, epoch: this.epoch };
     this.nodes.set(node.id, { ...fresh, ...node, epoch: this.epoch });
   }
 
   /** Memory as it is when nothing is known but the settings. */
-  #reset(/** @type {Record<string, any>} */ settings, /** @type {number[]} */ free) {
+  #reset(/** @type {Settings} */ settings, /** @type {number[]} */ free) {
     this.settings = settings;
     this.counts.free = settings.num_blocks;
     for (const block of free) this.free.push(block);
@@ -377,22 +386,22 @@ export class State {
 
   // One method per kind of event, called as the event is
 
-  run_started(/** @type {any} */ { settings, classes }) {
+  run_started(/** @type {Events.RunStarted} */ { settings, classes }) {
     const blocks = Array.from({ length: settings.num_blocks }, (_, block) => block);
-    this.#reset(settings, blocks.reverse());
+    this.#reset(/** @type {Settings} */ (settings), blocks.reverse());
     this.classes = classes;
   }
 
-  request_arrived(/** @type {any} */ event) {
+  request_arrived(/** @type {Events.RequestArrived} */ event) {
     const { request: id, prompt: tokens, n: slots } = event;
     this.#addRequest({ ...event, id, tokens, slots }, ++this.back);
   }
 
-  step_started(/** @type {any} */ event) {
+  step_started(/** @type {Events.StepStarted} */ event) {
     this.step = event.step;
   }
 
-  admitted(/** @type {any} */ event) {
+  admitted(/** @type {Events.Admitted} */ event) {
     const request = this.#ownRequest(event.request);
     request.place = null;
     this.waitingCount--;
@@ -403,20 +412,20 @@ export class State {
     this.#lock(request, event.node);
   }
 
-  blocks_allocated(/** @type {any} */ event) {
+  blocks_allocated(/** @type {Events.BlocksAllocated} */ event) {
     const request = this.#ownRequest(event.request);
     this.#take(event.blocks);
     request.table = request.table.concat(event.blocks);
   }
 
-  block_copied(/** @type {any} */ event) {
+  block_copied(/** @type {Events.BlockCopied} */ event) {
     const request = this.#ownRequest(event.request);
     this.#take([event.block]);
     request.table = request.table.with(event.index, event.block);
     this.#drop([event.source]);
   }
 
-  preempted(/** @type {any} */ event) {
+  preempted(/** @type {Events.Preempted} */ event) {
     const request = this.#ownRequest(event.request);
     this.running = this.running.filter((id) => id !== request.id);
     this.#release(request);
@@ -425,13 +434,13 @@ export class State {
     this.waitingCount++;
   }
 
-  radix_evicted(/** @type {any} */ event) {
+  radix_evicted(/** @type {Events.RadixEvicted} */ event) {
     const node = this.node(event.node);
     this.nodes.delete(node.id);
     this.#cache(node.blocks, -1);
   }
 
-  step_scheduled(/** @type {any} */ event) {
+  step_scheduled(/** @type {Events.StepScheduled} */ event) {
     this.plan = event.rows.map(([request, start, count, drafts = []]) => [
       request,
       start,
@@ -440,7 +449,7 @@ export class State {
     ]);
   }
 
-  forked(/** @type {any} */ event) {
+  forked(/** @type {Events.Forked} */ event) {
     const parent = this.#ownRequest(event.parent);
     parent.slots = 1;
     this.#put({
@@ -461,7 +470,7 @@ export class State {
     if (row) this.plan = [...this.plan, [event.request, row[1], row[2], row[3]]];
   }
 
-  step_finished(/** @type {any} */ event) {
+  step_finished(/** @type {Events.StepFinished} */ event) {
     for (const [id, start, count, drafts] of this.plan) {
       if (!this.requests.get(id)) continue; // the forward pass failed and ended it
       this.#ownRequest(id).computed = start + count - drafts.length;
@@ -479,13 +488,13 @@ export class State {
     this.plan = [];
   }
 
-  blocks_trimmed(/** @type {any} */ event) {
+  blocks_trimmed(/** @type {Events.BlocksTrimmed} */ event) {
     const request = this.#ownRequest(event.request);
     this.#drop(request.table.slice(event.keep));
     request.table = request.table.slice(0, event.keep);
   }
 
-  radix_split(/** @type {any} */ event) {
+  radix_split(/** @type {Events.RadixSplit} */ event) {
     const lower = this.#own(this.nodes, this.node(event.node));
     this.#addNode({ ...lower, id: event.upper, blocks: lower.blocks.slice(0, event.at) });
     lower.parent = event.upper;
@@ -493,7 +502,7 @@ export class State {
     lower.blocks = lower.blocks.slice(event.at);
   }
 
-  radix_joined(/** @type {any} */ event) {
+  radix_joined(/** @type {Events.RadixJoined} */ event) {
     const request = this.#ownRequest(event.request);
     const start = this.depth(request.lock);
     const end = start + event.blocks.length;
@@ -507,7 +516,7 @@ export class State {
     this.#lock(request, event.node);
   }
 
-  radix_inserted(/** @type {any} */ event) {
+  radix_inserted(/** @type {Events.RadixInserted} */ event) {
     const request = this.#ownRequest(event.request);
     const from = this.depth(request.lock) * this.blockSize;
     const { node: id, parent, blocks } = event;
@@ -516,7 +525,7 @@ export class State {
     this.#lock(request, event.node);
   }
 
-  radix_extended(/** @type {any} */ event) {
+  radix_extended(/** @type {Events.RadixExtended} */ event) {
     const request = this.#ownRequest(event.request);
     const node = this.#own(this.nodes, this.node(event.node));
     // The request has the node's tokens too, and goes on where they end.
@@ -527,7 +536,7 @@ export class State {
     this.#lock(request, event.node);
   }
 
-  request_finished(/** @type {any} */ event) {
+  request_finished(/** @type {Events.RequestFinished} */ event) {
     const request = this.#ownRequest(event.request);
     if (request.place !== null) this.waitingCount--;
     else this.running = this.running.filter((id) => id !== request.id);
@@ -535,22 +544,22 @@ export class State {
     this.requests.delete(request.id);
   }
 
-  prefix_held(/** @type {any} */ { hold: id, node, blocks, label }) {
+  prefix_held(/** @type {Events.PrefixHeld} */ { hold: id, node, blocks, label }) {
     const hold = { id, table: blocks, lock: ROOT, label };
     this.#lock(hold, node);
     this.#keep(hold);
   }
 
-  prefix_released(/** @type {any} */ event) {
+  prefix_released(/** @type {Events.PrefixReleased} */ event) {
     const hold = this.holds.get(event.hold);
     if (!hold) throw this.#wrong(`there is no hold ${event.hold}`);
     this.holds = new Map(this.holds);
     this.holds.delete(hold.id);
-    for (const block of hold.table) this.words.set(block, this.words.get(block) - 2);
+    for (const block of hold.table) this.words.set(block, (this.words.get(block) ?? 0) - 2);
     this.#lock({ ...hold }, ROOT);
   }
 
-  keyframe(/** @type {any} */ { seq, state }) {
+  keyframe(/** @type {Events.Keyframe} */ { seq, state }) {
     Object.assign(this, new State());
     this.#reset(state.settings, state.free);
     this.classes = state.classes ?? {}; // older logs have none
@@ -558,7 +567,7 @@ export class State {
     this.step = state.step;
     this.tick = state.tick;
     this.running = state.running;
-    this.step_scheduled({ rows: state.plan });
+    this.step_scheduled({ type: "step_scheduled", rows: state.plan, skipped: [] });
     for (const { id, parent, tokens, texts, blocks, last } of state.nodes) {
       if (id === ROOT) continue;
       this.#addNode({ id, parent, content: { tokens, texts }, blocks, last });

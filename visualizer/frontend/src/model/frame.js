@@ -161,7 +161,7 @@ export class Frame {
     if (!request) return span?.finished && span.finished.step <= this.step ? "finished" : "future";
     if (request.place !== null) return request.preemptions ? "preempted" : "waits";
     const row = this.story.rows.find((one) => one.request === id);
-    if (row) return /** @type {any} */ (row.kind);
+    if (row) return row.kind;
     if (this.story.stalled.some((one) => one.request === id)) return "stalled";
     return this.story.forks.some((one) => one.request === id) ? "forked" : "running";
   }
@@ -272,12 +272,13 @@ export class Frame {
   }
 
   #handWords() {
-    /** @type {Map<string, {from: number, to: number, blocks: number[]}>} */
+    /** @type {Map<string, {from: number | null, to: number | null, blocks: number[]}>} */
     const groups = new Map();
     for (const { id, mark, from, to } of this.blocks) {
       if (mark !== "handed" || from === to) continue;
-      const group = groups.get(`${from} ${to}`) ?? { from, to, blocks: [] };
-      groups.set(`${from} ${to}`, group);
+      const key = `${from} ${to}`;
+      const group = groups.get(key) ?? { from, to, blocks: [] };
+      groups.set(key, group);
       group.blocks.push(id);
     }
     const hands = [...groups.values()].map(
@@ -291,9 +292,11 @@ export class Frame {
     return [...hands, ...copies];
   }
 
-  /** "now r5's", unless r5 has let go again. @param {number} to @param {number[]} blocks */
+  /** "now r5's", unless r5 has let go again. @param {number | null} to @param {number[]} blocks */
   #hand(to, blocks) {
-    const holds = blocks.every((block) => this.blocks[block].owners.includes(to));
+    const holds = blocks.every((block) =>
+      this.blocks[block].owners.includes(/** @type {number} */ (to)),
+    );
     return holds ? say`now ${this.model.tag(to)}'s` : say`taken by ${this.model.tag(to)}`;
   }
 

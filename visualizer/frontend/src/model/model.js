@@ -20,6 +20,7 @@
  * @property {number | null} done       seq of its step_finished
  */
 
+/** @import { LogEvent } from "./events.js" */
 import { State } from "./fold.js";
 import { Frame } from "./frame.js";
 import { Lines } from "./lines.js";
@@ -46,23 +47,27 @@ export class Model {
   #frames = new Map();
   /** What the open step has added up to so far. */
   #sums = { ...NOTHING };
-  /** @type {{request: number, count: number, kind: string}[]} */
+  /** @type {import("./measures.js").Chunk[]} */
   #chunks = [];
 
-  /** @param {any[]} [events] */
+  /** @param {LogEvent[]} [events] */
   constructor(events = []) {
     /** The log's events, parsed when they are asked for. */
     this.events = new Lines();
     this.firstSeq = 0;
     /** @type {StepInfo[]} */
     this.steps = [];
-    this.measures = new Measures();
+    this.measures = /** @type {Measures & import("./measures.js").MeasureArrays} */ (
+      new Measures()
+    );
+    /** The class of each replaceable part. @type {Record<string, string>} */
     this.classes = {};
+    /** Of a log that begins with run_started. @type {{model?: any, tokenizer?: any, clock?: string}} */
     this.info = {};
     this.append(events);
   }
 
-  /** Goes on with more events of the same log. @param {any[]} events */
+  /** Goes on with more events of the same log. @param {LogEvent[]} events */
   append(events) {
     this.events.add(events);
     this.#pass(() => events.forEach((event) => this.#take(event)));
@@ -114,14 +119,21 @@ export class Model {
     return this.#requestSpans.list;
   }
 
-  /** @param {number} id */
+  /** @param {number | null | undefined} id */
   request(id) {
-    return this.#requestSpans.byId.get(id);
+    return this.#requestSpans.byId.get(/** @type {number} */ (id));
   }
 
-  /** A request's name as a span. @param {number} id @returns {import("./words.js").Span} */
+  /** The same for a request that the log is known to have. @param {number} id */
+  requestSpan(id) {
+    const span = this.request(id);
+    if (!span) throw new RangeError(`there is no request ${id}`);
+    return span;
+  }
+
+  /** A request's name as a span. @param {number | null} id @returns {import("./words.js").Span} */
   tag(id) {
-    return { text: this.request(id)?.name ?? `r${id}`, request: id };
+    return { text: this.request(id)?.name ?? `r${id}`, request: Number(id) };
   }
 
   /** @param {number} step @returns {StepInfo} */
@@ -159,7 +171,8 @@ export class Model {
       step > this.firstStep ? this.stateAt(step - 1) : this.#start(),
     );
     this.#frames.set(step, frame);
-    if (this.#frames.size > FRAMES_KEPT) this.#frames.delete(this.#frames.keys().next().value);
+    if (this.#frames.size > FRAMES_KEPT)
+      this.#frames.delete(this.#frames.keys().next().value ?? step);
     return frame;
   }
 
@@ -175,12 +188,18 @@ export class Model {
   }
 
   /** Why a request waited, run by run. See `waits.js`. */
-  waits(/** @type {any} */ span, /** @type {any} */ segment) {
+  waits(
+    /** @type {import("./request_spans.js").RequestSpan} */ span,
+    /** @type {import("./request_spans.js").Segment} */ segment,
+  ) {
     return waitSegments(this, span, segment);
   }
 
   /** The same in a few words, with how many steps each reason held. */
-  waitReasons(/** @type {any} */ span, /** @type {any} */ segment) {
+  waitReasons(
+    /** @type {import("./request_spans.js").RequestSpan} */ span,
+    /** @type {import("./request_spans.js").Segment} */ segment,
+  ) {
     return waitReasons(this, span, segment);
   }
 
@@ -198,17 +217,17 @@ export class Model {
 
   // The pass over the events
 
-  /** An event of a file: what is wrong with it is said with its line. @param {any} event */
+  /** Takes an event of a file; an error names its line. @param {LogEvent} event */
   #takeLine(event) {
     try {
       this.#take(event);
     } catch (error) {
       const { reason, seq } = /** @type {LogError} */ (error);
-      throw new LogError(reason, { seq, line: this.events.lineOf(seq - this.firstSeq) });
+      throw new LogError(reason, { seq, line: this.events.lineOf(Number(seq) - this.firstSeq) });
     }
   }
 
-  /** @param {any} event */
+  /** @param {LogEvent} event */
   #take(event) {
     const { type } = event;
     const seq = type === "keyframe" ? event.seq : this.#live.seq + 1;
@@ -244,9 +263,9 @@ export class Model {
     }
   }
 
-  /** @param {any} event */
+  /** @param {LogEvent} event */
   #beginsStep(event) {
-    const { type, reason } = event;
+    const { type } = event;
     const info = this.steps.at(-1);
     if (type === "run_started" || type === "keyframe") {
       if (this.#live.seq >= 0) throw new LogError(`${type} can only be the first event`);
@@ -256,14 +275,14 @@ export class Model {
     if (!info) return true;
     const between =
       type === "request_arrived" ||
-      (type === "request_finished" && reason === "abort") ||
-      (type === "radix_evicted" && reason === "cleared");
+      (type === "request_finished" && event.reason === "abort") ||
+      (type === "radix_evicted" && event.reason === "cleared");
     const over =
       info.status === "finished" || (info.status === "joined" && !this.#live.plan.length);
     return between && over;
   }
 
-  /** @param {any} event */
+  /** @param {LogEvent} event */
   #open(event) {
     const last = this.steps.at(-1);
     const next = (last?.step ?? this.#live.step) + 1;
@@ -293,7 +312,7 @@ export class Model {
     this.#chunks = [];
   }
 
-  /** Adds an event that is about to be applied to the open step's measures. @param {any} event */
+  /** Adds an event that is about to be applied to the open step's measures. @param {LogEvent} event */
   #sum(event) {
     const sums = this.#sums;
     switch (event.type) {

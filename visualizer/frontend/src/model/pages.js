@@ -41,7 +41,7 @@ export class Pages {
   delete(index) {
     const number = index >> 6;
     const page = this.#writable(number);
-    page[index & 63] = undefined;
+    page[index & 63] = /** @type {any} */ (undefined);
     if (page.every((item) => item === undefined)) this.pages[number] = undefined;
   }
 
@@ -61,7 +61,7 @@ export class Pages {
     while (at >= 0 && this.get(at) !== item) at--;
     if (at < 0) return false;
     this.length--;
-    for (; at < this.length; at++) this.set(at, this.get(at + 1));
+    for (; at < this.length; at++) this.set(at, /** @type {T} */ (this.get(at + 1)));
     return true;
   }
 

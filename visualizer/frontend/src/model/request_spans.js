@@ -1,7 +1,19 @@
 /**
  * What happened to each request from its arrival to its end: the timeline draws it, the sentences describe it.
  *
- * @typedef {{kind: string, from: number, to: number | null, [field: string]: any}} Segment
+ * @typedef {object} Segment
+ * @property {"waiting" | "preempted" | "prefill" | "catchup" | "decode" | "stalled"} kind
+ * @property {number} from
+ * @property {number | null} to    the last step of it; null while it lasts
+ * @property {number | null} [by]        preempted: the request that needed its blocks
+ * @property {number | null} [resume]    preempted: the step that resumed it
+ * @property {number} [start]      prefill and catch-up: the first token computed
+ * @property {number} [count]      tokens computed, without drafts
+ * @property {number} [found]      tokens found in the cache just before
+ * @property {number} [recomputed] of `count`, those that had been computed before a preemption
+ * @property {number} [drafts]
+ * @property {number} [accepted]
+ * @property {string} [reason]     stalled: why
  *
  * @typedef {object} RequestSpan
  * @property {number} id
@@ -55,7 +67,7 @@ export class RequestSpans {
   /**
    * Records an event that is about to be applied to `state`.
    *
-   * @param {any} event
+   * @param {import("./events.js").LogEvent} event
    * @param {number} step
    * @param {import("./fold.js").State} state
    * @param {boolean} hasBegun  false: the event comes before the step's first decision
@@ -85,9 +97,7 @@ export class RequestSpans {
         for (const [id, reason] of event.skipped) this.#skipped(id, reason, step, state);
         break;
       case "step_finished":
-        event.tokens.forEach((/** @type {any} */ row, /** @type {number} */ index) =>
-          this.#gain(row, event.t?.logprobs?.[index], step),
-        );
+        event.tokens.forEach((row, index) => this.#gain(row, event.t?.logprobs?.[index], step));
         break;
       case "request_finished": {
         const span = this.#of(event.request);
@@ -103,7 +113,7 @@ export class RequestSpans {
   /**
    * Adds the request of an arrival or a fork that has just been applied to `state`.
    *
-   * @param {any} event
+   * @param {import("./events.js").RequestArrived | import("./events.js").Forked} event
    * @param {number} step
    * @param {import("./fold.js").State} state
    */
@@ -136,8 +146,11 @@ export class RequestSpans {
       const span = this.#add(request);
       span.tokenSteps = new Array(request.length - request.promptLength).fill(0);
       if (request.place === null) continue;
-      const again = request.preemptions ? { kind: "preempted", by: null, resume: null } : null;
-      span.segments.push({ ...(again ?? { kind: "waiting" }), from: step, to: null });
+      span.segments.push(
+        request.preemptions
+          ? { kind: "preempted", from: step, to: null, by: null, resume: null }
+          : { kind: "waiting", from: step, to: null },
+      );
     }
   }
 
@@ -211,7 +224,11 @@ export class RequestSpans {
     if (open.kind === "preempted" && !span.finished) open.resume = to + 1;
   }
 
-  #row(/** @type {any} */ row, /** @type {number} */ step, /** @type {any} */ state) {
+  #row(
+    /** @type {import("./events.js").ScheduledRow} */ row,
+    /** @type {number} */ step,
+    /** @type {import("./fold.js").State} */ state,
+  ) {
     const [id, start, count] = row;
     const drafts = row[3]?.length ?? 0;
     const span = this.#of(id);
@@ -232,7 +249,7 @@ export class RequestSpans {
     span.segments.push({ ...segment, start, count: tokens, found, recomputed });
   }
 
-  /** Records the tokens of a step. @param {any} row @param {number[] | undefined} logprobs */
+  /** Records the tokens of a step. @param {import("./events.js").TokenRow} row @param {number[] | undefined} logprobs */
   #gain(row, logprobs, /** @type {number} */ step) {
     const [id, ids] = row;
     const accepted = row[3] ?? 0;
@@ -252,7 +269,7 @@ export class RequestSpans {
     /** @type {number} */ id,
     /** @type {string} */ reason,
     /** @type {number} */ step,
-    /** @type {any} */ state,
+    /** @type {import("./fold.js").State} */ state,
   ) {
     if (state.request(id).place !== null) return; // a waiting request that the policy deferred
     const { segments } = this.#of(id);

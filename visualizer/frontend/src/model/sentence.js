@@ -44,10 +44,10 @@ export function compose(frame) {
     room -= width(spans) + 1;
   }
   const told = clauses.filter((clause) => chosen.has(clause));
-  return {
-    kinds: told.map(({ kind }) => kind),
-    spans: told.reduce((spans, clause) => say`${spans} ${capital(clause.spans)}`, lead),
-  };
+  /** @type {Span[]} */
+  let spans = lead;
+  for (const clause of told) spans = say`${spans} ${capital(clause.spans)}`;
+  return { kinds: told.map(({ kind }) => kind), spans };
 }
 
 /** @param {Span[]} spans */

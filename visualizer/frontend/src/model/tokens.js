@@ -8,7 +8,7 @@ import { draftsOf } from "./drafts.js";
  */
 export function tokensPanel(frame, id) {
   const { model, step, state } = frame;
-  const span = model.request(id);
+  const span = model.requestSpan(id);
   const { promptLength, texts, tokenSteps, arrivedAt, maxTokens } = span;
   const admission = span.admissions.findLast((one) => one.step <= step);
   const found = admission ? Math.min(admission.found, promptLength) : 0;

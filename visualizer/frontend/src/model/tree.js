@@ -23,12 +23,12 @@ export class TreeNode {
     this.owners = [];
     /** Labels of holds locked here or below. @type {string[]} */
     this.holders = [];
-    this.read = (/** @type {"tokens" | "texts"} */ what) => state.tokensOf(node, what);
+    this.read = { tokens: () => state.tokensOf(node), texts: () => state.textsOf(node) };
   }
 
   /** One piece per token on the edge. @returns {string[]} */
   get texts() {
-    return this.read("texts");
+    return this.read.texts();
   }
 
   get text() {
@@ -91,9 +91,9 @@ export function findPrefix(tree, state, { content, length }) {
       }
       return true;
     };
-    const next = tree.find((node) => node.parent === parent && agrees(node.read("tokens"), 0));
+    const next = tree.find((node) => node.parent === parent && agrees(node.read.tokens(), 0));
     if (!next) break;
-    const tokens = next.read("tokens");
+    const tokens = next.read.tokens();
     let depth = 1;
     while (depth < Math.min(next.blocks.length, limit - blocks.length) && agrees(tokens, depth))
       depth++;

@@ -28,7 +28,7 @@ export class Heads {
   /**
    * Takes note of a step_scheduled that is about to be applied to `state`.
    *
-   * @param {any} event
+   * @param {import("./events.js").StepScheduled} event
    * @param {number} step
    * @param {import("./fold.js").State} state
    */
@@ -102,6 +102,7 @@ export function waitSegments(model, span, segment) {
  * @returns {(Wait & {from: number, to: number})[]}
  */
 export function waitRuns(model, span, segment) {
+  /** @type {(Wait & {from: number, to: number})[]} */
   const runs = [];
   for (let step = segment.from; step <= (segment.to ?? model.lastStep); step++) {
     const { reason, head } = model.waitAt(step, span.id);
@@ -131,6 +132,7 @@ export function waitReasons(model, span, segment) {
   if (known.get(segment)?.to === to) return known.get(segment).reasons;
   const all = waitRuns(model, span, segment).filter(({ reason }) => reason);
   const lasting = all.filter(({ reason }) => reason !== "after_preemption");
+  /** @type {{words: string, steps: number, own: boolean}[]} */
   const reasons = [];
   for (const run of lasting.length ? lasting : all) {
     const words = plain(shortWords(model, span, run.reason, run.head));

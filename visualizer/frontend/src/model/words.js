@@ -2,7 +2,7 @@
 
 /** @typedef {{text: string, bold?: boolean, request?: number}} Span */
 
-/** Why a request waits, in two or three words: what the timeline writes on a lane. */
+/** Why a request waits, in two or three words: what the timeline writes on a lane. @type {Record<string, string>} */
 export const reasonWords = {
   token_budget: "budget spent",
   batch_full: "batch full",

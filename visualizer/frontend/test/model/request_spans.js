@@ -2,7 +2,7 @@
  * Prints what the model says of each request of each log of a folder, as JSON: by log, by request, what
  * `log.requests` says of it, too. tests/visualizer/test_golden_fold.py compares the two.
  *
- *   node lives.js FOLDER
+ *   node request_spans.js FOLDER
  */
 
 import { readdirSync, readFileSync } from "node:fs";
