@@ -1,7 +1,7 @@
 /** The exports of the built module: functions for pages, and anywidget's `render` for notebooks. */
 
 import widget, { mount } from "./host/widget.js";
-import { watch, watchInNotebook } from "./live/live_doors.js";
+import { watch, watchInNotebook } from "./live/watch.js";
 import { duration } from "./model/duration.js";
 
 export { createParser } from "eventsource-parser";

@@ -26,7 +26,7 @@ function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
     createImageData: (w, h) => ({ width: w, height: h, data: new Uint8ClampedArray(4 * w * h) }),
     putImageData: ({ data }) => (pixels = new Uint32Array(data.buffer)),
   };
-  const pencil = {
+  const painter = {
     canvas,
     context,
     ratio,
@@ -46,7 +46,7 @@ function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
   const blocks = Array.from({ length: count }, (_, id) => ({ id }));
   for (const paint of [...before, paintOf]) {
     read = 0;
-    drawCells(pencil, { frame: { blocks }, grid }, paint, () => 1);
+    drawCells(painter, { frame: { blocks }, grid }, paint, () => 1);
   }
   return { grid, pixels, read, ...canvas };
 }

@@ -26,8 +26,8 @@ const spans = model.requests.map(({ arrived, finished }) => ({
 }));
 
 function timelineAt(step, selected = null) {
-  const { pencil, marks } = recordingPencil();
-  drawTimeline(pencil, {
+  const { painter, marks } = recordingPencil();
+  drawTimeline(painter, {
     model,
     frame: model.frame(step),
     scale,
@@ -128,15 +128,15 @@ test("what lies after the cursor is veiled to 42%, in the colour of its lane", (
 });
 
 test("from the eleventh request on the hues come again, with dots", () => {
-  const { pencil } = recordingPencil();
-  assert.equal(pencil.paint(0), hues[0]);
-  assert.ok(pencil.paint(10).tile);
-  assert.equal(pencil.hue(10), hues[0]);
-  assert.equal(pencil.paint(20), hues[0]);
+  const { painter } = recordingPencil();
+  assert.equal(painter.paint(0), hues[0]);
+  assert.ok(painter.paint(10).tile);
+  assert.equal(painter.hue(10), hues[0]);
+  assert.equal(painter.paint(20), hues[0]);
 });
 
 test("at the first step the cursor's flag leaves playback's buttons free", () => {
-  const { pencil, marks } = recordingPencil();
+  const { painter, marks } = recordingPencil();
   const scene = {
     model,
     frame: model.frame(1),
@@ -146,7 +146,7 @@ test("at the first step the cursor's flag leaves playback's buttons free", () =>
     width: 760,
     window: null,
   };
-  drawStrip(pencil, scene);
+  drawStrip(painter, scene);
   const flag = marks.find(
     ({ kind, paint, height }) => kind === "fill" && paint === ink && height === 15,
   );
@@ -159,10 +159,10 @@ test("a queue that grows before the first step stays in its row", () => {
   const held = { measures, firstStep, lastStep: firstStep, settings };
   const heights = [3, 30].map((waiting) => {
     measures.waiting[0] = waiting;
-    const { pencil, marks } = recordingPencil();
+    const { painter, marks } = recordingPencil();
     const axis = stepAxis({ first: 1, last: 1 });
     const wide = timeScale(wholeView(axis), LEFT, RIGHT, axis);
-    drawStrip(pencil, {
+    drawStrip(painter, {
       model: held,
       frame: model.frame(1),
       scale: wide,
@@ -180,10 +180,10 @@ test("a queue that grows before the first step stays in its row", () => {
 
 test("the axis says the first step's number once", () => {
   const said = (last) => {
-    const { pencil, marks } = recordingPencil();
+    const { painter, marks } = recordingPencil();
     const axis = stepAxis({ first: 1, last });
     const wide = timeScale(wholeView(axis), LEFT, RIGHT, axis);
-    drawAxis(pencil, { scale: wide, model });
+    drawAxis(painter, { scale: wide, model });
     return texts(marks);
   };
   assert.deepEqual(said(3), ["step", "1", "2", "3"]);
@@ -191,8 +191,8 @@ test("the axis says the first step's number once", () => {
 });
 
 test("the strip says the moment's figures and stacks prefills over decodes", () => {
-  const { pencil, marks } = recordingPencil();
-  drawStrip(pencil, {
+  const { painter, marks } = recordingPencil();
+  drawStrip(painter, {
     model,
     frame: model.frame(30),
     scale,
@@ -222,10 +222,10 @@ test("the strip says the moment's figures and stacks prefills over decodes", () 
 });
 
 function blocksAt(step, selected) {
-  const { pencil, marks } = recordingPencil();
+  const { painter, marks } = recordingPencil();
   const frame = model.frame(step);
   const grid = blockGrid(40, 449);
-  drawBlocks(pencil, { model, frame, grid, selected, claim: claimOf(frame, model, selected) });
+  drawBlocks(painter, { model, frame, grid, selected, claim: claimOf(frame, model, selected) });
   return { marks, frame, grid };
 }
 
@@ -266,10 +266,10 @@ test("a shared block shows its sharers and how many they are", () => {
 });
 
 test("a shared block that is looked at has a curve to each owner's own blocks, arrows to sharers", () => {
-  const { pencil, marks } = recordingPencil();
+  const { painter, marks } = recordingPencil();
   const frame = model.frame(30);
   const grid = blockGrid(40, 449);
-  drawLookedAt(pencil, { model, frame, grid, block: 0 });
+  drawLookedAt(painter, { model, frame, grid, block: 0 });
   const { owners } = frame.blocks[0];
   const curves = marks.filter(({ kind, paint }) => kind === "line" && hues.includes(paint));
   assert.deepEqual(
@@ -288,8 +288,8 @@ test("a shared block that is looked at has a curve to each owner's own blocks, a
 });
 
 test("a block of one owner that is looked at has a ring and no curve", () => {
-  const { pencil, marks } = recordingPencil();
-  drawLookedAt(pencil, { model, frame: model.frame(30), grid: blockGrid(40, 449), block: 10 });
+  const { painter, marks } = recordingPencil();
+  drawLookedAt(painter, { model, frame: model.frame(30), grid: blockGrid(40, 449), block: 10 });
   assert.deepEqual([...new Set(marks.map(({ kind }) => kind))], ["frame"]);
 });
 
@@ -303,8 +303,8 @@ test("a cursor out of view leaves no band on the names, nor beside the plot", ()
     [160, 0],
     [390, 0],
   ]) {
-    const { pencil, marks } = recordingPencil();
-    cursorBand(pencil, { scale: view, step }, 0, 50);
+    const { painter, marks } = recordingPencil();
+    cursorBand(painter, { scale: view, step }, 0, 50);
     assert.equal(marks.length, bands, `step ${step}`);
     assert.ok(marks.every(({ x, width }) => x >= LEFT - 1 && x + width <= RIGHT + 1));
   }

@@ -22,7 +22,7 @@ const span = {
 
 /** The marks of a lane of that span, and the words in it, with so many pixels a step. */
 function drawn(width, pitch = 22) {
-  const { pencil, marks } = recordingPencil();
+  const { painter, marks } = recordingPencil();
   const scale = {
     x: (step) => width * step,
     end: (step) => width * (step + 1),
@@ -34,8 +34,8 @@ function drawn(width, pitch = 22) {
   };
   const model = { requests: [span], lastStep: 40 };
   const scene = { scale, model, laneHeight: pitch, end: 700, narrow: false };
-  const words = drawLife(pencil, scene, { index: 0, from: 1, to: 4 }, BASE);
-  placeWords(pencil, words, 9);
+  const words = drawLife(painter, scene, { index: 0, from: 1, to: 4 }, BASE);
+  placeWords(painter, words, 9);
   const above = marks.filter(({ y, height }) => y + height < BASE - formsOf(pitch).decode);
   const texts = marks.filter(({ kind }) => kind === "text").map(({ text }) => text);
   return { above, texts, scale };

@@ -7,12 +7,12 @@ const own = (words, steps) => ({ words, steps, own: true });
 const behind = (name, steps) => ({ words: `after ${name}`, steps, own: false });
 
 function label(reasons) {
-  const pencil = { measure: (text) => 5 * text.length };
+  const painter = { measure: (text) => 5 * text.length };
   const scene = {
     scale: { x: (step) => 10 * step, end: (step) => 10 * step + 10, left: 0, right: 1000 },
     model: { waitReasons: () => reasons, lastStep: 90 },
   };
-  return waitLabel(pencil, scene, {}, { from: 1, to: 80 }, 0)[0].text;
+  return waitLabel(painter, scene, {}, { from: 1, to: 80 }, 0)[0].text;
 }
 
 test("what stands between two equal reasons is left out, and the reason is told once", () => {

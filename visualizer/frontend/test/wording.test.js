@@ -9,8 +9,8 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import test from "node:test";
+import { describeBlock, describeLane } from "../src/board/descriptions.js";
 import { rangeWords } from "../src/board/range.js";
-import { tellBlock, tellLane } from "../src/board/tell.js";
 import { countWords } from "../src/drawing/lane_words.js";
 import { Model, plain, reasonWords, sentence } from "../src/model/index.js";
 import { parseLog } from "../src/model/lines.js";
@@ -51,18 +51,18 @@ const wording = {
   lanes: eachOnce(
     segments.map(({ model, span, segment: { kind, from } }) => [
       kind,
-      tellLane(model, from, { step: from, inPlot: true, span }, true).join("; "),
+      describeLane(model, from, { step: from, inPlot: true, span }, true).join("; "),
     ]),
   ),
   blocks: eachOnce(
     storytellers.frame(30).blocks.map(({ id, kind }) => [
       kind,
-      tellBlock(storytellers, storytellers.frame(30), id)
+      describeBlock(storytellers, storytellers.frame(30), id)
         .map((line) => line.text ?? line)
         .join("; "),
     ]),
   ),
-  "a step": tellLane(storytellers, 30, { step: 30, inPlot: true }, false).join("; "),
+  "a step": describeLane(storytellers, 30, { step: 30, inPlot: true }, false).join("; "),
   "a range": rangeWords(storytellers, [1, 53]),
   "a lane's first prefill": countWords(
     {

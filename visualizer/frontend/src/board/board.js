@@ -16,14 +16,14 @@ import { emptyTables, writeTables } from "../panels/tables.js";
 import { TimePanel } from "../panels/time_panel.js";
 import { TokensPanel } from "../panels/tokens.js";
 import { TreePanel } from "../panels/tree_panel.js";
+import { actionsOf } from "./actions.js";
 import { buildControls, buildFoot, StepSlider } from "./controls.js";
 import { Focus } from "./focus.js";
 import { buildHelp, listenToKeys } from "./keys.js";
 import { LinkBox } from "./link_box.js";
 import { SearchBox } from "./search_box.js";
 import { aboutNodes, Shell } from "./shell.js";
-import { Tip } from "./tip.js";
-import { verbsOf } from "./verbs.js";
+import { Tooltip } from "./tooltip.js";
 import { AXES, View } from "./view.js";
 
 const PANELS = {
@@ -95,7 +95,7 @@ export class Board extends Shell {
   build() {
     const { signal, root, store, panel: alone } = this;
     this.sentence = h("p", { class: alone ? "sentence for-screen-readers" : "sentence" });
-    this.tip = new Tip(root);
+    this.tooltip = new Tooltip(root);
     this.parts = Object.fromEntries(
       NAMES.filter((name) => !alone || name === alone).map((name) => [
         name,
@@ -104,8 +104,8 @@ export class Board extends Shell {
     );
     this.panels = Object.values(this.parts);
     this.time = this.parts.timeline;
-    const verbs = verbsOf(this, NAMES);
-    this.controls = buildControls(verbs);
+    const actions = actionsOf(this, NAMES);
+    this.controls = buildControls(actions);
     this.slider = new StepSlider((step) => this.goTo(step));
     this.bar = h("div", { class: "bar", hidden: true }, this.slider.element);
     this.help = buildHelp(() => this.toggleHelp());
@@ -117,8 +117,8 @@ export class Board extends Shell {
     const boxes = [this.search.element, this.link.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
     root.append(...heading, this.sentence, this.bar, this.grid, ...boxes);
-    if (!alone) root.append(buildFoot(verbs));
-    listenToKeys(root, verbs, signal);
+    if (!alone) root.append(buildFoot(actions));
+    listenToKeys(root, actions, signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
     store.listen((names) => this.changed(names), signal);
     // Its height changes with what it shows; only a new width asks for a new layout.
@@ -271,7 +271,7 @@ export class Board extends Shell {
 
   /** Writes all words, for the step that has just been drawn. */
   write() {
-    this.tip.renew(); // before words change: it asks the page where the pointer is
+    this.tooltip.renew(); // before words change: it asks the page where the pointer is
     const { frame, narrow, unit } = this;
     const width = this.laidOutFor / unit - (narrow ? 28 : 40);
     fitSentence(this.sentence, this.context(), { narrow, unit, width });

@@ -96,7 +96,7 @@ export class SearchBox {
         next = finds.next();
       }
       const over = next.done || this.found.length >= MOST;
-      this.say(over);
+      this.writeStatus(over);
       if (over) this.searching = null;
       else setTimeout(slice);
     };
@@ -119,7 +119,7 @@ export class SearchBox {
     if (this.found.length === 1) this.point(0);
   }
 
-  say(over) {
+  writeStatus(over) {
     const { length } = this.found;
     const many = length >= MOST ? `the first ${MOST}` : String(length);
     this.count.textContent = !this.input.value.trim()

@@ -1,8 +1,8 @@
 /** A page part that is no board itself, but looks like one: its theme, its style, its root. */
 
+import { SANS } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
-import { SANS } from "../drawing/pencil.js";
 import boardCss from "./board.css";
 import css from "./sheet.css";
 import { themeName, watchTheme } from "./theme.js";

@@ -3,9 +3,9 @@
  * picture, and attributes that say in text what is shown, for tests and for whoever embeds the board.
  */
 
+import { SANS } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
-import { SANS } from "../drawing/pencil.js";
 import css from "./board.css";
 import { themeName, watchTheme } from "./theme.js";
 
@@ -42,7 +42,7 @@ export class Shell {
   }
 
   /** Shows nodes in place of a picture: nothing recorded yet, loading, or what is wrong. */
-  say(kind, ...nodes) {
+  showMessage(kind, ...nodes) {
     this.message?.remove();
     this.message = h(
       "div",

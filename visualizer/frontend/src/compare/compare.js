@@ -37,7 +37,7 @@ export const comparisonInNotebook =
     sendPicture(traits, root, () => [page.sheet, ...page.boards.flat()], signal);
     saveWith(traits.widget_manager);
     const lost = shared.findIndex((_, side) => !logs[side].byteLength);
-    if (lost >= 0) return page.say(`${facts.names[lost]}: ${missing(shared[lost])}`);
+    if (lost >= 0) return page.showMessage(`${facts.names[lost]}: ${missing(shared[lost])}`);
     await page.fill(logs, load);
     const part = shared.find((one, side) => !one.get("whole") && !views[side].isWhole);
     if (part) root.append(partOnly(part));
@@ -90,7 +90,7 @@ class ComparisonPage {
   }
 
   /** Shows words in place of the runs. */
-  say(words) {
+  showMessage(words) {
     this.verdict.textContent = words;
     this.sheet.root.dataset.ready = "empty";
   }

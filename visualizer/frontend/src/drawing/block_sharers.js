@@ -6,18 +6,18 @@
 const DOT = 3.5;
 
 /** `scene` has model, frame, grid, block. */
-export function drawLookedAt(pencil, scene) {
+export function drawLookedAt(painter, scene) {
   const { grid, frame, block } = scene;
   const looked = frame.blocks[block];
   if (!looked) return;
-  const { ink, ground } = pencil.theme;
+  const { ink, ground } = painter.theme;
   const [x, y] = [grid.x(block), grid.y(block) + grid.label];
-  pencil.frame(x - 1, y - 1, grid.cellWidth + 2, grid.body + 2, ground, 1);
-  pencil.frame(x - 2, y - 2, grid.cellWidth + 4, grid.body + 4, ink, 2);
+  painter.frame(x - 1, y - 1, grid.cellWidth + 2, grid.body + 2, ground, 1);
+  painter.frame(x - 2, y - 2, grid.cellWidth + 4, grid.body + 4, ink, 2);
   if (looked.owners.length < 2) return;
   for (const [i, owner] of firstOwnerFirst(scene, looked).entries()) {
     const own = firstOwnBlock(frame, owner);
-    if (own != null) drawCurve(pencil, scene, own, owner, i === 0);
+    if (own != null) drawCurve(painter, scene, own, owner, i === 0);
   }
 }
 
@@ -35,11 +35,11 @@ function firstOwnBlock(frame, owner) {
 }
 
 /** Between the shared block and one that only this owner has: from a dot if it had the block first. */
-function drawCurve(pencil, { model, grid, block }, own, owner, isFirst) {
+function drawCurve(painter, { model, grid, block }, own, owner, isFirst) {
   const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
   const [x, y] = centre(block);
   const [toX, toY] = centre(own);
-  const { context, theme } = pencil;
+  const { context, theme } = painter;
   const bend = [(x + toX) / 2 + (toY - y) * 0.16, (y + toY) / 2 - (toX - x) * 0.16];
   const trace = (color, width) => {
     context.beginPath();
@@ -50,10 +50,10 @@ function drawCurve(pencil, { model, grid, block }, own, owner, isFirst) {
     context.stroke();
   };
   trace(theme.ground, 5);
-  trace(pencil.hue(model.request(owner).hueIndex), 2.5);
+  trace(painter.hue(model.request(owner).hueIndex), 2.5);
   const [endX, endY] = isFirst ? [x, y] : [toX, toY];
-  if (isFirst) disc(pencil, toX, toY);
-  arrowhead(pencil, endX, endY, Math.atan2(endY - bend[1], endX - bend[0]));
+  if (isFirst) disc(painter, toX, toY);
+  arrowhead(painter, endX, endY, Math.atan2(endY - bend[1], endX - bend[0]));
 }
 
 function disc({ context, theme }, x, y) {

@@ -4,11 +4,11 @@
  */
 
 /** Draws every block of `grid` in `paintOf(block)` at `alphaOf(block)`, below whatever comes next. */
-export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
-  const { context, canvas, ratio } = pencil;
+export function drawCells(painter, { frame, grid }, paintOf, alphaOf) {
+  const { context, canvas, ratio } = painter;
   const { e: left, f: top } = context.getTransform();
   const { width, height } = canvas;
-  const { image, pixels, tiles } = writtenOn(pencil, grid);
+  const { image, pixels, tiles } = writtenOn(painter, grid);
   const gap = Math.round(grid.gapX * ratio);
   const across = edges(
     grid.columns,
@@ -19,7 +19,7 @@ export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
   for (const block of frame.blocks) {
     const column = block.id % grid.columns;
     const row = (block.id - column) / grid.columns;
-    const tile = pencil.pixels(paintOf(block), alphaOf(block));
+    const tile = painter.pixels(paintOf(block), alphaOf(block));
     if (tiles[block.id] === tile) continue;
     tiles[block.id] = tile;
     const { side } = tile;
@@ -36,15 +36,15 @@ export function drawCells(pencil, { frame, grid }, paintOf, alphaOf) {
 }
 
 /** The pixels as they were written last, and with which tile each block was: most blocks stay as they are. */
-function writtenOn(pencil, grid) {
-  const { context, canvas } = pencil;
+function writtenOn(painter, grid) {
+  const { context, canvas } = painter;
   const { width, height } = canvas;
-  const known = pencil.cells;
+  const known = painter.cells;
   if (known?.grid === grid && known.image.width === width && known.image.height === height)
     return known;
   const image = context.createImageData(width, height);
-  pencil.cells = { grid, image, pixels: new Uint32Array(image.data.buffer), tiles: [] };
-  return pencil.cells;
+  painter.cells = { grid, image, pixels: new Uint32Array(image.data.buffer), tiles: [] };
+  return painter.cells;
 }
 
 /** Where each of `count` begins, `pitch` apart, and where the next after the last would, in whole pixels. */

@@ -30,22 +30,22 @@ const TINY = 8; // px of a whole request: too few to draw its parts
 /**
  * Draws one stay of a request in a lane with its baseline at `base`. Returns the labels that belong beside it.
  */
-export function drawLife(pencil, scene, stay, base) {
+export function drawLife(painter, scene, stay, base) {
   const { scale, model, laneHeight } = scene;
   const span = model.requests[stay.index];
   const forms = formsOf(laneHeight);
   if (scale.end(stay.to) - scale.x(stay.from) < TINY) {
-    drawTiny(pencil, scale, span, stay, base, forms);
+    drawTiny(painter, scale, span, stay, base, forms);
     return [];
   }
   const lane = {
     ...forms,
-    pencil,
+    painter,
     scale,
     base,
     middle: base - forms.decode / 2,
-    paint: pencil.paint(span.hueIndex),
-    hue: pencil.hue(span.hueIndex),
+    paint: painter.paint(span.hueIndex),
+    hue: painter.hue(span.hueIndex),
   };
   const words = [];
   const first = Math.max(scale.first, stay.from);
@@ -59,14 +59,14 @@ export function drawLife(pencil, scene, stay, base) {
         drawDecodes(lane, range);
         if (!segment.drafts) break;
         drawDrafts(lane, segment);
-        if (forms.over) words.push(draftWords(pencil, scene, segment, base - forms.over));
+        if (forms.over) words.push(draftWords(painter, scene, segment, base - forms.over));
         break;
       case "waiting":
         drawWaiting(lane, range, segment === span.segments[0] ? span.arrivedAt : null);
         words.push(
           ...(forms.words
-            ? waitLabel(pencil, scene, span, segment, lane.middle - 4)
-            : waitLabel(pencil, scene, span, segment, base, true)),
+            ? waitLabel(painter, scene, span, segment, lane.middle - 4)
+            : waitLabel(painter, scene, span, segment, base, true)),
         );
         break;
       case "preempted":
@@ -89,83 +89,83 @@ export function drawLife(pencil, scene, stay, base) {
 }
 
 /** Draws a request of a few pixels: a dash, and an ink bar where it was preempted. */
-function drawTiny(pencil, scale, span, { from, to }, base, { decode, mark }) {
+function drawTiny(painter, scale, span, { from, to }, base, { decode, mark }) {
   const x = scale.x(from);
-  pencil.fill(
+  painter.fill(
     x,
     base - decode,
     Math.max(1, scale.end(to) - x - 0.5),
     decode,
-    pencil.hue(span.hueIndex),
+    painter.hue(span.hueIndex),
   );
   for (const { step } of span.preemptions)
     if (step >= from && step <= to)
-      pencil.fill(scale.x(step), base - mark, 2, mark, pencil.theme.ink);
+      painter.fill(scale.x(step), base - mark, 2, mark, painter.theme.ink);
 }
 
 /** A hairline from the first step it ran to its last. */
-function drawGround({ pencil, scale, base }, span, stay, lastStep) {
+function drawGround({ painter, scale, base }, span, stay, lastStep) {
   const end = span.finished?.step ?? lastStep;
   const begin = span.segments.find(({ kind }) => kind !== "waiting")?.from ?? end + 1;
   if (begin > Math.min(end, stay.to)) return;
-  pencil.fill(scale.x(begin), base, scale.end(end) - scale.x(begin), 1, pencil.theme.rule);
+  painter.fill(scale.x(begin), base, scale.end(end) - scale.x(begin), 1, painter.theme.rule);
 }
 
-function drawDecodes({ pencil, scale, base, paint, decode }, { from, to }) {
+function drawDecodes({ painter, scale, base, paint, decode }, { from, to }) {
   const first = Math.max(from, scale.first);
   const last = Math.min(to, scale.last);
   if (scale.width < 4) {
     const width = Math.max(3, scale.end(last) - scale.x(first));
-    pencil.fill(scale.x(first), base - decode, width, decode, paint);
+    painter.fill(scale.x(first), base - decode, width, decode, paint);
     return;
   }
   for (let step = first; step <= last; step += 1) {
     const x = scale.x(step) + 0.5;
-    pencil.fill(x, base - decode, Math.max(1, scale.end(step) - x - 0.5), decode, paint);
+    painter.fill(x, base - decode, Math.max(1, scale.end(step) - x - 0.5), decode, paint);
   }
 }
 
-function drawBar({ pencil, scale, base, paint, hue, bar }, { from, count, found }) {
+function drawBar({ painter, scale, base, paint, hue, bar }, { from, count, found }) {
   const slit = scale.width < 4 ? 0 : 0.5;
   const x = scale.x(from) + slit;
   const width = Math.max(3, scale.end(from) - x - slit);
   const share = count / (count + found);
   const computed = found ? Math.max(4, Math.min(bar - 4, bar * share)) : bar;
-  pencil.fill(x, base - computed, width, computed, paint);
+  painter.fill(x, base - computed, width, computed, paint);
   if (!found) return;
-  pencil.fill(x, base - bar, width, bar - computed, pencil.hatch(hue, 1.6));
-  pencil.frame(x, base - bar, width, bar - computed + 1, hue);
+  painter.fill(x, base - bar, width, bar - computed, painter.hatch(hue, 1.6));
+  painter.frame(x, base - bar, width, bar - computed + 1, hue);
 }
 
 /** By time it begins at the arrival, which may have been in the middle of a step. */
-function drawWaiting({ pencil, scale, middle }, { from, to }, arrivedAt) {
+function drawWaiting({ painter, scale, middle }, { from, to }, arrivedAt) {
   const left = scale.moment(arrivedAt) ?? scale.x(from);
-  const { muted } = pencil.theme;
-  pencil.line(left, middle, scale.end(to), middle, muted, 1.5);
-  pencil.line(left, middle - 4, left, middle + 4, muted, 1.5);
+  const { muted } = painter.theme;
+  painter.line(left, middle, scale.end(to), middle, muted, 1.5);
+  painter.line(left, middle - 4, left, middle + 4, muted, 1.5);
 }
 
-function drawGap({ pencil, scale, base, middle, hue, mark }, { from, to }, resumes) {
+function drawGap({ painter, scale, base, middle, hue, mark }, { from, to }, resumes) {
   const left = scale.x(from);
   const right = scale.end(to);
-  pencil.line(left + 1, base - mark, left + 1, base, pencil.theme.ink, 2);
+  painter.line(left + 1, base - mark, left + 1, base, painter.theme.ink, 2);
   if (right - left > 10) {
-    pencil.line(left + 3, middle, right - (resumes ? 6 : 0), middle, hue, 3, [3, 3]);
+    painter.line(left + 3, middle, right - (resumes ? 6 : 0), middle, hue, 3, [3, 3]);
   }
-  if (resumes) pencil.tip(right, middle, "right", hue);
+  if (resumes) painter.tip(right, middle, "right", hue);
 }
 
-function drawStall({ pencil, scale, middle }, { from, to }) {
-  const { muted } = pencil.theme;
-  pencil.line(scale.x(from), middle, scale.end(to), middle, muted, 1.5, [1.5, 3]);
+function drawStall({ painter, scale, middle }, { from, to }) {
+  const { muted } = painter.theme;
+  painter.line(scale.x(from), middle, scale.end(to), middle, muted, 1.5, [1.5, 3]);
 }
 
 /** The mark where it ended; the reason goes behind it, up to whoever has the lane next. */
-function drawFinish({ pencil, scale, base, hue, mark }, { packing, end, model }, span, stay) {
+function drawFinish({ painter, scale, base, hue, mark }, { packing, end, model }, span, stay) {
   const { step, reason } = span.finished;
   const x = scale.end(step);
   if (x < scale.left || x > scale.right + 2) return [];
-  pencil.line(x + 1, base - mark, x + 1, base, hue, 3);
+  painter.line(x + 1, base - mark, x + 1, base, hue, 3);
   const lane = packing.lanes[stay.lane];
   const next = lane[lane.indexOf(stay) + 1];
   const begins = next && (scale.moment(model.requests[next.index].arrivedAt) ?? scale.x(next.from));

@@ -11,7 +11,7 @@ const SMALL = { size: 10.5 };
 
 /** Draws the drafts of one step above its dash. */
 export function drawDrafts(
-  { pencil, scale, base, paint, hue, decode, draft },
+  { painter, scale, base, paint, hue, decode, draft },
   { from, drafts, accepted },
 ) {
   const x = scale.x(from) + 0.5;
@@ -20,22 +20,22 @@ export function drawDrafts(
   const y = base - decode - GAP - draft;
   const each = (width + 1) / drafts;
   if (each < CELL + 1) {
-    pencil.fill(x, y, (width * accepted) / drafts, draft, paint);
-    pencil.frame(x, y, width, draft, hue);
+    painter.fill(x, y, (width * accepted) / drafts, draft, paint);
+    painter.frame(x, y, width, draft, hue);
     return;
   }
   for (let place = 0; place < drafts; place += 1) {
     const cell = [x + place * each, y, each - 1, draft];
-    if (place < accepted) pencil.fill(...cell, paint);
-    else pencil.frame(...cell, hue);
+    if (place < accepted) painter.fill(...cell, paint);
+    else painter.frame(...cell, hue);
   }
 }
 
 /** "1+4" above the drafts of a step: what it computed, one token and four that were guessed. */
-export function draftWords(pencil, { scale }, { from, drafts }, base) {
+export function draftWords(painter, { scale }, { from, drafts }, base) {
   const text = `1+${drafts}`;
   const x = scale.x(from);
   const width = scale.end(from) - x;
-  const inset = Math.max(0, (width - pencil.measure(text, SMALL)) / 2);
+  const inset = Math.max(0, (width - painter.measure(text, SMALL)) / 2);
   return { text, x: x + inset, y: base, room: width - 2, muted: true, until: from, behind: true };
 }

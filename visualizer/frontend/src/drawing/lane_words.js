@@ -62,7 +62,7 @@ const mostDrafts = (span) =>
  * waited behind is left out before its own reasons, what held for few steps before what held for many.
  * `onLine`: in a narrow lane there is no room above it.
  */
-export function waitLabel(pencil, { scale, model }, span, segment, y, onLine) {
+export function waitLabel(painter, { scale, model }, span, segment, y, onLine) {
   const x = Math.max(scale.x(segment.from), scale.left) + 4;
   const right = Math.min(scale.end(segment.to ?? model.lastStep), scale.right);
   const all = model.waitReasons(span, segment);
@@ -75,7 +75,7 @@ export function waitLabel(pencil, { scale, model }, span, segment, y, onLine) {
   };
   while (
     kept.length &&
-    (kept.length > MOST_REASONS || pencil.measure(text(), SMALL) > right - x - 4)
+    (kept.length > MOST_REASONS || painter.measure(text(), SMALL) > right - x - 4)
   ) {
     const least = kept.reduce((a, b) => ((a.own - b.own || a.steps - b.steps) < 0 ? a : b));
     kept.splice(kept.indexOf(least), 1);
@@ -87,21 +87,21 @@ export function waitLabel(pencil, { scale, model }, span, segment, y, onLine) {
  * Writes words, those of what comes after `step` paler, in the long form where it fits and its topic has not
  * been told yet. What is to stand `behind` others on their line is left out where they are in its way.
  */
-export function placeWords(pencil, words, step) {
+export function placeWords(painter, words, step) {
   const told = new Set();
   const ends = new Map(); // by height: where the last words end
   for (const word of words) {
     const { text, long, topic, x, y, room = Infinity, muted, until, ground, onLine, behind } = word;
     if (behind && x < ends.get(y) + 4) continue;
-    const fits = (candidate) => pencil.measure(candidate, SMALL) <= room;
+    const fits = (candidate) => painter.measure(candidate, SMALL) <= room;
     const explains = long && !told.has(topic) && fits(long);
     if (explains) told.add(topic);
     if (!explains && !fits(text)) continue;
-    const { theme } = pencil;
-    if (onLine) pencil.fill(x - 2, y - 8, pencil.measure(text, SMALL) + 4, 10, ground);
+    const { theme } = painter;
+    if (onLine) painter.fill(x - 2, y - 8, painter.measure(text, SMALL) + 4, 10, ground);
     const color = muted || until > step ? theme.muted : theme.ink;
     const written = explains ? long : text;
-    pencil.text(written, x, y, { ...SMALL, color, halo: behind ? undefined : ground });
-    ends.set(y, x + pencil.measure(written, SMALL));
+    painter.text(written, x, y, { ...SMALL, color, halo: behind ? undefined : ground });
+    ends.set(y, x + painter.measure(written, SMALL));
   }
 }

@@ -45,7 +45,7 @@ export const inNotebook =
     remember(el, key, board.root, ending);
     sendPicture(traits, board.root, () => [board], ending);
     saveWith(traits.widget_manager);
-    board.say("loading", h("p", { class: "muted" }, "Asking for the log"));
+    board.showMessage("loading", h("p", { class: "muted" }, "Asking for the log"));
     const listen = (name, handler) => {
       const safe = (...what) => !ending.aborted && handler(...what);
       shared.on(name, safe);
@@ -54,7 +54,7 @@ export const inNotebook =
     board.reload = (log) =>
       log.byteLength
         ? load(board, log, { ...openingOf(shared), only: traits.get("only") })
-        : board.say("empty", h("p", {}, missing(shared)));
+        : board.showMessage("empty", h("p", {}, missing(shared)));
     // A move that comes along with another log is made when that log is opened.
     const moved = (name, go) =>
       listen(name, () => board.model && view.source === shared.get("log") && go());

@@ -11,8 +11,8 @@ import { h } from "../drawing/html.js";
 import { predictionInNotebook } from "../predict/predict.js";
 import { keepInAddress, readAddress, writeAddress } from "./address.js";
 import { fromBase64 } from "./log_bytes.js";
+import { LogReader } from "./log_reader.js";
 import { inNotebook } from "./notebook.js";
-import { Reading } from "./reading.js";
 
 let ownsAddress = false;
 
@@ -52,10 +52,10 @@ export async function mount(
  */
 export async function load(board, log, opening) {
   const { view, root } = board;
-  const mine = (view.reading ??= new Reading(log, () => view.reading === mine));
+  const mine = (view.reading ??= new LogReader(log, () => view.reading === mine));
   const isCurrent = () => view.reading === mine && !board.signal.aborted;
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Loading" });
-  board.say("loading", h("p", { class: "muted" }, "Reading the log"), bar);
+  board.showMessage("loading", h("p", { class: "muted" }, "Reading the log"), bar);
   const count = () => (root.dataset.loaded = Math.floor(mine.share * 100) / 100);
   await mine.until(opening, () => (bar.value = count()));
   if (!isCurrent()) return;
@@ -97,7 +97,7 @@ async function showRest(board, reading, isCurrent, count) {
 }
 
 function sayEmpty(board) {
-  board.say(
+  board.showMessage(
     "empty",
     h("h2", {}, "Nothing has happened yet."),
     h(
@@ -115,7 +115,7 @@ function sayEmpty(board) {
 
 function sayWrong(board, error) {
   const { where, why } = wrong(error);
-  board.say("error", h("h2", {}, `${where} cannot be used.`), h("p", {}, why));
+  board.showMessage("error", h("h2", {}, `${where} cannot be used.`), h("p", {}, why));
 }
 
 /** What is wrong, and in which line. */

@@ -54,9 +54,9 @@
  * @property {object} [epoch]    the state that may change it in place
  */
 
+import { CowList } from "./cow_list.js";
 /** @import * as Events from "./events.js" */
 import { LogError } from "./log.js";
-import { Pages } from "./pages.js";
 
 const ROOT = 0;
 
@@ -72,19 +72,19 @@ export class State {
     this.running = [];
     /** Rows of the step, `[request, start, count, drafts]`. @type {[number, number, number, number[]][]} */
     this.plan = [];
-    /** @type {Pages<number>} */
-    this.free = new Pages();
-    /** @type {Pages<RequestState>} */
-    this.requests = new Pages();
-    /** @type {Pages<NodeState>} */
-    this.nodes = new Pages();
+    /** @type {CowList<number>} */
+    this.free = new CowList();
+    /** @type {CowList<RequestState>} */
+    this.requests = new CowList();
+    /** @type {CowList<NodeState>} */
+    this.nodes = new CowList();
     /** Replaced, never changed in place: copies share it. @type {Map<number, HoldState>} */
     this.holds = new Map();
     /** Blocks by what they are; they add up to all there are. */
     this.counts = { unshared: 0, shared: 0, cached: 0, free: 0 };
     this.waitingCount = 0;
-    /** Twice the reference count, plus one for a block in the tree. @type {Pages<number>} */
-    this.words = new Pages();
+    /** Twice the reference count, plus one for a block in the tree. @type {CowList<number>} */
+    this.words = new CowList();
     /** The latest text of each token id; all copies share it. @type {string[]} */
     this.pieces = [];
     this.front = 0;
@@ -239,7 +239,7 @@ export class State {
    * An object of this state to write to: itself, or a clone if a copy may see it.
    *
    * @template {RequestState | NodeState} T
-   * @param {Pages<T>} pages
+   * @param {CowList<T>} pages
    * @param {T} item
    * @returns {T}
    */

@@ -16,7 +16,7 @@ const BLOCK = 1 << 18;
 const decoder = new TextDecoder();
 const encoder = new TextEncoder();
 
-export class Lines {
+export class LogLines {
   /** How many events there are. */
   length = 0;
   /** `end` bytes are in use; `first` is the index of its first event. */
@@ -174,7 +174,7 @@ export class Lines {
 export function parseLog(text) {
   /** @type {any[]} */
   const events = [];
-  const lines = new Lines();
+  const lines = new LogLines();
   const take = (/** @type {any} */ event) => events.push(event);
   lines.push(encoder.encode(text), take);
   lines.end(take);

@@ -23,7 +23,7 @@
 /** @import { LogEvent } from "./events.js" */
 import { State } from "./fold.js";
 import { Frame } from "./frame.js";
-import { Lines } from "./lines.js";
+import { LogLines } from "./lines.js";
 import { LogError } from "./log.js";
 import { Measures, NOTHING } from "./measures.js";
 import { RequestSpans } from "./request_spans.js";
@@ -53,7 +53,7 @@ export class Model {
   /** @param {LogEvent[]} [events] */
   constructor(events = []) {
     /** The log's events, parsed when they are asked for. */
-    this.events = new Lines();
+    this.events = new LogLines();
     this.firstSeq = 0;
     /** @type {StepInfo[]} */
     this.steps = [];

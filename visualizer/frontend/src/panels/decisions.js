@@ -7,10 +7,10 @@
  * reader stands still; their place is kept, and nothing moves when they come.
  */
 
-import { renew } from "../board/renew.js";
+import { patchChildren } from "../board/patch_children.js";
 import { labAddress, sourceOf } from "../board/sources.js";
+import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";
-import { Pencil } from "../drawing/pencil.js";
 import { chip, wordNodes } from "../drawing/words_html.js";
 
 /** So many requests are named in one line; with two thousand waiting a page would hold nothing else. */
@@ -24,7 +24,7 @@ export class DecisionsPanel {
   constructor(board) {
     this.board = board;
     this.list = h("div", {});
-    this.ruler = new Pencil(h("canvas"));
+    this.ruler = new CanvasPainter(h("canvas"));
     this.source = h("p", { class: "note source" });
     this.element = h(
       "section",
@@ -66,7 +66,10 @@ export class DecisionsPanel {
   }
 
   writeRows(from, to) {
-    renew(this.list, decisionNodes(this.lines, this.context, { from, to, ruler: this.ruler }));
+    patchChildren(
+      this.list,
+      decisionNodes(this.lines, this.context, { from, to, ruler: this.ruler }),
+    );
   }
 
   /** The function that made a decision: a link where JupyterLab can open it, else its path to copy. */
@@ -74,7 +77,7 @@ export class DecisionsPanel {
     const { frame, project } = this.board;
     const line = this.lines[index];
     const source = line && sourceOf(frame, line);
-    if (!source) return renew(this.source, ["\u00a0"]);
+    if (!source) return patchChildren(this.source, ["\u00a0"]);
     const { file, name } = source;
     const href = labAddress(file, project);
     // It may break after a slash, and nowhere else.
@@ -83,7 +86,7 @@ export class DecisionsPanel {
     const where = href
       ? h("a", { href, target: "_blank", rel: "noopener" }, ...path)
       : h("code", { tabindex: "0" }, ...path);
-    renew(this.source, [h("span", { class: "muted" }, `${line.kind}: `), where]);
+    patchChildren(this.source, [h("span", { class: "muted" }, `${line.kind}: `), where]);
     return undefined;
   }
 }

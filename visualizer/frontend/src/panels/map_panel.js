@@ -3,13 +3,13 @@
  * what there is to say of the block that is looked at.
  */
 
-import { renew } from "../board/renew.js";
-import { tellBlock } from "../board/tell.js";
+import { describeBlock } from "../board/descriptions.js";
+import { patchChildren } from "../board/patch_children.js";
 import { blockGrid } from "../drawing/block_grid.js";
 import { drawLookedAt } from "../drawing/block_sharers.js";
 import { claimOf, drawBlocks, drawSwatch } from "../drawing/blocks.js";
+import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
-import { Pencil } from "../drawing/pencil.js";
 import { wordNodes } from "../drawing/words_html.js";
 import { blockTableNodes } from "./block_table.js";
 import { blockTable } from "./tables.js";
@@ -22,7 +22,7 @@ export class MapPanel {
     this.board = board;
     this.canvas = h("canvas", { role: "application", tabindex: "0" });
     this.counts = FORMS.map((form) => {
-      const glyph = new Pencil(h("canvas", { "aria-hidden": "true" }));
+      const glyph = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
       const text = document.createTextNode("");
       return { form, glyph, text, element: h("span", {}, glyph.canvas, text) };
     });
@@ -46,7 +46,7 @@ export class MapPanel {
       this.told,
       this.alternative,
     );
-    this.pencil = new Pencil(this.canvas);
+    this.painter = new CanvasPainter(this.canvas);
     this.listen();
   }
 
@@ -79,15 +79,15 @@ export class MapPanel {
   }
 
   draw() {
-    const { board, model, grid, pencil } = this;
+    const { board, model, grid, painter } = this;
     const { frame, theme, unit, store } = board;
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
-    pencil.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
-    pencil.context.translate(BLEED, 0);
+    painter.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
+    painter.context.translate(BLEED, 0);
     const { selected, block } = store;
-    drawBlocks(pencil, { model, frame, grid, claim: this.claim, selected });
-    if (block != null) drawLookedAt(pencil, { model, frame, grid, block });
+    drawBlocks(painter, { model, frame, grid, claim: this.claim, selected });
+    if (block != null) drawLookedAt(painter, { model, frame, grid, block });
   }
 
   /** What stands around the picture in words. */
@@ -96,8 +96,8 @@ export class MapPanel {
     const { frame, theme, store } = this.board;
     const context = { model, frame, theme, selected: store.selected, claim, width: this.width };
     for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
-    renew(this.note, changeNodes(frame, context));
-    renew(this.table, blockTableNodes(context));
+    patchChildren(this.note, changeNodes(frame, context));
+    patchChildren(this.table, blockTableNodes(context));
     this.tell(frame, store.block);
     this.describe(frame);
   }
@@ -108,7 +108,7 @@ export class MapPanel {
 
   /** The block that is looked at: who has it, and what it holds. */
   tell(frame, block) {
-    const lines = block == null ? null : tellBlock(this.model, frame, block);
+    const lines = block == null ? null : describeBlock(this.model, frame, block);
     this.told.hidden = !lines;
     if (!lines) return;
     const words = lines.map((line) =>
@@ -142,7 +142,7 @@ export class MapPanel {
     on("pointermove", (event) => {
       const id = blockAt(event);
       this.canvas.style.cursor = id < 0 ? "" : "pointer";
-      tip.show(event, () => tellBlock(this.model, board.frame, blockAt(event)));
+      tip.show(event, () => describeBlock(this.model, board.frame, blockAt(event)));
     });
     on("pointerleave", () => tip.hide());
     on("click", (event) => {

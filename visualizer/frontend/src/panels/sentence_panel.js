@@ -1,7 +1,7 @@
 /** The step's sentence: large, first, and always as high as two lines, so that the board never moves. */
 
-import { renew } from "../board/renew.js";
-import { SANS } from "../drawing/pencil.js";
+import { patchChildren } from "../board/patch_children.js";
+import { SANS } from "../drawing/canvas_painter.js";
 import { wordNodes } from "../drawing/words_html.js";
 import { compose, plain } from "../model/index.js";
 
@@ -35,7 +35,7 @@ if (ruler) ruler.font = `500 100px ${SANS}`;
 /** Writes the sentence of the context's frame and sets it in the largest size that fits `width`. */
 export function fitSentence(element, context, { narrow, unit, width }) {
   const { kinds, spans } = compose(context.frame);
-  renew(element, wordNodes(spans, context));
+  patchChildren(element, wordNodes(spans, context));
   const { step, status } = context.frame;
   Object.assign(element.dataset, { step, status, told: kinds.join(" ") });
   const { reserved, sizes } = SIZES[narrow ? "narrow" : "wide"];

@@ -1,10 +1,10 @@
 /** Strip, lanes and axis as one panel: three canvases on one time axis, and the pointer over them. */
 
 import { rangeWords } from "../board/range.js";
+import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { laneAt, occupant, packLanes, ROOM } from "../drawing/lane_packing.js";
 import { laneRows } from "../drawing/lane_rows.js";
-import { Pencil } from "../drawing/pencil.js";
 import { drawStrip, STRIP_HEIGHT } from "../drawing/strip.js";
 import {
   clampView,
@@ -47,7 +47,7 @@ export class TimePanel {
       this.rangeWords,
       this.alternative,
     );
-    this.pencils = [this.strip, this.lanes, this.axis].map((canvas) => new Pencil(canvas));
+    this.pencils = [this.strip, this.lanes, this.axis].map((canvas) => new CanvasPainter(canvas));
     this.scrolled = 0; // kept, because asking the page lays it out
     this.together = [this]; // panels that share one axis
     this.pinned = false; // does the view stay at the end, while a live log grows?
@@ -62,7 +62,7 @@ export class TimePanel {
     this.forks = model.requests.filter(({ forked }) => forked);
     this.pack();
     this.measureTime();
-    for (const pencil of this.pencils) pencil.forget();
+    for (const painter of this.pencils) painter.forget();
   }
 
   /** The axis that the reader asked for; steps where a log has no times. */
@@ -115,10 +115,10 @@ export class TimePanel {
   layout() {
     const { unit, narrow } = this.board;
     this.width = this.element.clientWidth / unit;
-    const [pencil] = this.pencils;
+    const [painter] = this.pencils;
     const named = this.together.flatMap(({ model }) => model?.requests.slice(0, 400) ?? []);
     const longestName = Math.max(
-      ...named.map(({ name }) => pencil.measure(name, { bold: true })),
+      ...named.map(({ name }) => painter.measure(name, { bold: true })),
       17,
     );
     const stateAt = 13 + Math.min(longestName, narrow ? 44 : 96) + (narrow ? 4 : 8);
@@ -277,9 +277,9 @@ export class TimePanel {
     const { kind, from, to } = this.timeAxis;
     const known = [model.events.length, narrow, kind, from, to, this.left];
     const [strip, lanes, axis] = this.pencils;
-    const bleed = (pencil, height, draw) => {
-      pencil.begin(width + 2 * BLEED, height, unit, theme);
-      pencil.context.translate(BLEED, 0);
+    const bleed = (painter, height, draw) => {
+      painter.begin(width + 2 * BLEED, height, unit, theme);
+      painter.context.translate(BLEED, 0);
       draw();
     };
     bleed(strip, STRIP_HEIGHT, () =>

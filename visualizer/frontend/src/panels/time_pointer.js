@@ -6,7 +6,7 @@
  * strip and axis of a board that has the focus; otherwise the page scrolls, as ever.
  */
 
-import { tellLane } from "../board/tell.js";
+import { describeLane } from "../board/descriptions.js";
 
 const SLOP = 4; // px that a hand moves in a click
 
@@ -49,7 +49,8 @@ export function listenToPointer(panel) {
       }
       canvas.style.cursor = cursorFor(canvas === lanes, place, dragging && drag.kind);
       const onLanes = canvas === lanes;
-      const tell = () => tellLane(panel.model, store.step, panel.locate(event, canvas), onLanes);
+      const tell = () =>
+        describeLane(panel.model, store.step, panel.locate(event, canvas), onLanes);
       tip.show(event, dragging ? null : tell);
     });
     on("pointerup", () => {

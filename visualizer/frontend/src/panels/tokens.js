@@ -1,6 +1,6 @@
 /** The selected request's text: prompt, then output, token by token, with probability as underline. */
 
-import { renew } from "../board/renew.js";
+import { patchChildren } from "../board/patch_children.js";
 import { h, plural } from "../drawing/html.js";
 import { lookOf } from "../drawing/palette.js";
 import { chip } from "../drawing/words_html.js";
@@ -35,7 +35,7 @@ export class TokensPanel {
     const told = JSON.stringify([selected, block, theme, blocks, panel]);
     if (told === this.told) return;
     this.told = told;
-    renew(this.element, tokenNodes(context, panel, blocks));
+    patchChildren(this.element, tokenNodes(context, panel, blocks));
     if (this.written !== selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
     this.written = selected;
     if (span) this.element.style.setProperty("--hue", lookOf(theme, span.hueIndex).hue);

@@ -1,8 +1,8 @@
 /** The prefix tree as a panel: header, canvas, the pointer over it, and the same as a table. */
 
-import { listed } from "../board/tell.js";
+import { listed } from "../board/descriptions.js";
+import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural, visible } from "../drawing/html.js";
-import { Pencil } from "../drawing/pencil.js";
 import { drawTree, treeColumns, treeItemAt, treeRow } from "../drawing/tree.js";
 import { layoutTree } from "../drawing/tree_layout.js";
 import { treeTable } from "./tables.js";
@@ -24,7 +24,7 @@ export class TreePanel {
       this.told,
       this.alternative,
     );
-    this.pencil = new Pencil(this.canvas);
+    this.painter = new CanvasPainter(this.canvas);
     this.tallest = 0;
     this.listen();
   }
@@ -39,7 +39,7 @@ export class TreePanel {
   }
 
   draw() {
-    const { board, model, width, pencil } = this;
+    const { board, model, width, painter } = this;
     const { frame, narrow, unit, store, theme } = board;
     const { tree } = frame;
     const { selected } = store;
@@ -66,8 +66,8 @@ export class TreePanel {
     };
     // The panel only grows while the reader steps: what lies below it must not jump.
     this.tallest = Math.max(this.tallest, layout.rows * rowHeight + 6);
-    pencil.begin(width, Math.max(this.tallest, rowHeight), unit, theme);
-    drawTree(pencil, this.scene);
+    painter.begin(width, Math.max(this.tallest, rowHeight), unit, theme);
+    drawTree(painter, this.scene);
   }
 
   /** What stands around the picture in words. */

@@ -2,7 +2,7 @@
 
 import { h } from "../drawing/html.js";
 
-export class Tip {
+export class Tooltip {
   constructor(root) {
     this.root = root;
     this.element = h("div", { class: "tip", role: "tooltip", hidden: true });
@@ -25,7 +25,7 @@ export class Tip {
   }
 
   /** Tells it again: the board shows another step now. */
-  renew() {
+  patchChildren() {
     const lines = this.tell?.();
     this.element.hidden = !lines?.length;
     if (this.element.hidden) return;

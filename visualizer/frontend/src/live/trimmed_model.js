@@ -8,7 +8,7 @@ import { Model } from "../model/index.js";
 
 const SLICE = 400; // events
 
-export class Successor {
+export class TrimmedModel {
   /** Begins at the step that leaves about `kept` events behind it. */
   constructor(old, kept) {
     this.old = old;

@@ -1,5 +1,5 @@
 /** What a reader can do with a board, one function per key and button. `names`: its panels, by digit. */
-export function verbsOf(board, names) {
+export function actionsOf(board, names) {
   const { store, view } = board;
   return {
     step: (delta) => board.goTo(store.step + delta),

@@ -4,7 +4,7 @@
  */
 
 /** Makes the children of `parent` equal to `fresh`, nodes and strings, and keeps those that are so already. */
-export function renew(parent, fresh) {
+export function patchChildren(parent, fresh) {
   let old = parent.firstChild;
   for (const item of fresh) {
     const node = typeof item === "string" ? document.createTextNode(item) : item;
@@ -34,6 +34,6 @@ function become(old, node) {
     const value = node.getAttribute(name);
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
-  renew(old, [...node.childNodes]);
+  patchChildren(old, [...node.childNodes]);
   return true;
 }

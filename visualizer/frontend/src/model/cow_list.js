@@ -7,7 +7,7 @@
  *
  * @template T
  */
-export class Pages {
+export class CowList {
   constructor() {
     /** @type {(T[] | undefined)[]} */
     this.pages = [];
@@ -16,9 +16,9 @@ export class Pages {
     this.length = 0;
   }
 
-  /** @returns {Pages<T>} */
+  /** @returns {CowList<T>} */
   copy() {
-    const copy = new Pages();
+    const copy = new CowList();
     copy.pages = this.pages.slice();
     copy.length = this.length;
     this.own = [];

@@ -10,7 +10,7 @@ const SLICE = 8; // ms of work before the page gets its turn
 const SHORT = 20_000; // events that are read before anything is drawn: most logs are shorter
 const PATIENT = 100_000; // events to wait for a preemption where nobody said what to show
 
-export class Reading {
+export class LogReader {
   model = new Model();
   share = 0;
   done = false;

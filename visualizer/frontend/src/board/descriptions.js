@@ -5,15 +5,15 @@ import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";
 
 /** About a request at a step of the timeline, or about the step if the pointer is on the strip. */
-export function tellLane(model, cursor, { step, inPlot, span }, onLanes) {
-  if (!onLanes) return inPlot ? tellStep(model, step) : null;
+export function describeLane(model, cursor, { step, inPlot, span }, onLanes) {
+  if (!onLanes) return inPlot ? describeStep(model, step) : null;
   if (!span) return null;
   const at = inPlot ? step : cursor;
   const head = `${span.label && span.label !== span.name ? `${span.name}, ${span.label}` : span.name}: ${span.promptLength} prompt tokens, at most ${span.maxTokens} out`;
-  return [head, `step ${at}: ${tellSegment(model, span, at)}`];
+  return [head, `step ${at}: ${describeSegment(model, span, at)}`];
 }
 
-function tellStep(model, step) {
+function describeStep(model, step) {
   const i = step - model.firstStep;
   const { tokens, prefill, decode, used, cached, free, waiting, start, end } = model.measures;
   const took = end[i] - start[i];
@@ -25,7 +25,7 @@ function tellStep(model, step) {
   return lines;
 }
 
-function tellSegment(model, span, step) {
+function describeSegment(model, span, step) {
   if (span.arrived != null && step < span.arrived) return "not here yet";
   if (span.finished && step > span.finished.step)
     return `finished at step ${span.finished.step}: ${span.finished.reason}`;
@@ -59,7 +59,7 @@ function tellSegment(model, span, step) {
 }
 
 /** About a block: who owns it, who shares it, what it holds. */
-export function tellBlock(model, frame, id) {
+export function describeBlock(model, frame, id) {
   const block = frame.blocks[id];
   if (!block) return null;
   const names = block.owners.map((owner) => model.request(owner).name);

@@ -22,7 +22,7 @@ const MOST_WIDTHS = 4000;
 
 const PERIOD = 28; // board pixels after which both dots (4) and hatching (7) repeat
 
-export class Pencil {
+export class CanvasPainter {
   constructor(canvas) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
@@ -53,11 +53,11 @@ export class Pencil {
   }
 
   /**
-   * A picture of this canvas' size that was drawn with `draw(pencil)` and is kept until `key`, theme or size
+   * A picture of this canvas' size that was drawn with `draw(painter)` and is kept until `key`, theme or size
    * changes: what stays the same while the cursor moves. Put it on the canvas with `lay`.
    */
   layer(key, draw) {
-    this.kept ??= new Pencil(document.createElement("canvas"));
+    this.kept ??= new CanvasPainter(document.createElement("canvas"));
     const { kept, theme, width, height, scale } = this;
     const full = `${key} ${width} ${height} ${this.ratio}`;
     if (kept.key !== full || kept.theme !== theme) {

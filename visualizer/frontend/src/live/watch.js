@@ -3,7 +3,7 @@
 import { Board } from "../board/board.js";
 import { h } from "../drawing/html.js";
 import { modelOf } from "../host/notebook.js";
-import { Live } from "./live.js";
+import { LiveBoard } from "./live_board.js";
 import { subscribe } from "./live_feed.js";
 
 const SYNC_EVERY = 200; // ms
@@ -18,7 +18,7 @@ export function watch(
   { url = "/events", headers, told, limit, signal = new AbortController().signal, ...options },
 ) {
   const board = new Board(host, { ...options, signal });
-  const live = new Live(board, { told, limit, rejoin: () => rejoin() });
+  const live = new LiveBoard(board, { told, limit, rejoin: () => rejoin() });
   const rejoin = subscribe(url, { headers, signal, onMessage: (message) => live.receive(message) });
   return { board, live };
 }
@@ -46,12 +46,12 @@ export async function watchInNotebook({ model, el, signal, host }) {
   };
   const board = new Board(el, { signal: ending, onChange: (state) => sync(state) });
   const hello = () => traits.send({ hello: me });
-  const live = new Live(board, {
+  const live = new LiveBoard(board, {
     rejoin: hello,
     told: ({ shows }) => shows && sync(board.state()),
   });
   const patience = setTimeout(() => {
-    board.say(
+    board.showMessage(
       "waiting",
       h("h2", {}, "The kernel does not answer."),
       h(

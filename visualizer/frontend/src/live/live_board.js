@@ -8,13 +8,13 @@
  *
  * While it follows, the cursor stays on the newest step: of a held engine the one that is to come, with who has
  * arrived for it, else the last that was computed. Whoever moves it looks back, and the log goes on growing
- * meanwhile; moving to the newest step, or N, follows again. A lost connection leaves the picture, greyed. Memory is bounded: see `live_window.js`.
+ * meanwhile; moving to the newest step, or N, follows again. A lost connection leaves the picture, greyed. Memory is bounded: see `trimmed_model.js`.
  */
 
 import { h } from "../drawing/html.js";
 import { LogError, Model } from "../model/index.js";
 import css from "./live.css";
-import { Successor } from "./live_window.js";
+import { TrimmedModel } from "./trimmed_model.js";
 
 const LIMIT = 200_000; // events
 const PIECE = 1 << 18; // characters folded between two frames
@@ -24,7 +24,7 @@ const SPARE = 4; // ms a frame for the window that is to come
 const encoder = new TextEncoder();
 const count = (number, noun) => `${number.toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
 
-export class Live {
+export class LiveBoard {
   following = true;
   run = "";
   model = null;
@@ -193,7 +193,7 @@ export class Live {
       return;
     }
     if (!this.#rest) this.#fold();
-    this.#renew();
+    this.#patchChildren();
     this.#idleSince = performance.now();
     this.#cost = this.#idleSince - began;
     if (this.#pending.length || this.#successor) this.#schedule();
@@ -241,10 +241,10 @@ export class Live {
   }
 
   /** Before the log is too long: the same log without its first half. */
-  #renew() {
+  #patchChildren() {
     const { model, limit, board } = this;
     if (!this.#successor && this.shows && model.events.length > limit)
-      this.#successor = new Successor(model, limit / 2);
+      this.#successor = new TrimmedModel(model, limit / 2);
     if (!this.#successor?.advance(SPARE)) return;
     const renewed = this.#successor.model;
     this.#successor = null;
@@ -264,7 +264,7 @@ export class Live {
   #sayNothingYet() {
     const { board } = this;
     if (!board.grid) {
-      board.say(
+      board.showMessage(
         "waiting",
         h("h2", {}, "Nothing has been asked yet."),
         h(
