@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { blockGrid } from "../src/drawing/block_grid.js";
-import { drawLookedAt } from "../src/drawing/block_sharers.js";
+import { drawHighlighted } from "../src/drawing/block_sharers.js";
 import { claimOf, drawBlocks } from "../src/drawing/blocks.js";
 import { cursorBand } from "../src/drawing/cursor.js";
 import { packLanes } from "../src/drawing/lane_packing.js";
@@ -269,7 +269,7 @@ test("a shared block that is looked at has a curve to each owner's own blocks, a
   const { painter, marks } = recordingPencil();
   const frame = model.frame(30);
   const grid = blockGrid(40, 449);
-  drawLookedAt(painter, { model, frame, grid, block: 0 });
+  drawHighlighted(painter, { model, frame, grid, block: 0 });
   const { owners } = frame.blocks[0];
   const curves = marks.filter(({ kind, paint }) => kind === "line" && hues.includes(paint));
   assert.deepEqual(
@@ -289,7 +289,7 @@ test("a shared block that is looked at has a curve to each owner's own blocks, a
 
 test("a block of one owner that is looked at has a ring and no curve", () => {
   const { painter, marks } = recordingPencil();
-  drawLookedAt(painter, { model, frame: model.frame(30), grid: blockGrid(40, 449), block: 10 });
+  drawHighlighted(painter, { model, frame: model.frame(30), grid: blockGrid(40, 449), block: 10 });
   assert.deepEqual([...new Set(marks.map(({ kind }) => kind))], ["frame"]);
 });
 

@@ -1,15 +1,15 @@
-/** What the hover box says: lines of text about the thing under the pointer. */
+/** The text of tooltips: lines about the thing under the pointer. */
 
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";
 
-/** About a request at a step of the timeline, or about the step if the pointer is on the strip. */
+/** Describes a request at a step of the timeline, or the step if the pointer is on the strip. */
 export function describeLane(model, cursor, { step, inPlot, span }, onLanes) {
   if (!onLanes) return inPlot ? describeStep(model, step) : null;
   if (!span) return null;
   const at = inPlot ? step : cursor;
-  const head = `${span.label && span.label !== span.name ? `${span.name}, ${span.label}` : span.name}: ${span.promptLength} prompt tokens, at most ${span.maxTokens} out`;
+  const head = `${span.label && span.label !== span.name ? `${span.name}, ${span.label}` : span.name}: ${span.promptLength} prompt tokens, at most ${span.maxTokens} output tokens`;
   return [head, `step ${at}: ${describeSegment(model, span, at)}`];
 }
 
@@ -26,13 +26,13 @@ function describeStep(model, step) {
 }
 
 function describeSegment(model, span, step) {
-  if (span.arrived != null && step < span.arrived) return "not here yet";
+  if (span.arrived != null && step < span.arrived) return "not arrived yet";
   if (span.finished && step > span.finished.step)
     return `finished at step ${span.finished.step}: ${span.finished.reason}`;
   const segment = span.segments.find(
     ({ from, to }) => from <= step && step <= (to ?? model.lastStep),
   );
-  if (!segment) return "nothing to compute";
+  if (!segment) return "no tokens to compute";
   switch (segment.kind) {
     case "waiting": {
       const run = model
@@ -50,7 +50,7 @@ function describeSegment(model, span, step) {
       return `${segment.kind === "prefill" ? "prefill" : "recompute"}, ${range}${found}${again}`;
     }
     case "stalled":
-      return "running, but no tokens of the budget were left for it";
+      return "running, but the token budget was spent";
     default:
       return segment.drafts
         ? `decode, ${segment.accepted} of ${segment.drafts} drafts accepted`
@@ -58,14 +58,14 @@ function describeSegment(model, span, step) {
   }
 }
 
-/** About a block: who owns it, who shares it, what it holds. */
+/** Describes a block: its owners and its content. */
 export function describeBlock(model, frame, id) {
   const block = frame.blocks[id];
   if (!block) return null;
   const names = block.owners.map((owner) => model.request(owner).name);
   const held = {
     free: "free",
-    cached: "cached, nobody uses it now",
+    cached: "cached, in use by no request",
     unshared: `held by ${names[0]}`,
     shared: `shared by ${listed(names)}`,
   }[block.kind];

@@ -1,9 +1,9 @@
-/** What a range of steps adds up to. Pure. */
+/** Sums over a range of steps. Pure functions. */
 
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 
-/** Sums and means over steps `from` to `to`, both included. Times in microseconds, NaN if unknown. */
+/** Sums and means over the steps from `from` to `to`, inclusive. Times in microseconds, NaN if unknown. */
 export function aggregate(model, from, to) {
   const { measures, firstStep } = model;
   const total = (name) => {
@@ -41,7 +41,7 @@ function mean(values) {
   return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : NaN;
 }
 
-/** The same in words. */
+/** The sums as text. */
 export function rangeWords(model, [from, to]) {
   const sum = aggregate(model, from, to);
   const several = from < to ? [`${sum.steps} steps`] : [];
@@ -50,7 +50,7 @@ export function rangeWords(model, [from, to]) {
   const parts = [
     ["prefill", sum.prefill],
     ["decode", sum.decode],
-    ["computed again", sum.catchup],
+    ["recomputed", sum.catchup],
   ];
   const kinds = parts.filter(([, count]) => count).map(([name, count]) => `${count} ${name}`);
   const words = [

@@ -1,19 +1,19 @@
 /**
- * What "/" finds: a step, a block, a request by its label or number, kinds of events, and text of
- * prompts and outputs. Pure.
+ * Search: finds a step, a block, a request by its label or number, kinds of events, and text of
+ * prompts and outputs. Pure functions.
  *
  * @typedef {object} Found
  * @property {string} kind
- * @property {string} text      of the log, or words
+ * @property {string} text      from the log, or a description
  * @property {number} step      where to go
  * @property {number} [request]
  * @property {number} [block]
  */
 
-const AROUND = 24; // characters shown on either side of a text that was found
+const AROUND = 24; // characters shown on either side of a match
 const PER_REQUEST = 3;
 
-/** Kinds of events, each with the steps and requests it happened to. */
+/** Kinds of events, each with the steps in which it happened to a request. */
 const HAPPENINGS = {
   arrived: (span) => (span.arrived == null ? [] : [span.arrived]),
   admitted: (span) => span.admissions.map(({ step }) => step),
@@ -23,13 +23,13 @@ const HAPPENINGS = {
   forked: (span) => (span.forked ? [span.forked.step] : []),
   finished: (span) => (span.finished ? [span.finished.step] : []),
   aborted: (span, model) =>
-    span.finished?.reason === "abort" ? [model.stepOf(span.finished.seq)] : [], // which tells of it
+    span.finished?.reason === "abort" ? [model.stepOf(span.finished.seq)] : [], // the step that shows it
   error: (span) => (span.finished?.reason === "error" ? [span.finished.step] : []),
 };
 
 /**
- * Finds one after the other, or null after every request that had nothing, so that the caller can stop,
- * or let the page breathe, at any time.
+ * Yields one result after the other, and null after every request without one, so that the caller can stop
+ * or yield to the page at any time.
  *
  * @returns {Generator<Found | null>}
  */
@@ -83,7 +83,7 @@ function* happenings(model, kind) {
   yield* all.filter(({ step }) => step >= model.firstStep).sort((a, b) => a.step - b.step);
 }
 
-/** Text in the prompt or the output: the step that brought the token in which it begins. */
+/** Finds text in the prompt or the output, with the step that computed the token in which it begins. */
 function* texts(model, span, wanted) {
   const whole = span.texts.join("");
   const lower = whole.toLowerCase();

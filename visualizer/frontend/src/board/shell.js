@@ -1,6 +1,6 @@
 /**
- * What a board lives in: one element with the style sheet, the host's theme, what is said in place of a
- * picture, and attributes that say in text what is shown, for tests and for whoever embeds the board.
+ * The root element of a board: its style sheet, its theme, messages in place of a picture, and attributes that
+ * state what is shown, for tests and for embedding pages.
  */
 
 import { SANS } from "../drawing/canvas_painter.js";
@@ -10,7 +10,7 @@ import css from "./board.css";
 import { themeName, watchTheme } from "./theme.js";
 
 export class Shell {
-  /** `theme` overrides the host's; `signal` ends it. */
+  /** `theme` overrides the host's; the element is removed when `signal` aborts. */
   constructor(host, { signal, theme }) {
     this.signal = signal;
     this.root = h("div", {
@@ -29,7 +29,7 @@ export class Shell {
     watchTheme(() => this.setTheme(), signal);
   }
 
-  /** Draws everything in a theme; left out, in the host's. */
+  /** Sets the theme; by default, the host's. */
   setTheme(name = this.fixedTheme ?? themeName()) {
     this.theme = THEMES[name];
     this.root.dataset.theme = name;
@@ -41,7 +41,7 @@ export class Shell {
     if (this.laidOutFor) this.render();
   }
 
-  /** Shows nodes in place of a picture: nothing recorded yet, loading, or what is wrong. */
+  /** Shows a message in place of a picture; `kind` is its `data-message`. */
   showMessage(kind, ...nodes) {
     this.message?.remove();
     this.message = h(
@@ -74,7 +74,7 @@ export class Shell {
   }
 }
 
-/** The heading of a log that was made to show something. */
+/** The title and caption of a log that has them. */
 export const aboutNodes = (about) =>
   about?.title
     ? [h("h2", { class: "title" }, about.title), h("p", { class: "caption" }, about.caption)]

@@ -1,4 +1,4 @@
-/** The box that tells what is under the pointer. */
+/** The tooltip: a box with text about the thing under the pointer. */
 
 import { h } from "../drawing/html.js";
 
@@ -9,10 +9,10 @@ export class Tooltip {
     root.append(this.element);
   }
 
-  /** Shows the lines that `tell()` returns beside the pointer: the first in ink, the others muted. */
-  show(event, tell) {
-    this.tell = tell;
-    this.renew();
+  /** Shows the lines that `describe()` returns beside the pointer: the first in ink, the others muted. */
+  show(event, describe) {
+    this.describe = describe;
+    this.update();
     if (this.element.hidden) return;
     const root = this.root.getBoundingClientRect();
     const own = this.element.getBoundingClientRect();
@@ -24,9 +24,9 @@ export class Tooltip {
     this.element.style.top = `${Math.max(4, top)}px`;
   }
 
-  /** Tells it again: the board shows another step now. */
+  /** Updates the text after the board has moved to another step. */
   patchChildren() {
-    const lines = this.tell?.();
+    const lines = this.describe?.();
     this.element.hidden = !lines?.length;
     if (this.element.hidden) return;
     this.element.replaceChildren(
@@ -35,7 +35,7 @@ export class Tooltip {
   }
 
   hide() {
-    this.tell = null;
+    this.describe = null;
     this.element.hidden = true;
   }
 }

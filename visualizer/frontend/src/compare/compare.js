@@ -1,6 +1,6 @@
 /**
- * Two runs beneath each other: what differs in words, both timelines on one axis and one cursor, the
- * decisions of the step side by side, and what changed for whom. Python computes, see `comparison.py`.
+ * The comparison of two runs: their differences as text, both timelines with one axis and one cursor, the
+ * decisions of a step side by side, and a table of what changed. Python computes it, see `comparison.py`.
  */
 
 import { Board } from "../board/board.js";
@@ -43,7 +43,7 @@ export const comparisonInNotebook =
     if (part) root.append(partOnly(part));
   };
 
-/** Draws it in `host`. `logs` are two logs' bytes, `facts` what the kernel says of them. */
+/** Draws a comparison in `host`. `logs` are the bytes of two logs, `facts` the kernel's comparison of them. */
 export async function drawComparison(
   host,
   {
@@ -89,7 +89,7 @@ class ComparisonPage {
     for (const view of views) view.store.listen(() => this.write(), signal);
   }
 
-  /** Shows words in place of the runs. */
+  /** Shows a message in place of the runs. */
   showMessage(words) {
     this.verdict.textContent = words;
     this.sheet.root.dataset.ready = "empty";
@@ -102,7 +102,7 @@ class ComparisonPage {
     return h("h2", { class: "title" }, ...nodes);
   }
 
-  /** Which moments count as the same. */
+  /** The buttons that choose which moments of the runs correspond. */
   clocks() {
     const choice = (clock, words) =>
       h(
@@ -112,15 +112,15 @@ class ComparisonPage {
       );
     return h(
       "span",
-      { class: "clocks", role: "group", "aria-label": "One cursor by" },
-      "one cursor by ",
+      { class: "clocks", role: "group", "aria-label": "Link the cursors by" },
+      "link the cursors by ",
       choice("step", "step"),
       " ",
       choice("time", "time"),
     );
   }
 
-  /** What the runs were told differently, in a line. */
+  /** The differences of the runs' settings and arrivals, as a line. */
   changes() {
     const { settings, inputs } = this.facts;
     const lines = settings.map(([name, a, b]) =>
@@ -131,7 +131,7 @@ class ComparisonPage {
     return h("p", { class: "changes-line" }, ...lines);
   }
 
-  /** Who is in one of the runs only. */
+  /** The requests that only one of the runs has. */
   alone() {
     const { unmatched, names } = this.facts;
     return unmatched.flatMap((ids, side) => {
@@ -177,7 +177,7 @@ class ComparisonPage {
     this.sheet.root.dataset.ready = "true";
   }
 
-  /** Both timelines show the same steps, or the same time, and one of them has the controls. */
+  /** Gives both timelines the same window; one of them has the controls. */
   shareAxis() {
     const times = this.boards[0].map((board) => board.time);
     const shorter = times[0].log.last < times[1].log.last ? 0 : 1;
@@ -193,7 +193,7 @@ class ComparisonPage {
       if (!names.has("window") && !names.has("step")) return;
       const { view, timeAxis } = times[from];
       const other = times[to].view;
-      if (timeAxis.kind !== times[to].timeAxis.kind) return; // the other changes in a moment
+      if (timeAxis.kind !== times[to].timeAxis.kind) return; // the other axis changes next
       if (view.from !== other.from || view.to !== other.to) times[to].look({ ...view });
     };
     one.store.listen(follow(0, 1), this.signal);
@@ -258,7 +258,7 @@ class ComparisonPage {
     const clock = target.closest("button[data-clock]")?.dataset.clock;
     if (clock) return this.linked.setAxis(clock === "time" ? "time" : "steps");
     const named = target.closest("[data-request]");
-    if (!named || named.closest(".run")) return undefined; // a board hears of its own
+    if (!named || named.closest(".run")) return undefined; // a board handles its own clicks
     const side = Number(named.closest("[data-side]")?.dataset.side ?? 0);
     this.views[side].store.set({ selected: Number(named.dataset.request) });
     return undefined;

@@ -1,27 +1,27 @@
 /**
- * The block that is looked at: a double ring and, where several requests share it, curves from its first
- * owner's own blocks through it to those of the sharers. They say where each table goes on alone.
+ * The highlighted block: a double ring and, if several requests share it, curves from its first owner's own
+ * blocks through it to those of the other owners. They show where each block table continues alone.
  */
 
 const DOT = 3.5;
 
 /** `scene` has model, frame, grid, block. */
-export function drawLookedAt(painter, scene) {
+export function drawHighlighted(painter, scene) {
   const { grid, frame, block } = scene;
-  const looked = frame.blocks[block];
-  if (!looked) return;
+  const highlighted = frame.blocks[block];
+  if (!highlighted) return;
   const { ink, ground } = painter.theme;
   const [x, y] = [grid.x(block), grid.y(block) + grid.label];
   painter.frame(x - 1, y - 1, grid.cellWidth + 2, grid.body + 2, ground, 1);
   painter.frame(x - 2, y - 2, grid.cellWidth + 4, grid.body + 4, ink, 2);
-  if (looked.owners.length < 2) return;
-  for (const [i, owner] of firstOwnerFirst(scene, looked).entries()) {
+  if (highlighted.owners.length < 2) return;
+  for (const [i, owner] of firstOwnerFirst(scene, highlighted).entries()) {
     const own = firstOwnBlock(frame, owner);
     if (own != null) drawCurve(painter, scene, own, owner, i === 0);
   }
 }
 
-/** Whoever was admitted first among its owners had the block first. */
+/** The owners of a block, in order of admission: the first admitted had the block first. */
 function firstOwnerFirst({ model }, { owners }) {
   const since = (id) => {
     const span = model.request(id);
@@ -34,7 +34,7 @@ function firstOwnBlock(frame, owner) {
   return frame.table(owner).blocks.find((id) => frame.blocks[id].owners.length === 1);
 }
 
-/** Between the shared block and one that only this owner has: from a dot if it had the block first. */
+/** A curve between the shared block and a block of this owner alone; it starts with a dot if the owner had the block first. */
 function drawCurve(painter, { model, grid, block }, own, owner, isFirst) {
   const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
   const [x, y] = centre(block);

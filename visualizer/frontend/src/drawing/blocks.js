@@ -3,23 +3,23 @@
  *
  *   one owner    solid; while it is not full, its slots
  *   shared       pale, with the owners' hues as ticks and the reference count
- *   cached       hatched; in the hue of the selected request if that one would find it
+ *   cached       hatched; in the hue of the selected request if it would be a cache hit
  *   free         an outline
  *   changed      a triangle: the block went from one owner to another in this step
  *   selected     a ring; dashed if the request has just lost the block
  *
- * The selected request's blocks stand out, the others step back to 60%.
+ * The selected request's blocks stand out, the others are drawn at 60% opacity.
  */
 
 import { drawCells } from "./cells.js";
 
 const OTHERS = 0.6;
-const FORMED = 7; // px; lower blocks are cells without a form
+const FORMED = 7; // px; smaller blocks are plain cells
 const SHARED_TICKS = 0.42;
 
 /**
- * What the selected request has to do with the blocks: `held` (its table), `lost` (the table it gave
- * up in this step) and `wanted` (cached blocks it would find). Sets of block ids.
+ * The blocks of the selected request, as sets of ids: `held` (its table), `lost` (the table it lost in this
+ * step) and `wanted` (cached blocks that it would find).
  */
 export function claimOf(frame, model, selected) {
   const claim = { held: new Set(), lost: new Set(), wanted: new Set(), table: null };
@@ -55,7 +55,7 @@ export function drawBlocks(painter, scene) {
   for (const copy of frame.copies) drawCopy(painter, grid, copy);
 }
 
-/** Did the block change hands in this step, so that it is worth a mark? */
+/** Whether the block changed owners in this step and gets a mark. */
 export const moved = ({ mark }) => mark === "handed" || mark === "evicted" || mark === "copy";
 
 function drawHead(painter, grid, block, mine) {
@@ -77,7 +77,7 @@ function drawHead(painter, grid, block, mine) {
   }
 }
 
-/** Below the smallest labelled size a row says which block it begins with. */
+/** The number of each row's first block, for maps without numbers at the blocks. */
 function drawRowNumbers(painter, { grid, frame }) {
   const every = Math.max(1, Math.ceil(14 / (grid.body + grid.gapY)));
   for (let row = 0; row * grid.columns < frame.blocks.length; row += every) {
@@ -89,7 +89,7 @@ function drawRowNumbers(painter, { grid, frame }) {
   }
 }
 
-/** All that can be seen of a block of a few pixels. */
+/** The paint of a block of a few pixels. */
 function paintOf(painter, { claim, model, selected }, { id, kind, owners }, mine) {
   const { theme } = painter;
   if (kind === "free") return theme.band;
@@ -158,7 +158,7 @@ function drawShared(painter, { grid, model }, block, [x, y, width, height]) {
   });
 }
 
-/** A block that is not full: one bar per slot, an outline for each that is empty. */
+/** A block that is not full: a bar per filled slot, an outline per empty one. */
 function drawSlots(painter, { filled, slots }, paint, [x, y, width, height]) {
   const { theme } = painter;
   const gap = slots > 8 && width < 60 ? 0 : 1;
@@ -193,7 +193,7 @@ function ring(painter, { grid, model, selected }, id, dash) {
   );
 }
 
-/** Copy on write: from the shared block to the copy, for the one step in which it happens. */
+/** Copy on write: a line from the shared block to the copy, in the step in which it happens. */
 function drawCopy(painter, grid, { source, block }) {
   const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
   const { context, theme } = painter;
@@ -213,7 +213,7 @@ function drawCopy(painter, grid, { source, block }) {
   context.stroke();
 }
 
-/** The glyph of a header's count, in the form of the thing it counts. 12 x 10. */
+/** The glyph beside a count in the header, 12 x 10. */
 export function drawSwatch(painter, form) {
   const { theme } = painter;
   if (form === "unshared") painter.fill(0, 1, 12, 9, theme.muted);

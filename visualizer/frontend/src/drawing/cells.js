@@ -1,9 +1,9 @@
 /**
- * Thousands of blocks have a few pixels each. As marks they would be drawn for longer than a frame lasts, most
- * of them in patterns; so their pixels are written, with edges on whole pixels.
+ * Draws thousands of blocks of a few pixels each. Drawing them as shapes, most of them with patterns, takes longer
+ * than a frame. Their pixels are written directly instead, with edges on whole pixels.
  */
 
-/** Draws every block of `grid` in `paintOf(block)` at `alphaOf(block)`, below whatever comes next. */
+/** Draws every block of `grid` with `paintOf(block)` at opacity `alphaOf(block)`. */
 export function drawCells(painter, { frame, grid }, paintOf, alphaOf) {
   const { context, canvas, ratio } = painter;
   const { e: left, f: top } = context.getTransform();
@@ -35,7 +35,7 @@ export function drawCells(painter, { frame, grid }, paintOf, alphaOf) {
   context.putImageData(image, 0, 0);
 }
 
-/** The pixels as they were written last, and with which tile each block was: most blocks stay as they are. */
+/** The pixels written last and the tile of each block: most blocks do not change between frames. */
 function writtenOn(painter, grid) {
   const { context, canvas } = painter;
   const { width, height } = canvas;
@@ -47,6 +47,6 @@ function writtenOn(painter, grid) {
   return painter.cells;
 }
 
-/** Where each of `count` begins, `pitch` apart, and where the next after the last would, in whole pixels. */
+/** The edges of `count` cells that are `pitch` apart, in whole pixels. */
 const edges = (count, begin, pitch) =>
   Array.from({ length: count + 1 }, (_, i) => Math.round(begin + i * pitch));

@@ -1,9 +1,9 @@
-/** The cursor across strip and lanes: the step's band, its two edges, and the veil over what follows. */
+/** The cursor across strip and lanes: the step's band, its two edges, and the veil over later steps. */
 
-/** What lies after the cursor keeps this much of its opacity. */
+/** Opacity of everything after the cursor. */
 export const AFTER = 0.42;
 
-/** The pale band of the cursor's step, below everything else; none where the step is out of view. */
+/** The pale band of the cursor's step, below everything else, if the step is in view. */
 export function cursorBand(painter, { scale, step }, top, bottom) {
   const left = Math.max(scale.x(step) - 0.5, scale.left - 1);
   const right = Math.min(Math.max(scale.end(step), scale.x(step) + 1) + 0.5, scale.right + 1);
@@ -11,7 +11,7 @@ export function cursorBand(painter, { scale, step }, top, bottom) {
     painter.fill(left, top, right - left, bottom - top, painter.theme.band);
 }
 
-/** The two edges of the cursor's step; one line where a step is too thin for two. */
+/** The two edges of the cursor's step, or one line if a step is too thin for two. */
 export function cursorLines(painter, { scale, step }, top, bottom) {
   painter.faded(0.55, () => {
     const [left, right] = [scale.x(step), scale.end(step)];
@@ -23,7 +23,7 @@ export function cursorLines(painter, { scale, step }, top, bottom) {
   });
 }
 
-/** Leaves 42% of whatever was drawn after the cursor. */
+/** Reduces everything after the cursor to 42% opacity. */
 export function veil(painter, scale, step, top, height, ground, right = scale.right) {
   const x = Math.max(scale.left, scale.end(step));
   if (x >= right) return;

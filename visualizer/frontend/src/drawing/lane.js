@@ -1,12 +1,12 @@
 /**
  * Draws one request in its lane. The colour identifies the request; the form shows what happened.
  *
- *   prefill     a 14 px bar with its token count; what was found in the cache is its hatched top
- *   decode      5 px on the baseline, one dash a step (less in the narrow lanes of a crowd)
- *   drafts      a cell each above the dash, filled if it was kept, and "1+4" where there is room
+ *   prefill     a 14 px bar with its token count; tokens found in the cache are its hatched top
+ *   decode      5 px on the baseline, one dash per step (thinner in narrow lanes)
+ *   drafts      a cell each above the dash, filled if accepted, and "1+4" if there is room
  *   waiting     a thin line with a tick where it began, and its reasons in words
  *   preempted   an ink bar, dashes in the request's hue, an arrowhead where it resumes
- *   stalled     dots: it runs, but the budget had no tokens left for it
+ *   stalled     dots: it was running, but the token budget was spent
  *   finished    a mark and the reason
  */
 
@@ -14,8 +14,8 @@ import { draftWords, drawDrafts } from "./lane_drafts.js";
 import { countWords, isChunk, waitLabel } from "./lane_words.js";
 
 /**
- * The measures of a lane: what is below its baseline, and the forms that stand on it. `over`: how high words
- * stand over drafts; 0: there is no room.
+ * The dimensions of a lane: below its baseline, and of the forms on it. `over` is the height of text over
+ * drafts; 0 if there is no room.
  */
 export function formsOf(pitch) {
   const forms = { below: 4, bar: 14, decode: 5, mark: 11, words: 8 };
@@ -103,7 +103,7 @@ function drawTiny(painter, scale, span, { from, to }, base, { decode, mark }) {
       painter.fill(scale.x(step), base - mark, 2, mark, painter.theme.ink);
 }
 
-/** A hairline from the first step it ran to its last. */
+/** A hairline from the first step in which it ran to its last. */
 function drawGround({ painter, scale, base }, span, stay, lastStep) {
   const end = span.finished?.step ?? lastStep;
   const begin = span.segments.find(({ kind }) => kind !== "waiting")?.from ?? end + 1;
@@ -137,7 +137,7 @@ function drawBar({ painter, scale, base, paint, hue, bar }, { from, count, found
   painter.frame(x, base - bar, width, bar - computed + 1, hue);
 }
 
-/** By time it begins at the arrival, which may have been in the middle of a step. */
+/** On a time axis a wait begins at the arrival, which may be in the middle of a step. */
 function drawWaiting({ painter, scale, middle }, { from, to }, arrivedAt) {
   const left = scale.moment(arrivedAt) ?? scale.x(from);
   const { muted } = painter.theme;
@@ -160,7 +160,7 @@ function drawStall({ painter, scale, middle }, { from, to }) {
   painter.line(scale.x(from), middle, scale.end(to), middle, muted, 1.5, [1.5, 3]);
 }
 
-/** The mark where it ended; the reason goes behind it, up to whoever has the lane next. */
+/** The mark at the end; the reason follows it, up to the next request in the lane. */
 function drawFinish({ painter, scale, base, hue, mark }, { packing, end, model }, span, stay) {
   const { step, reason } = span.finished;
   const x = scale.end(step);

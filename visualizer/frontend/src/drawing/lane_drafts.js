@@ -1,11 +1,11 @@
 /**
- * Drafts in a lane: above the decode's dash a row of cells, one for each draft that the step checked, in
- * the order of the text. Filled: kept. An outline: computed, and thrown away.
+ * Drafts in a lane: a row of cells above the decode's dash, one per draft that the step verified, in the order
+ * of the text. Accepted drafts are filled, rejected ones outlined.
  */
 
 const GAP = 1; // between the dash and the drafts
-const CELL = 3; // px; drafts of which each has less are one cell, filled as far as they were kept
-const LEAST = 6; // px of a step: with less it is a dash alone
+const CELL = 3; // px; narrower drafts become one cell, filled as far as they were accepted
+const LEAST = 6; // px of a step; narrower ones show the dash alone
 export const LABELLED = 20; // px of a step with room for "1+4"
 const SMALL = { size: 10.5 };
 
@@ -31,7 +31,7 @@ export function drawDrafts(
   }
 }
 
-/** "1+4" above the drafts of a step: what it computed, one token and four that were guessed. */
+/** "1+4" above the drafts of a step: it computed one token and four drafts. */
 export function draftWords(painter, { scale }, { from, drafts }, base) {
   const text = `1+${drafts}`;
   const x = scale.x(from);

@@ -1,10 +1,10 @@
 /**
- * Colours. Colour says who: each request has one hue, everywhere, and its label beside it. What happens
- * to a request is form, never colour.
+ * Colours. A colour identifies a request: each has one hue in all panels, with its label beside it. Events
+ * are shown by form, never by colour.
  *
  * The ten hues of a theme are at least 11 apart (CIEDE2000, all pairs) for normal, protan, deutan and
- * tritan eyes and have at least 3:1 contrast on the ground. From the eleventh request on the hues come
- * again, with dots in the ground's colour. Stripes are never used for this: hatching means "cached".
+ * tritan eyes and have at least 3:1 contrast on the ground. From the eleventh request on the hues repeat,
+ * with dots in the background colour. Stripes are never used for this: hatching means "cached".
  */
 
 export const THEMES = {
@@ -60,13 +60,13 @@ export const THEMES = {
   },
 };
 
-/** How the `index`-th request (from 0) looks: its hue, and whether it carries dots. */
+/** The look of the `index`-th request (from 0): its hue, and whether it has dots. */
 export function lookOf(theme, index) {
   const { hues } = theme;
   return { hue: hues[index % hues.length], dotted: index % (2 * hues.length) >= hues.length };
 }
 
-/** CSS background for a swatch of that look, for HTML. Dots have a pitch of 4 px, as on the canvas. */
+/** The CSS background of a swatch with that look. Dots have a pitch of 4 px, as on the canvas. */
 export function swatchBackground(theme, index) {
   const { hue, dotted } = lookOf(theme, index);
   return dotted

@@ -1,8 +1,8 @@
 /**
- * The strip: memory, tokens per step and queue over all steps. It is also the scrubber.
+ * The strip: memory, tokens per step and queue over all steps. Dragging on it moves the cursor.
  *
- * While steps are wide enough it shares its axis with the lanes below and one cursor crosses both.
- * Beyond that it is an overview of the whole log, with a window that marks what the lanes show.
+ * While steps are wide enough, it shares its axis and its cursor with the lanes below. Otherwise it is an
+ * overview of the whole log, with a window that marks the part that the lanes show.
  */
 
 import { duration } from "../model/duration.js";
@@ -11,7 +11,7 @@ import { cursorBand, cursorLines, veil } from "./cursor.js";
 export const STRIP_HEIGHT = 138;
 
 const FLAG = 24;
-const PLAYBACK = 116; // what the buttons of playback take, left of the cursor's flag
+const PLAYBACK = 116; // px that the playback buttons need, left of the cursor's flag
 const GAP = 9;
 const ROWS = { memory: 30, tokens: 38, queue: 18 };
 const TOP = { memory: FLAG, tokens: FLAG + 30 + GAP, queue: FLAG + 30 + GAP + 38 + GAP };
@@ -19,11 +19,11 @@ const BOTTOM = TOP.queue + ROWS.queue;
 
 /**
  * Draws the strip. `scene` has model, frame, scale, step, narrow, width, overview, window (or null), and
- * `still`, a text that changes when the measures have to be drawn again.
+ * `still`, a key that changes when the measures have to be drawn again.
  */
 export function drawStrip(painter, scene) {
   const { model, scale, step } = scene;
-  // On one axis with the lanes the cursor runs on into them; an overview keeps its own.
+  // On one axis with the lanes, the cursor continues into them; an overview has its own.
   const end = scene.overview ? BOTTOM : STRIP_HEIGHT;
   cursorBand(painter, scene, FLAG - 6, end);
   const measures = painter.layer(scene.still, (layer) => {
@@ -43,7 +43,7 @@ export function drawStrip(painter, scene) {
 }
 
 /**
- * What is drawn as one column: a step, or as many steps as fall on one pixel. `from` and `to` are
+ * The steps drawn as one column: one step, or all steps that fall on one pixel. `from` and `to` are
  * indexes into the measures.
  */
 function columnsOf(model, scale) {
@@ -64,7 +64,7 @@ function columnsOf(model, scale) {
   return columns;
 }
 
-/** Between two steps: how long nothing ran, in words where they fit. Memory stays as it was. */
+/** The pause between two steps, with its duration if it fits. Memory stays as it was. */
 function drawPauses(painter, { model, scale }, columns) {
   const { measures, firstStep } = model;
   const { muted: color } = painter.theme;
@@ -94,7 +94,7 @@ function drawMemory(painter, { model, scale }, columns) {
   const unit = ROWS.memory / model.settings.num_blocks;
   const bottom = TOP.memory + ROWS.memory;
   const { theme } = painter;
-  // One outline each: columns filled one by one would show their seams.
+  // One outline each, because separate columns would show seams.
   const { kind } = scale;
   const wide = columns.map((column, i) => {
     const next = columns[i + 1]?.x ?? column.x + column.width;
@@ -183,7 +183,7 @@ function drawQueue(painter, { model, scale }, columns) {
 
 const longest = new WeakMap();
 
-/** While a step has not begun its queue grows: what is kept is of those before it. */
+/** The queue of a step that has not begun still grows, so only the steps before it are cached. */
 function longestQueue(model) {
   const { waiting, length } = model.measures;
   const last = length - 1;
@@ -210,7 +210,7 @@ function drawLimits(painter, { model, scale, narrow, frame }) {
   if (!narrow) drawFullest(painter, model, scale);
 }
 
-/** Says "full: 64" beside the first step that used the whole budget, where there is room for it. */
+/** Writes "full: 64" beside the first step that used the whole budget, if there is room. */
 function drawFullest(painter, model, scale) {
   const { tokens, length } = model.measures;
   const { token_budget: budget } = model.settings;
@@ -258,7 +258,7 @@ function drawWindow(painter, { scale, window }) {
   painter.frame(left, FLAG - 4, width, BOTTOM - FLAG + 8, painter.theme.ink, 1.5);
 }
 
-/** By time the flag says what the step took. */
+/** On a time axis the flag has the step's duration. */
 function flagOf(model, step, kind) {
   const { start, end } = model.measures;
   const took = end[step - model.firstStep] - start[step - model.firstStep];

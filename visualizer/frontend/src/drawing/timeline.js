@@ -1,5 +1,5 @@
 /**
- * The timeline: a lane per request, with who it is and what it does at the cursor in the gutter.
+ * The timeline: a lane per request, with its name and its state at the cursor in the gutter.
  *
  * `lane.js` draws a request, `lane_packing.js` assigns its lane, `cursor.js` draws the cursor.
  */
@@ -11,14 +11,14 @@ import { placeWords } from "./lane_words.js";
 import { axisTicks } from "./time_axis.js";
 import { timeTicks } from "./wall_axis.js";
 
-export const BLEED = 6; // the selected lane's band goes a little beyond the panel
-export const HEADROOM = 3; // above the first lane, for its words
-const FINISH = 3; // behind the last step, for the mark of who finished in it
+export const BLEED = 6; // px by which the selected lane's band extends beyond the panel
+export const HEADROOM = 3; // px above the first lane, for its text
+const FINISH = 3; // px after the last step, for marks of requests that finished in it
 
 /**
- * Draws the lanes that can be seen. `scene` has model, frame, scale, step, selected, narrow, width,
+ * Draws the visible lanes. `scene` has model, frame, scale, step, selected, narrow, width,
  * packing, forks (requests that share a prompt), laneHeight, scroll (pixels above the first visible row),
- * viewHeight, columns (x of the gutter's columns) and `still`, a text that changes when the lanes have to be
+ * viewHeight, columns (x of the gutter's columns) and `still`, a key that changes when the lanes have to be
  * drawn again.
  */
 export function drawTimeline(painter, scene) {
@@ -47,7 +47,7 @@ export function drawTimeline(painter, scene) {
   });
 }
 
-/** The axis below the lanes. It always says what it counts. */
+/** The axis below the lanes, with its unit. */
 export function drawAxis(painter, { scale, narrow, model }) {
   const { muted: color } = painter.theme;
   if (scale.kind === "time") {
@@ -66,14 +66,14 @@ export function drawAxis(painter, { scale, narrow, model }) {
   const end = scale.left + painter.measure(lead) + 16;
   const isSeen = (tick) => scale.middle(tick) >= end && scale.middle(tick) <= scale.right + 4;
   const ticks = axisTicks(scale, narrow ? 44 : 50).filter(isSeen);
-  // Where steps are so wide that the first has a number in its middle, "step" is enough.
+  // If steps are so wide that the first has its number in its middle, "step" is enough.
   const words = ticks[0] === scale.first ? "step" : lead;
   if (scale.first >= model.firstStep) painter.text(words, scale.left, 15, { color });
   for (const tick of ticks)
     painter.text(String(tick), scale.middle(tick), 15, { color, align: "center" });
 }
 
-/** One lane with everybody who has it in view. Returns the words to write over it at the end. */
+/** Draws the visible requests of one lane. Returns the labels to write over it at the end. */
 function drawLane(painter, scene, lane) {
   const { scale, scroll, packing, laneHeight: pitch, width } = scene;
   const top = lane * pitch - scroll;
@@ -90,14 +90,14 @@ function drawLane(painter, scene, lane) {
   return words.map((word) => ({ ...word, lane }));
 }
 
-/** What of a lane depends on the cursor: the veil over what comes after it, and who has the lane now. */
+/** The parts of a lane that depend on the cursor: the veil over later steps, and the name in the gutter. */
 function drawNow(painter, scene, lane, { chosen, ground }) {
   const { scale, scroll, packing, laneHeight: pitch, step, model, width } = scene;
   const stays = packing.lanes[lane];
   if (!stays.length) return;
   const top = lane * pitch - scroll;
   veil(painter, scale, step, top, pitch - 1, ground, width + BLEED);
-  // A lane whose last request has left the picture is free: it says nothing.
+  // A lane whose last request is no longer drawn is free and has no name.
   const now = occupant(stays, step);
   const base = top + pitch - formsOf(pitch).below;
   if (now.to >= scale.first || chosen) drawGutter(painter, scene, model.requests[now.index], base);
@@ -124,7 +124,7 @@ function forksToDraw({ forks, scale }) {
   return forks.filter(({ forked: { step } }) => step >= scale.first && step <= scale.last);
 }
 
-/** From the sibling's lane, in the step of the fork, to the first step of its own. */
+/** A line from the sibling's lane, in the step of the fork, to the request's own first step. */
 function drawElbow(painter, scene, { id, hueIndex, forked }) {
   const { scale, packing, laneHeight: pitch, scroll, model, viewHeight, step } = scene;
   const baseOf = (request) => {
@@ -142,7 +142,7 @@ function drawElbow(painter, scene, { id, hueIndex, forked }) {
   );
 }
 
-/** Who lost blocks to whom at the cursor: lanes, from victim to taker. */
+/** The lanes of preempted requests and of the requests that took their blocks at the cursor. */
 function handovers({ model, frame, step, packing }) {
   const laneOf = (request) => laneAt(packing, model.request(request)?.index, step);
   return frame.story.preemptions

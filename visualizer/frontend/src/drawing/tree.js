@@ -15,7 +15,7 @@ const CHARACTER = 6.6;
 /** Row heights, in px. */
 export const treeRow = (narrow, projector) => (narrow ? 34 : projector ? 32 : 36);
 
-/** The x of each level and what a chain may take, for a width. */
+/** The x of each level and the width available to a chain. */
 export function treeColumns(layout, width, narrow) {
   const inner = (level) =>
     layout.items.filter((item) => item.level === level && item.children.length);
@@ -55,7 +55,7 @@ function onPath({ path, selected, waiting }, item) {
   return item.kind === "node" && path.has(item.node.id);
 }
 
-/** From the parent's line down to this row, and along to its chain. */
+/** A line from the parent's line down to this row, and along to its chain. */
 function drawBranch(painter, scene, item, hot) {
   const { columns, narrow, model, selected } = scene;
   const y = yOf(scene);
@@ -110,7 +110,7 @@ function drawItem(painter, scene, item) {
     drawOwnerTicks(painter, scene, node.owners, x, y, chain * PITCH - 1.5);
   const note = (text, style) => {
     const width = painter.measure(text, style);
-    painter.fill(next - 3, y - 5, width + 6, 10, painter.theme.ground); // or the line would strike it out
+    painter.fill(next - 3, y - 5, width + 6, 10, painter.theme.ground); // clears the line behind the text
     painter.text(text, next, y + 4, style);
     next += width + 6;
   };
@@ -126,7 +126,7 @@ function drawItem(painter, scene, item) {
   drawText(painter, node.text, x, y, end, muted ? painter.theme.muted : painter.theme.ink);
 }
 
-/** The text of a chain above it, cut where the next level begins. */
+/** The text of a chain, above it, cut where the next level begins. */
 function drawText(painter, whole, x, y, end, color) {
   const room = Math.floor((end - x) / CHARACTER);
   const text = visible(whole.slice(0, room + 1));
@@ -157,8 +157,8 @@ function drawLeafWords(painter, scene, node, x, y, end) {
   const name = mine ? model.request(selected).name : "";
   const words = mine
     ? [
-        `cached, lock 0: ${name} finds it again unless it is evicted first`,
-        `cached: ${name} can find it again`,
+        `cached, lock 0: ${name} will hit it unless it is evicted first`,
+        `cached: ${name} can hit it`,
         "cached, lock 0",
       ]
     : [
@@ -169,7 +169,7 @@ function drawLeafWords(painter, scene, node, x, y, end) {
   painter.text(text, x + 4, y + 4, { color: mine ? theme.ink : theme.muted, halo: theme.ground });
 }
 
-/** A request's blocks beyond the tree, its name, and how many tokens those hold. Returns the next x. */
+/** A request's blocks that are not in the tree, its name, and the number of their tokens. Returns the next x. */
 function drawTail(painter, { frame, model }, request, x, y, end) {
   const { theme } = painter;
   const span = model.request(request);

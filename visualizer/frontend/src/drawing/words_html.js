@@ -3,10 +3,10 @@
 import { h } from "./html.js";
 import { swatchBackground } from "./palette.js";
 
-/** Makes the nodes. `context` has model, theme and selected; the board listens for the clicks. */
+/** The nodes of spans. `context` has model, theme and selected; the board handles clicks. */
 export function wordNodes(spans, context) {
   const nodes = [];
-  let after = ""; // what a name took from the words behind it
+  let after = ""; // the part of the next span that stays with a name
   spans.forEach((span, i) => {
     const text = span.text.slice(after.length);
     after = "";

@@ -1,12 +1,12 @@
 /**
- * The block map as a panel: header, canvas, what changed hands, the selected request's block table, and
- * what there is to say of the block that is looked at.
+ * The block map as a panel: header, canvas, a line on blocks that changed owners, the selected request's block
+ * table, and the description of the highlighted block.
  */
 
 import { describeBlock } from "../board/descriptions.js";
 import { patchChildren } from "../board/patch_children.js";
 import { blockGrid } from "../drawing/block_grid.js";
-import { drawLookedAt } from "../drawing/block_sharers.js";
+import { drawHighlighted } from "../drawing/block_sharers.js";
 import { claimOf, drawBlocks, drawSwatch } from "../drawing/blocks.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
@@ -62,7 +62,7 @@ export class MapPanel {
     this.drawn = null;
   }
 
-  /** The headers' glyphs change with theme and size only. */
+  /** Draws the header's glyphs, which change with theme and size only. */
   drawSwatches() {
     const { unit, theme } = this.board;
     if (this.drawn === theme) return;
@@ -73,7 +73,7 @@ export class MapPanel {
     }
   }
 
-  /** Its usual height in board pixels: header, grid, the line on changes and a block table. */
+  /** The usual height in board pixels: header, grid, the line on changes and a block table. */
   get height() {
     return 22 + this.grid.height + 110;
   }
@@ -87,10 +87,10 @@ export class MapPanel {
     painter.context.translate(BLEED, 0);
     const { selected, block } = store;
     drawBlocks(painter, { model, frame, grid, claim: this.claim, selected });
-    if (block != null) drawLookedAt(painter, { model, frame, grid, block });
+    if (block != null) drawHighlighted(painter, { model, frame, grid, block });
   }
 
-  /** What stands around the picture in words. */
+  /** Writes the text around the picture. */
   write() {
     const { model, claim } = this;
     const { frame, theme, store } = this.board;
@@ -98,7 +98,7 @@ export class MapPanel {
     for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
     patchChildren(this.note, changeNodes(frame, context));
     patchChildren(this.table, blockTableNodes(context));
-    this.tell(frame, store.block);
+    this.describeBlock(frame, store.block);
     this.describe(frame);
   }
 
@@ -106,8 +106,8 @@ export class MapPanel {
     return [blockTable(this.board)];
   }
 
-  /** The block that is looked at: who has it, and what it holds. */
-  tell(frame, block) {
+  /** Writes the description of the highlighted block. */
+  describeBlock(frame, block) {
     const lines = block == null ? null : describeBlock(this.model, frame, block);
     this.told.hidden = !lines;
     if (!lines) return;
@@ -122,7 +122,7 @@ export class MapPanel {
     this.canvas.setAttribute(
       "aria-label",
       `${frame.blocks.length} KV blocks: ${unshared} unshared, ${shared} shared, ${cached} cached, ` +
-        `${free} free; arrow keys look at one, Enter selects who has it; a table follows`,
+        `${free} free; arrow keys highlight a block, Enter selects its owner; a table follows`,
     );
   }
 
@@ -148,7 +148,7 @@ export class MapPanel {
     on("click", (event) => {
       const id = blockAt(event);
       if (id < 0) return;
-      tip.hide(); // what it says stands below the map now
+      tip.hide(); // its text is below the map now
       board.lookAt(id);
       this.selectOwner(id);
     });
@@ -165,7 +165,7 @@ export class MapPanel {
     });
   }
 
-  /** A shared block has several owners: asking again selects the next one. */
+  /** Selects an owner of a block; for a shared block, each call selects the next owner. */
   selectOwner(id) {
     const { owners } = this.board.frame.blocks[id];
     const { selected } = this.board.store;
@@ -173,7 +173,7 @@ export class MapPanel {
   }
 }
 
-/** One line that says what the triangles mean: at most two changes in words, else a count. */
+/** A line that explains the triangles: at most two changes as text, more as a count. */
 function changeNodes(frame, context) {
   const { changes } = frame;
   if (!changes.length) return [];

@@ -1,8 +1,8 @@
 /**
- * What the canvases show, as tables: for those who hear the board, and for everybody with "T".
+ * The content of the canvases as tables, for screen readers, and visible with "T".
  *
- * While they are out of sight they are written once the reader rests, and are empty until then: a table never
- * shows another step than the pictures. They hold at most MOST rows each, because a log of a million events has thousands of everything.
+ * Hidden tables are written when the user stops moving and are empty until then, so that a table never shows
+ * another step than the pictures. Each has at most MOST rows.
  */
 
 import { h, visible } from "../drawing/html.js";
@@ -43,10 +43,10 @@ export function stepTable({ model, frame }) {
     ["blocks cached", cached[i]],
     ["blocks free", free[i]],
     ["tokens", `${frame.budget.tokens} of ${frame.budget.budget}`],
-    ["of them prefill", prefill[i]],
-    ["of them decode", decode[i]],
-    ["of them computed again", catchup[i]],
-    ["places taken", `${frame.seats.taken} of ${frame.seats.all}`],
+    ["prefill tokens", prefill[i]],
+    ["decode tokens", decode[i]],
+    ["recomputed tokens", catchup[i]],
+    ["seats taken", `${frame.seats.taken} of ${frame.seats.all}`],
     ["running", frame.running.length],
     ["waiting", frame.waiting.length],
   ];
