@@ -34,12 +34,17 @@ function open() {
   ending?.abort();
   ending = new AbortController();
   byId("unlock").hidden = true;
-  view = watch(byId("board"), { url: `/events${query}`, headers, told, signal: ending.signal });
+  view = watch(byId("board"), {
+    url: `/events${query}`,
+    headers,
+    onChange: update,
+    signal: ending.signal,
+  });
   offerModels();
 }
 
-/** Something is new: the log, the server's state, the connection. */
-function told(live) {
+/** Updates the page after a change of the log, the server's state or the connection. */
+function update(live) {
   const { status, board } = live;
   const { live: state } = board.root.dataset;
   const connected = state === "live" || state === "over";
@@ -60,7 +65,7 @@ async function offerModels() {
   const shown = models.find(({ id }) => id === model);
   if (shown?.loaded === false) asleep = `${model} is not loaded yet: send it a prompt`;
   if (names.length > 1 && model && !shown) asleep = `There is no model ${model} here`;
-  told(view.live);
+  update(view.live);
   byId("models").hidden = names.length < 2;
   byId("models").replaceChildren(
     ...names.map((name, at) => {

@@ -1,15 +1,15 @@
 /**
- * Saves the boards of a notebook with it. JupyterLab leaves a widget's state out unless the reader asks for
- * it, and a reopened notebook then says "model not found" in place of the board.
+ * Saves the boards of a notebook with it. By default JupyterLab does not save the state of widgets, and a
+ * reopened notebook then shows "model not found" in place of the board.
  *
- * When JupyterLab saves, the state of our widgets that the notebook shows is put where its manager reads it:
- * into the notebook's metadata. Other widgets are left to the reader's setting.
+ * When JupyterLab saves, the state of our widgets in the notebook is written into its metadata, where the widget
+ * manager reads it. Other widgets follow the user's setting.
  */
 
 const MIME = "application/vnd.jupyter.widget-state+json";
 const watched = (globalThis[Symbol.for("underglass.saved")] ??= new WeakSet());
 
-/** Sees to it that the notebook of a widget's manager saves its boards; other hosts have no such notebook. */
+/** Makes the notebook of a widget manager save its boards. Other hosts have no such notebook. */
 export function saveWith(manager) {
   const { context } = manager ?? {};
   if (!context?.saveState || !context.model?.setMetadata || watched.has(context)) return;
@@ -31,9 +31,9 @@ export function saveWith(manager) {
 }
 
 /**
- * What to save: of our widgets those that are shown, with what they refer to; of others what is saved now.
- * `before` is what the notebook held when it was opened: with the reader's setting on, the manager keeps
- * only what has a kernel.
+ * The state to save: of our widgets those that are shown, with the models they refer to; of other widgets the state
+ * that is saved now. `before` is the state in the notebook when it was opened: if the user's setting is on, the
+ * manager keeps only widgets with a kernel.
  */
 export function mergeStates({ before, saved, live, shown }) {
   const all = { ...before, ...saved, ...live };
@@ -58,7 +58,7 @@ const isOurs = ({ state }) => state._anywidget_id?.startsWith("visualizer.");
 
 const idsIn = (cells) => new Set([...cells.matchAll(/"model_id":"([^"]+)"/g)].map(([, id]) => id));
 
-/** These models and all that they refer to, directly or not. */
+/** These models and all models that they refer to, directly or indirectly. */
 function withReferences(all, ids) {
   const found = new Set();
   const rest = [...ids];

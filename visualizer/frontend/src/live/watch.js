@@ -1,4 +1,4 @@
-/** The two ways to a live board: a page that reads the feed itself, a notebook whose kernel does. */
+/** Entry points of a live board: for a page that reads the feed itself, and for a notebook whose kernel does. */
 
 import { Board } from "../board/board.js";
 import { h } from "../drawing/html.js";
@@ -7,25 +7,25 @@ import { LiveBoard } from "./live_board.js";
 import { subscribe } from "./live_feed.js";
 
 const SYNC_EVERY = 200; // ms
-const PATIENCE = 5000; // ms for a kernel that may be busy, or gone
+const PATIENCE = 5000; // ms to wait for a kernel that may be busy or gone
 
 /**
  * Draws a running engine in `host`; returns {board, live}. `options`: url of the feed, headers() to send,
- * told(live) hears of changes, limit (events kept), theme, signal.
+ * onChange(live), limit (events kept), theme, signal.
  */
 export function watch(
   host,
-  { url = "/events", headers, told, limit, signal = new AbortController().signal, ...options },
+  { url = "/events", headers, onChange, limit, signal = new AbortController().signal, ...options },
 ) {
   const board = new Board(host, { ...options, signal });
-  const live = new LiveBoard(board, { told, limit, rejoin: () => rejoin() });
+  const live = new LiveBoard(board, { onChange, limit, rejoin: () => rejoin() });
   const rejoin = subscribe(url, { headers, signal, onMessage: (message) => live.receive(message) });
   return { board, live };
 }
 
 /**
- * anywidget's `render` for `visualizer.watch`. The kernel holds the connection, because a browser may not be
- * able, or allowed, to reach the server; messages sent before a view exists are lost, so it says hello first.
+ * anywidget's `render` for `visualizer.watch`. The kernel has the connection, because the browser may not be
+ * able or allowed to reach the server. Messages sent before a view exists are lost, so the view sends hello first.
  */
 export async function watchInNotebook({ model, el, signal, host }) {
   const ending = signal ?? new AbortController().signal;
@@ -33,7 +33,7 @@ export async function watchInNotebook({ model, el, signal, host }) {
   if (ending.aborted) return;
   const me = Math.random().toString(36).slice(2);
   let timer = null;
-  let shown = null; // not yet in the model: the kernel's own state may be set there meanwhile
+  let shown = null; // not written to the widget model yet, where the kernel may set its own state meanwhile
   const sync = ({ step, selected }) => {
     shown = { step, selected, following: live.following };
     if (timer) return;
@@ -48,7 +48,7 @@ export async function watchInNotebook({ model, el, signal, host }) {
   const hello = () => traits.send({ hello: me });
   const live = new LiveBoard(board, {
     rejoin: hello,
-    told: ({ shows }) => shows && sync(board.state()),
+    onChange: ({ shows }) => shows && sync(board.state()),
   });
   const patience = setTimeout(() => {
     board.showMessage(
