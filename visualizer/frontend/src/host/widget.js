@@ -59,7 +59,7 @@ export async function load(board, log, opening) {
   const count = () => (root.dataset.loaded = Math.floor(reader.share * 100) / 100);
   await reader.until(opening, () => (bar.value = count()));
   if (!isCurrent()) return;
-  const { model } = mine;
+  const { model } = reader;
   if (model.stepCount === 0 || !model.settings.num_blocks) {
     if (reader.error) showError(board, reader.error);
     else showEmpty(board);
