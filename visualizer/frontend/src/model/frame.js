@@ -1,6 +1,6 @@
 /**
- * Everything the panels need for one step: the state after its last event, and what changed within it.
- * Each part is computed when it is first read, so that a board without a tree pays for none.
+ * Everything the panels need for one step: the state after its last event, and the changes within it. Each part is
+ * computed when it is first read, so that a board without a tree does not compute one.
  *
  * @typedef {object} Block
  * @property {number} id
@@ -80,7 +80,7 @@ export class Frame {
     };
   }
 
-  /** Seats of the batch that were taken when the step was scheduled, by a request as many as it has samples. */
+  /** The seats taken when the step was scheduled; a request takes one per sample. */
   get seats() {
     const { running, settings } = this.state;
     const taken = this.story.scheduled
@@ -93,7 +93,7 @@ export class Frame {
     return this.state.running;
   }
 
-  /** Ids of those who wait at the end of the step, front to back. @returns {number[]} */
+  /** Ids of the requests that wait at the end of the step, front to back. @returns {number[]} */
   get waiting() {
     return this.#once("waiting", () => this.state.waiting());
   }
@@ -101,14 +101,14 @@ export class Frame {
   /** Why each of `waiting` waits. */
   get waits() {
     return this.#once("waits", () => {
-      /** Everybody behind one head is told the same. @type {Map<number | string | null, Span[]>} */
-      const told = new Map();
+      /** Requests behind one head share their spans. @type {Map<number | string | null, Span[]>} */
+      const known = new Map();
       return this.waiting.map((request) => {
         const { reason, head } = this.waitOf(request);
         const resumed = this.state.request(request).preemptions > 0;
         const key = head === request ? reason : head;
-        if (!told.has(key)) told.set(key, this.#waitSpans(request, reason, head));
-        return { request, reason, head, resumed, spans: told.get(key) };
+        if (!known.has(key)) known.set(key, this.#waitSpans(request, reason, head));
+        return { request, reason, head, resumed, spans: known.get(key) };
       });
     });
   }
@@ -124,7 +124,7 @@ export class Frame {
     );
   }
 
-  /** Ids of those who waited when scheduling was done. @returns {Set<number>} */
+  /** Ids of the requests that waited after scheduling. @returns {Set<number>} */
   get asked() {
     return this.#once("asked", () => new Set(this.story.waiting));
   }
@@ -148,7 +148,7 @@ export class Frame {
     return head === request ? say`${this.reasonFor(reason)}` : say`behind ${this.model.tag(head)}`;
   }
 
-  /** What a request is doing, at the end of the step. @param {number} id */
+  /** The state of a request at the end of the step. @param {number} id */
   phase(id) {
     const kind = this.#phase(id);
     return { kind, words: PHASES[kind] };
@@ -196,7 +196,7 @@ export class Frame {
     const firstBefore = firstHoldersOf(before);
     const nodes = new Int32Array(owners.length);
     for (const node of state.nodes.list()) for (const block of node.blocks) nodes[block] = node.id;
-    const takers = new Int32Array(owners.length).fill(NOBODY);
+    const takers = new Int32Array(owners.length).fill(NO_REQUEST);
     for (const { request, block } of story.taken) takers[block] = request;
     const marks = new Uint8Array(owners.length);
     const note = (/** @type {number[]} */ blocks, /** @type {number} */ what) => {
@@ -213,8 +213,8 @@ export class Frame {
     for (let id = 0; id < owners.length; id++) {
       const held = owners[id] ?? NONE;
       const node = nodes[id];
-      const from = firstBefore[id] === NOBODY ? null : firstBefore[id];
-      const to = takers[id] === NOBODY ? null : takers[id];
+      const from = firstBefore[id] === NO_REQUEST ? null : firstBefore[id];
+      const to = takers[id] === NO_REQUEST ? null : takers[id];
       const kind = held.length > 1 ? "shared" : held.length ? "unshared" : node ? "cached" : "free";
       /** @type {Block["mark"]} */
       let mark = null;
@@ -248,7 +248,7 @@ export class Frame {
     return holder.content.texts.slice(at, at + filled);
   }
 
-  /** One line per change of hands, for below the map. */
+  /** One line per change of owners, for below the map. */
   get changes() {
     return this.#once("changes", () => [...this.#evictionWords(), ...this.#handWords()]);
   }
@@ -292,7 +292,7 @@ export class Frame {
     return [...hands, ...copies];
   }
 
-  /** "now r5's", unless r5 has let go again. @param {number | null} to @param {number[]} blocks */
+  /** "now r5's", unless r5 has released it again. @param {number | null} to @param {number[]} blocks */
   #hand(to, blocks) {
     const holds = blocks.every((block) =>
       this.blocks[block].owners.includes(/** @type {number} */ (to)),
@@ -301,7 +301,7 @@ export class Frame {
   }
 
   /**
-   * A request's block table; if it lost it in this step, what became of each block.
+   * A request's block table; if it lost the table in this step, the fate of each block.
    *
    * @param {number} id
    * @returns {{blocks: number[], lost: boolean, fates: Fate[]}}
@@ -318,7 +318,7 @@ export class Frame {
     return { blocks: loss.table, lost: true, fates };
   }
 
-  /** What became of a block that a request gave up at `seq`. @returns {Fate} */
+  /** The fate of a block that a request released at `seq`. @returns {Fate} */
   fate(/** @type {number} */ block, /** @type {number} */ seq) {
     const taken = this.story.taken.findLast((one) => one.block === block && one.seq > seq);
     const lostAgain = this.story.preemptions.some(
@@ -337,7 +337,7 @@ export class Frame {
     return this.#once("tree", () => treeOf(this.state));
   }
 
-  /** What running requests hold beyond the tree. */
+  /** The blocks of running requests that are not in the tree. */
   get tails() {
     return this.#once("tails", () =>
       this.running.map((id) => {
@@ -350,7 +350,7 @@ export class Frame {
   }
 
   /**
-   * A request's path in the tree: what it has locked or, while it waits, what it would find.
+   * A request's path in the tree: the one it has locked or, while it waits, the one it would hit.
    *
    * @param {number} id
    * @returns {{nodes: number[], blocks: number[], tokens: number, holds: boolean}}
@@ -376,15 +376,15 @@ export class Frame {
 
 /** @type {number[]} */
 const NONE = [];
-const NOBODY = -1;
-// What happened to a block within the step; bits of one number.
+const NO_REQUEST = -1;
+// Events of a block within the step, as bits.
 const HIT = 1;
 const EVICTED = 2;
 const SOURCE = 4;
 const COPY = 8;
 
 /**
- * Who holds each block, ids ascending, and how many of its slots are computed.
+ * The owners of each block, ids ascending, and the number of its computed slots.
  *
  * @param {import("./fold.js").State} state
  */
@@ -395,7 +395,7 @@ function holdersOf(state) {
   const { blockSize } = state;
   for (const id of [...state.running].sort((a, b) => a - b)) {
     const { table, computed } = state.request(id);
-    const alone = [id]; // one list for all blocks that nobody shares
+    const alone = [id]; // one list for all blocks without other owners
     for (let index = 0; index < table.length; index++) {
       const block = table[index];
       owners[block] = owners[block] ? [...owners[block], id] : alone;
@@ -405,12 +405,12 @@ function holdersOf(state) {
   return { owners, filled };
 }
 
-/** The first of those who hold each block, or NOBODY. @param {import("./fold.js").State} state */
+/** The owner of each block with the lowest id, or NO_REQUEST. @param {import("./fold.js").State} state */
 function firstHoldersOf(state) {
-  const first = new Int32Array(state.settings.num_blocks).fill(NOBODY);
+  const first = new Int32Array(state.settings.num_blocks).fill(NO_REQUEST);
   for (const id of state.running) {
     for (const block of state.request(id).table) {
-      if (first[block] === NOBODY || id < first[block]) first[block] = id;
+      if (first[block] === NO_REQUEST || id < first[block]) first[block] = id;
     }
   }
   return first;

@@ -1,6 +1,6 @@
 /**
- * The data side of the front end: a log in, pictures' facts and words out. No DOM here.
- * `visualizer/frontend/README.md` documents every name and shape.
+ * The data side of the front end: reads a log and computes the facts and sentences for the pictures. No DOM.
+ * `visualizer/frontend/README.md` explains it.
  */
 
 export { State } from "./fold.js";

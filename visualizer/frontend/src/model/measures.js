@@ -1,8 +1,8 @@
 /**
- * One number per step of everything the strip draws, in typed arrays: index is `step - firstStep`.
+ * The measures that the strip draws, one value per step, in typed arrays with index `step - firstStep`.
  *
  * Blocks: used = shared + unshared, and used + cached + free is all of memory. Tokens: prefill + catchup +
- * decode. Times in microseconds, NaN where the log has none.
+ * decode. Times in microseconds, NaN if the log has none.
  *
  * @typedef {"used" | "shared" | "cached" | "free" | "tokens" | "prefill" | "catchup" | "decode" | "rows"
  *   | "output" | "running" | "waiting" | "preempted" | "evicted" | "found"} CountName
@@ -62,7 +62,7 @@ export class Measures {
     if (chunks.length) this.#chunks.set(step, chunks);
   }
 
-  /** Makes the arrays as long as there are steps. */
+  /** Publishes the arrays with one value per step. */
   publish() {
     const arrays = this.#columns.map(({ name, values }) => [name, values.subarray(0, this.length)]);
     Object.assign(this, Object.fromEntries(arrays));

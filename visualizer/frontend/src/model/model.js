@@ -1,13 +1,13 @@
 /**
- * A log, ready to be looked at: any step at once, each request's span, a measure per step.
+ * A log prepared for display: the frame of any step, the span of each request, measures per step.
  *
  * One pass over the events cuts them into steps, keeps a copy of the folded state about every thousand
  * events, and collects request spans and measures; of the events only their lines are kept. `frame(step)`
- * then starts from the nearest copy and parses what it folds. `read` and `append` go on where the pass
- * ended, so a long file that comes piece by piece and a live log are no different from a short file.
+ * then starts from the nearest copy and parses what it folds. `read` and `append` continue where the pass
+ * ended, so long files that arrive in pieces and live logs work like short files.
  *
- * A step ends with its commit. What happens between two steps (an arrival, an abort, a cleared cache)
- * belongs to the later one: it is what that step finds when it begins.
+ * A step ends with its commit. Events between two steps (an arrival, an abort, a cleared cache) belong to the
+ * later one.
  *
  * @typedef {"pending" | "running" | "finished" | "joined"} Status
  *
@@ -32,7 +32,7 @@ import { Heads, waitReasons, waitSegments } from "./waits.js";
 
 /** Events between two kept copies of the state. */
 const KEYFRAME_EVERY = 1000;
-/** Frames kept, so that all panels may ask for the same one. */
+/** Cached frames, because all panels ask for the same one. */
 const FRAMES_KEPT = 4;
 
 export class Model {
@@ -41,11 +41,11 @@ export class Model {
   #heads = new Heads();
   /** Copies of the state at the end of a step. @type {{step: number, state: State}[]} */
   #copies = [];
-  /** Where the last question was, as the next is often one further. @type {{step: number, state: State}} */
+  /** The state of the last request, because the next one is often one step later. @type {{step: number, state: State}} */
   #cursor = { step: -Infinity, state: new State() };
   /** @type {Map<number, Frame>} */
   #frames = new Map();
-  /** What the open step has added up to so far. */
+  /** The sums of the open step so far. */
   #sums = { ...NOTHING };
   /** @type {import("./measures.js").Chunk[]} */
   #chunks = [];
@@ -67,15 +67,15 @@ export class Model {
     this.append(events);
   }
 
-  /** Goes on with more events of the same log. @param {LogEvent[]} events */
+  /** Appends events of the same log. @param {LogEvent[]} events */
   append(events) {
     this.events.add(events);
     this.#pass(() => events.forEach((event) => this.#take(event)));
   }
 
   /**
-   * Goes on with more bytes of the same log, cut anywhere. Throws a `LogError` with the line that cannot be
-   * used; what was read before it stays.
+   * Reads more bytes of the same log, cut anywhere. Throws a `LogError` with the number of an invalid line; the
+   * events before it stay.
    *
    * @param {Uint8Array} bytes
    */
@@ -83,7 +83,7 @@ export class Model {
     this.#pass(() => this.events.push(bytes, (event) => this.#takeLine(event)));
   }
 
-  /** There are no more bytes: a last line without a line break counts if it is whole. */
+  /** Ends the log: a last line without a line break counts if it is complete. */
   end() {
     this.#pass(() => this.events.end((event) => this.#takeLine(event)));
   }
@@ -124,7 +124,7 @@ export class Model {
     return this.#requestSpans.byId.get(/** @type {number} */ (id));
   }
 
-  /** The same for a request that the log is known to have. @param {number} id */
+  /** The same; throws if there is no such request. @param {number} id */
   requestSpan(id) {
     const span = this.request(id);
     if (!span) throw new RangeError(`there is no request ${id}`);
@@ -187,7 +187,7 @@ export class Model {
     return state.copy();
   }
 
-  /** Why a request waited, run by run. See `waits.js`. */
+  /** The reasons of a wait, by runs of steps. See `waits.js`. */
   waits(
     /** @type {import("./request_spans.js").RequestSpan} */ span,
     /** @type {import("./request_spans.js").Segment} */ segment,
@@ -195,7 +195,7 @@ export class Model {
     return waitSegments(this, span, segment);
   }
 
-  /** The same in a few words, with how many steps each reason held. */
+  /** The reasons as short labels, with the number of steps of each. */
   waitReasons(
     /** @type {import("./request_spans.js").RequestSpan} */ span,
     /** @type {import("./request_spans.js").Segment} */ segment,
@@ -203,7 +203,7 @@ export class Model {
     return waitReasons(this, span, segment);
   }
 
-  /** Why one request waited in one step: `{reason, head}`. */
+  /** Why a request waited in a step: `{reason, head}`. */
   waitAt(/** @type {number} */ step, /** @type {number} */ id) {
     return this.#heads.waitAt(step, id);
   }
@@ -296,7 +296,7 @@ export class Model {
     this.#addStep(step, "pending");
   }
 
-  /** A window or a live join: the keyframe's step is over, or half over. */
+  /** Starts from a keyframe, whose step has finished or is running. */
   #join() {
     const { step, requests } = this.#live;
     if (step) this.#addStep(step, "joined");

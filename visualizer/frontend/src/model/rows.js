@@ -1,5 +1,5 @@
 /**
- * What a row of a step is. The engine knows no phases: it computes tokens that are not computed yet.
+ * The kind of a row of a step. The engine has no phases; it computes the tokens that are not computed yet.
  *
  * @param {import("./events.js").ScheduledRow} row
  * @param {{promptLength: number, length: number}} request  as it was when the row was scheduled

@@ -1,4 +1,4 @@
-/** One request's tokens as of a step: the prompt with its cached part, the output with times and odds. */
+/** One request's tokens as of a step: the prompt with its cached part, the output with times and probabilities. */
 
 import { draftsOf } from "./drafts.js";
 
@@ -48,13 +48,13 @@ export function tokensPanel(frame, id) {
   };
 }
 
-/** Microseconds between two times of which either may be unknown. */
+/** Microseconds between two times, or null if one of them is unknown. */
 function elapsed(/** @type {number | null} */ from, /** @type {number | null} */ to) {
   return from === null || to === null ? null : to - from;
 }
 
 /**
- * When a step ended, null where the log does not say.
+ * The end of a step, or null if the log does not have it.
  *
  * @param {import("./model.js").Model} model
  * @param {number | undefined} step  0: before the log begins

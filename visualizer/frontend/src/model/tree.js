@@ -1,4 +1,4 @@
-/** The prefix tree of one step, for drawing: who is locked where, and what a waiting request would find. */
+/** The prefix tree of one step: the requests that lock each node, and the prefix that a waiting request would hit. */
 
 const ROOT = 0;
 
@@ -69,8 +69,8 @@ export function treeOf(state) {
 }
 
 /**
- * What a waiting request would find: whole blocks, and never all of its tokens, since one at least has to
- * be computed for its logits.
+ * The cached prefix of a waiting request: whole blocks, and never all of its tokens, because at least one token
+ * has to be computed for its logits.
  *
  * @param {TreeNode[]} tree
  * @param {import("./fold.js").State} state
