@@ -25,7 +25,7 @@ export class Tooltip {
   }
 
   /** Updates the text after the board has moved to another step. */
-  patchChildren() {
+  update() {
     const lines = this.describe?.();
     this.element.hidden = !lines?.length;
     if (this.element.hidden) return;
