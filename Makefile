@@ -7,17 +7,19 @@ INSTALLED := $(VENV)/.installed
 BENCH_INSTALLED := $(VENV)/.bench-installed
 FRONTEND := visualizer/frontend
 NODE_MODULES := $(FRONTEND)/node_modules/.installed
+BUNDLE := visualizer/static/board.js
+NPM := cd $(FRONTEND) && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 
 # Jupyter will not run as root unless told to; a container or a fresh machine often is root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
 .PHONY: help setup lab notebooks contents test test-fast test-notebooks test-browser test-frontend soak check \
-  serve bench bundle clean
+  check-frontend serve bench bundle clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
 
-setup: $(INSTALLED) ## make .venv and install everything into it
+setup: $(INSTALLED) $(BUNDLE) ## make .venv, install everything into it, build the front end
 
 $(INSTALLED): pyproject.toml constraints.txt notebooks/lab-overrides.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
@@ -52,25 +54,29 @@ test-frontend: setup ## the ES module's own tests
 test-notebooks: setup ## run every lesson from top to bottom
 	$(BIN)/pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=60 -n 2 --dist loadscope -q notebooks
 
-test-browser: setup $(NODE_MODULES) ## pages, widgets and lessons in Chromium
+test-browser: setup ## pages, widgets and lessons in Chromium
 	$(BIN)/pytest tests -m browser -n 2 --dist loadfile -q -rs $(PYTEST_ARGS)
 
 soak: setup ## the same properties on many more cases
 	$(BIN)/pytest tests/engine -m "not browser" --soak -q -s -k "random_workloads" --timeout=3600 $(PYTEST_ARGS)
 	$(BIN)/pytest tests/server/test_fuzz.py --soak -q -s --timeout=3600 $(PYTEST_ARGS)
 
-check: setup $(NODE_MODULES) ## format, lint, types, imports, bundle freshness
+check: setup check-frontend ## format, lint, types, imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/node $(FRONTEND)/build.mjs --check
 
-bundle: setup $(NODE_MODULES) ## build visualizer/static from visualizer/frontend
+check-frontend: setup ## format, lint and types of the JavaScript
+	$(NPM) run --silent check
+
+bundle: $(BUNDLE) ## build visualizer/static from visualizer/frontend
+
+$(BUNDLE): $(shell find $(FRONTEND)/src -type f) engine/events/messages.json $(FRONTEND)/build.mjs $(NODE_MODULES)
 	$(BIN)/node $(FRONTEND)/build.mjs
 
-$(NODE_MODULES): $(FRONTEND)/package-lock.json | setup
-	cd $(FRONTEND) && PATH="$(CURDIR)/$(BIN):$$PATH" npm ci --no-audit --no-fund --silent
+$(NODE_MODULES): $(FRONTEND)/package-lock.json | $(INSTALLED)
+	$(NPM) ci --no-audit --no-fund --silent
 	@touch $@
 
 serve: setup ## serve the bundled model on port 8000
@@ -87,4 +93,4 @@ $(BENCH_INSTALLED): $(INSTALLED)
 	@touch $@
 
 clean: ## remove what setup made
-	rm -rf $(VENV) $(FRONTEND)/node_modules
+	rm -rf $(VENV) $(FRONTEND)/node_modules visualizer/static

@@ -30,7 +30,7 @@ _NAME_LENGTH = 16
 def names_of(log: EventLog) -> dict[int, str]:
     """Return the board's name of each request: its label, shortened and made unique, or "r7".
 
-    `visualizer/frontend/src/model/lives.js` gives the same names.
+    `visualizer/frontend/src/model/request_spans.js` gives the same names.
     """
     names: dict[int, str] = {}
     labels: dict[int, str] = {}

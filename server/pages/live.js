@@ -34,11 +34,16 @@ function open() {
   ending?.abort();
   ending = new AbortController();
   byId("unlock").hidden = true;
-  view = watch(byId("board"), { url: `/events${query}`, headers, told: update, signal: ending.signal });
+  view = watch(byId("board"), {
+    url: `/events${query}`,
+    headers,
+    onChange: update,
+    signal: ending.signal,
+  });
   showModels();
 }
 
-/** Show what changed: the log, the server's state, or the connection. */
+/** Updates the page after a change of the log, the server's state or the connection. */
 function update(live) {
   const { status, board } = live;
   const { live: state } = board.root.dataset;
@@ -76,7 +81,12 @@ async function showModels() {
 /** The server in one line: its model, its settings, and why it cannot be paused from here. */
 function describe({ model, controls }, settings) {
   if (!settings?.num_blocks) return notLoaded;
-  const { token_budget: budget, max_batch_size: batch, num_blocks: blocks, block_size: size } = settings;
+  const {
+    token_budget: budget,
+    max_batch_size: batch,
+    num_blocks: blocks,
+    block_size: size,
+  } = settings;
   const parts = [
     model,
     `${number(budget)} tokens per step`,
@@ -105,7 +115,8 @@ async function control(verb) {
   error.hidden = false;
 }
 
-for (const verb of ["pause", "step", "resume"]) byId(verb).addEventListener("click", () => control(verb));
+for (const verb of ["pause", "step", "resume"])
+  byId(verb).addEventListener("click", () => control(verb));
 byId("unlock").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem(KEY, byId("key").value);

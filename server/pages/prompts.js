@@ -60,7 +60,9 @@ export class Prompts {
     const { send } = this.form.elements;
     const full = this.running >= MAX_RUNNING;
     send.disabled = full;
-    send.title = full ? `${MAX_RUNNING} of your prompts are running: wait for one to finish, or stop one` : "";
+    send.title = full
+      ? `${MAX_RUNNING} of your prompts are running: wait for one to finish, or stop one`
+      : "";
   }
 
   /** Fit the box to its text, up to the style's maximum. */

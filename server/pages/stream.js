@@ -6,7 +6,7 @@
  * a prompt is never markup.
  */
 
-import { duration } from "/board/board.js";
+import { createParser, duration } from "/board/board.js";
 
 const WORDS = {
   stop: "finished: end of text",
@@ -99,7 +99,8 @@ export class Stream {
       this.request = Number(answer.headers.get("x-underglass-request"));
       this.#write();
       await this.#read(answer.body);
-      if (!this.reason) throw new RequestError("the connection closed before the output was complete");
+      if (!this.reason)
+        throw new RequestError("the connection closed before the output was complete");
     } catch (error) {
       if (this.reason !== "abort") {
         this.reason = "error";
@@ -114,32 +115,36 @@ export class Stream {
   }
 
   async #read(body) {
+    const parser = createParser({ onEvent: ({ data }) => this.#take(data) });
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-    let rest = "";
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      const lines = (rest + value).split("\n");
-      rest = lines.pop();
-      for (const line of lines) {
-        if (!line.startsWith("data: {")) continue;
-        const { error, choices = [] } = JSON.parse(line.slice(6));
-        if (error) throw new RequestError(error.message);
-        for (const choice of choices) {
-          this.text.append(choice.text);
-          this.reason ||= choice.finish_reason ?? "";
-        }
-      }
+      parser.feed(value);
       this.#write();
+    }
+  }
+
+  #take(data) {
+    if (data === "[DONE]") return;
+    const { error, choices = [] } = JSON.parse(data);
+    if (error) throw new RequestError(error.message);
+    for (const choice of choices) {
+      this.text.append(choice.text);
+      this.reason ||= choice.finish_reason ?? "";
     }
   }
 
   #write() {
     const { reason, ttft, request } = this;
-    this.element.dataset.state = reason || (ttft !== null || this.text.textContent ? "runs" : "waits");
+    this.element.dataset.state =
+      reason || (ttft !== null || this.text.textContent ? "runs" : "waits");
     if (request != null) this.element.dataset.request = request;
     const parts = [];
-    if (reason) parts.push(reason === "error" ? `failed: ${this.error}` : (WORDS[reason] ?? `finished: ${reason}`));
+    if (reason)
+      parts.push(
+        reason === "error" ? `failed: ${this.error}` : (WORDS[reason] ?? `finished: ${reason}`),
+      );
     else if (request == null) parts.push("sending");
     else if (!this.text.textContent) parts.push("waiting for its first token");
     else parts.push("running");

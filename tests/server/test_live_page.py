@@ -2,9 +2,13 @@
 
 import re
 from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
 
 import pytest
+from fastapi import FastAPI
 
+from server.api import live_page
 from server.api.live_page import BOARD, PAGES
 from tests.server.harness import http, post, start
 
@@ -59,3 +63,12 @@ def test_only_the_pages_own_files_are_served(url: str) -> None:
             answer = client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
         assert client.get("/board/board.js").content == (BOARD / "board.js").read_bytes()
+
+
+def test_a_missing_bundle_is_an_error_that_names_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_page, "BOARD", tmp_path)
+    with pytest.raises(FileNotFoundError, match="`make bundle`"):
+        live_page.install(FastAPI())
+

@@ -110,7 +110,7 @@ def test_the_board_and_the_frame_say_the_same_of_each_request(
     """Include steps of arrival and end: an abort between two steps ends in the one before."""
     logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + 60)}
     save(logs, tmp_path)
-    said = json.loads(node("lives.js", tmp_path))
+    said = json.loads(node("request_spans.js", tmp_path))
     aborted = 0
     for name, log in logs.items():
         rows = log.requests

@@ -2,7 +2,11 @@
 
 import base64
 import gzip
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 from engine.events import EventLog
@@ -44,3 +48,15 @@ def test_the_log_that_the_front_ends_own_tests_read_is_what_the_engine_writes() 
     """To renew it: `storytellers().save("visualizer/frontend/test/storytellers.jsonl")`."""
     committed = MODULE.parents[1] / "frontend" / "test" / "storytellers.jsonl"
     assert EventLog.load(committed).deterministic() == storytellers().deterministic()
+
+
+def test_without_the_bundle_the_import_names_the_command_that_builds_it(tmp_path: Path) -> None:
+    package = MODULE.parents[1]
+    ignored = shutil.ignore_patterns("frontend", "static", "__pycache__")
+    shutil.copytree(package, tmp_path / "visualizer", ignore=ignored)
+    path = os.pathsep.join([str(tmp_path), str(package.parent)])
+    command = [sys.executable, "-c", "import visualizer.html"]
+    env = {**os.environ, "PYTHONPATH": path}
+    result = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "FileNotFoundError" in result.stderr and "`make bundle`" in result.stderr

@@ -1,9 +1,10 @@
-/** What the built module hands out: `mount`, `watch` and `duration` for pages, anywidget's `render` for notebooks. */
+/** The exports of the built module: functions for pages, and anywidget's `render` for notebooks. */
 
-import { duration } from "./model/duration.js";
-import { watch, watchInNotebook } from "./live/live_doors.js";
 import widget, { mount } from "./host/widget.js";
+import { watch, watchInNotebook } from "./live/watch.js";
+import { duration } from "./model/duration.js";
 
+export { createParser } from "eventsource-parser";
 export { duration, mount, watch };
 
 export default {

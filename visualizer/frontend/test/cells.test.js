@@ -26,13 +26,19 @@ function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
     createImageData: (w, h) => ({ width: w, height: h, data: new Uint8ClampedArray(4 * w * h) }),
     putImageData: ({ data }) => (pixels = new Uint32Array(data.buffer)),
   };
-  const pencil = {
+  const painter = {
     canvas,
     context,
     ratio,
     pixels: (paint) => {
       const pixels = Uint32Array.from({ length: side * side }, (_, at) => paint + at);
-      const tile = { side, get pixels() { return (read += 1), pixels; } };
+      const tile = {
+        side,
+        get pixels() {
+          read += 1;
+          return pixels;
+        },
+      };
       if (!tiles.has(paint)) tiles.set(paint, tile);
       return tiles.get(paint);
     },
@@ -40,7 +46,7 @@ function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
   const blocks = Array.from({ length: count }, (_, id) => ({ id }));
   for (const paint of [...before, paintOf]) {
     read = 0;
-    drawCells(pencil, { frame: { blocks }, grid }, paint, () => 1);
+    drawCells(painter, { frame: { blocks }, grid }, paint, () => 1);
   }
   return { grid, pixels, read, ...canvas };
 }
@@ -64,7 +70,10 @@ test("a pixel shows the block that the map says is there, or none; each block ha
           const around = [-0.5, 0.5, 1.5].flatMap((dx) =>
             [-0.5, 0.5, 1.5].map((dy) => grid.at((x + dx) / ratio - LEFT, (y + dy) / ratio)),
           );
-          assert.ok(around.includes(block), `${count} in ${size} at ${ratio}: ${block} at ${x}, ${y}`);
+          assert.ok(
+            around.includes(block),
+            `${count} in ${size} at ${ratio}: ${block} at ${x}, ${y}`,
+          );
         }
       assert.equal(seen.size, count);
       const sizes = [...seen.values()];

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { blockGrid } from "../src/drawing/block_grid.js";
-import { drawLookedAt } from "../src/drawing/block_sharers.js";
+import { drawHighlighted } from "../src/drawing/block_sharers.js";
 import { claimOf, drawBlocks } from "../src/drawing/blocks.js";
 import { cursorBand } from "../src/drawing/cursor.js";
 import { packLanes } from "../src/drawing/lane_packing.js";
@@ -26,8 +26,8 @@ const spans = model.requests.map(({ arrived, finished }) => ({
 }));
 
 function timelineAt(step, selected = null) {
-  const { pencil, marks } = recordingPencil();
-  drawTimeline(pencil, {
+  const { painter, marks } = recordingPencil();
+  drawTimeline(painter, {
     model,
     frame: model.frame(step),
     scale,
@@ -52,8 +52,8 @@ test("decodes are 5 px on the baseline, one dash a step, in the request's hue", 
   const dashes = timelineAt(53).filter(
     ({ kind, paint, height }) => kind === "fill" && paint === hues[0] && height === 5,
   );
-  const life = model.request(1);
-  assert.equal(dashes.length, life.finished.step - 1);
+  const span = model.request(1);
+  assert.equal(dashes.length, span.finished.step - 1);
   assert.ok(dashes.every(({ y, width }) => y + 5 === PITCH - 4 && width < scale.width));
 });
 
@@ -128,18 +128,28 @@ test("what lies after the cursor is veiled to 42%, in the colour of its lane", (
 });
 
 test("from the eleventh request on the hues come again, with dots", () => {
-  const { pencil } = recordingPencil();
-  assert.equal(pencil.paint(0), hues[0]);
-  assert.ok(pencil.paint(10).tile);
-  assert.equal(pencil.hue(10), hues[0]);
-  assert.equal(pencil.paint(20), hues[0]);
+  const { painter } = recordingPencil();
+  assert.equal(painter.paint(0), hues[0]);
+  assert.ok(painter.paint(10).tile);
+  assert.equal(painter.hue(10), hues[0]);
+  assert.equal(painter.paint(20), hues[0]);
 });
 
 test("at the first step the cursor's flag leaves playback's buttons free", () => {
-  const { pencil, marks } = recordingPencil();
-  const scene = { model, frame: model.frame(1), scale, step: 1, narrow: true, width: 760, window: null };
-  drawStrip(pencil, scene);
-  const flag = marks.find(({ kind, paint, height }) => kind === "fill" && paint === ink && height === 15);
+  const { painter, marks } = recordingPencil();
+  const scene = {
+    model,
+    frame: model.frame(1),
+    scale,
+    step: 1,
+    narrow: true,
+    width: 760,
+    window: null,
+  };
+  drawStrip(painter, scene);
+  const flag = marks.find(
+    ({ kind, paint, height }) => kind === "fill" && paint === ink && height === 15,
+  );
   assert.ok(flag.x >= 112, `${flag.x}`); // `.bar` in board.css leaves them as much
 });
 
@@ -149,11 +159,20 @@ test("a queue that grows before the first step stays in its row", () => {
   const held = { measures, firstStep, lastStep: firstStep, settings };
   const heights = [3, 30].map((waiting) => {
     measures.waiting[0] = waiting;
-    const { pencil, marks } = recordingPencil();
+    const { painter, marks } = recordingPencil();
     const axis = stepAxis({ first: 1, last: 1 });
     const wide = timeScale(wholeView(axis), LEFT, RIGHT, axis);
-    drawStrip(pencil, { model: held, frame: model.frame(1), scale: wide, step: 1, width: 760, window: null });
-    const queue = marks.filter(({ kind, paint }) => kind === "fill" && paint === THEMES.light.faint);
+    drawStrip(painter, {
+      model: held,
+      frame: model.frame(1),
+      scale: wide,
+      step: 1,
+      width: 760,
+      window: null,
+    });
+    const queue = marks.filter(
+      ({ kind, paint }) => kind === "fill" && paint === THEMES.light.faint,
+    );
     return queue.reduce((sum, { height }) => sum + height, 0);
   });
   assert.deepEqual(heights, [9, 18]);
@@ -161,10 +180,10 @@ test("a queue that grows before the first step stays in its row", () => {
 
 test("the axis says the first step's number once", () => {
   const said = (last) => {
-    const { pencil, marks } = recordingPencil();
+    const { painter, marks } = recordingPencil();
     const axis = stepAxis({ first: 1, last });
     const wide = timeScale(wholeView(axis), LEFT, RIGHT, axis);
-    drawAxis(pencil, { scale: wide, model });
+    drawAxis(painter, { scale: wide, model });
     return texts(marks);
   };
   assert.deepEqual(said(3), ["step", "1", "2", "3"]);
@@ -172,8 +191,8 @@ test("the axis says the first step's number once", () => {
 });
 
 test("the strip says the moment's figures and stacks prefills over decodes", () => {
-  const { pencil, marks } = recordingPencil();
-  drawStrip(pencil, {
+  const { painter, marks } = recordingPencil();
+  drawStrip(painter, {
     model,
     frame: model.frame(30),
     scale,
@@ -203,10 +222,10 @@ test("the strip says the moment's figures and stacks prefills over decodes", () 
 });
 
 function blocksAt(step, selected) {
-  const { pencil, marks } = recordingPencil();
+  const { painter, marks } = recordingPencil();
   const frame = model.frame(step);
   const grid = blockGrid(40, 449);
-  drawBlocks(pencil, { model, frame, grid, selected, claim: claimOf(frame, model, selected) });
+  drawBlocks(painter, { model, frame, grid, selected, claim: claimOf(frame, model, selected) });
   return { marks, frame, grid };
 }
 
@@ -247,10 +266,10 @@ test("a shared block shows its sharers and how many they are", () => {
 });
 
 test("a shared block that is looked at has a curve to each owner's own blocks, arrows to sharers", () => {
-  const { pencil, marks } = recordingPencil();
+  const { painter, marks } = recordingPencil();
   const frame = model.frame(30);
   const grid = blockGrid(40, 449);
-  drawLookedAt(pencil, { model, frame, grid, block: 0 });
+  drawHighlighted(painter, { model, frame, grid, block: 0 });
   const { owners } = frame.blocks[0];
   const curves = marks.filter(({ kind, paint }) => kind === "line" && hues.includes(paint));
   assert.deepEqual(
@@ -269,17 +288,23 @@ test("a shared block that is looked at has a curve to each owner's own blocks, a
 });
 
 test("a block of one owner that is looked at has a ring and no curve", () => {
-  const { pencil, marks } = recordingPencil();
-  drawLookedAt(pencil, { model, frame: model.frame(30), grid: blockGrid(40, 449), block: 10 });
+  const { painter, marks } = recordingPencil();
+  drawHighlighted(painter, { model, frame: model.frame(30), grid: blockGrid(40, 449), block: 10 });
   assert.deepEqual([...new Set(marks.map(({ kind }) => kind))], ["frame"]);
 });
 
 test("a cursor out of view leaves no band on the names, nor beside the plot", () => {
   const long = stepAxis({ first: 1, last: 400 });
   const view = timeScale({ from: 100, to: 160 }, LEFT, RIGHT, long);
-  for (const [step, bands] of [[20, 0], [99, 0], [130, 1], [160, 0], [390, 0]]) {
-    const { pencil, marks } = recordingPencil();
-    cursorBand(pencil, { scale: view, step }, 0, 50);
+  for (const [step, bands] of [
+    [20, 0],
+    [99, 0],
+    [130, 1],
+    [160, 0],
+    [390, 0],
+  ]) {
+    const { painter, marks } = recordingPencil();
+    cursorBand(painter, { scale: view, step }, 0, 50);
     assert.equal(marks.length, bands, `step ${step}`);
     assert.ok(marks.every(({ x, width }) => x >= LEFT - 1 && x + width <= RIGHT + 1));
   }

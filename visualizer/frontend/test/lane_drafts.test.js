@@ -9,7 +9,7 @@ import { recordingPencil } from "./recorder.js";
 
 const [hue] = THEMES.light.hues;
 const BASE = 18;
-const life = {
+const span = {
   hueIndex: 0,
   finished: null,
   segments: [
@@ -20,9 +20,9 @@ const life = {
   ],
 };
 
-/** The marks of a lane of that life, and the words in it, with so many pixels a step. */
+/** The marks of a lane of that span, and the words in it, with so many pixels a step. */
 function drawn(width, pitch = 22) {
-  const { pencil, marks } = recordingPencil();
+  const { painter, marks } = recordingPencil();
   const scale = {
     x: (step) => width * step,
     end: (step) => width * (step + 1),
@@ -32,10 +32,10 @@ function drawn(width, pitch = 22) {
     left: 0,
     right: 700,
   };
-  const model = { requests: [life], lastStep: 40 };
+  const model = { requests: [span], lastStep: 40 };
   const scene = { scale, model, laneHeight: pitch, end: 700, narrow: false };
-  const words = drawLife(pencil, scene, { index: 0, from: 1, to: 4 }, BASE);
-  placeWords(pencil, words, 9);
+  const words = drawLife(painter, scene, { index: 0, from: 1, to: 4 }, BASE);
+  placeWords(painter, words, 9);
   const above = marks.filter(({ y, height }) => y + height < BASE - formsOf(pitch).decode);
   const texts = marks.filter(({ kind }) => kind === "text").map(({ text }) => text);
   return { above, texts, scale };
@@ -74,10 +74,10 @@ test("steps with room say 1+4; else the words behind the prefill say it", () => 
 });
 
 test("a prefill's count is not written over by the first step's drafts", () => {
-  const at = life.segments;
-  life.segments = [at[0], { ...at[2], from: 2, to: 2 }, { ...at[3], from: 3, to: 3 }];
+  const at = span.segments;
+  span.segments = [at[0], { ...at[2], from: 2, to: 2 }, { ...at[3], from: 3, to: 3 }];
   assert.deepEqual(drawn(26).texts, ["41", "1+1"]);
-  life.segments = at;
+  span.segments = at;
 });
 
 test("a lane of a phone or a notebook has the words, too", () => {

@@ -29,7 +29,11 @@ const live = (spans, step) =>
 const known = (spans, step) =>
   spans
     .filter(({ from }) => from <= step)
-    .map(({ from, to, runs }) => ({ from, to: Math.min(to, step), runs: runs <= step ? runs : null }));
+    .map(({ from, to, runs }) => ({
+      from,
+      to: Math.min(to, step),
+      runs: runs <= step ? runs : null,
+    }));
 
 test("few requests have a lane each, in order", () => {
   const { lanes, stays } = packLanes(crowd(12));
@@ -45,7 +49,7 @@ for (const [name, spans] of [
   ["a crowd too large for the room", crowd(500)],
   ["all at once", crowd(200, { pace: 1 })],
 ]) {
-  test(`${name}: each is drawn once at every step of its life, no two at one place`, () => {
+  test(`${name}: each is drawn once at every step of its span, no two at one place`, () => {
     const { lanes, stays } = packLanes(spans, { batch: BATCH });
     stays.forEach((own, index) => {
       assert.equal(own[0].from, spans[index].from);
@@ -86,7 +90,8 @@ for (const [name, spans] of [
 
 test("a crowd that has gone leaves its lanes to those who come, from the top", () => {
   const spans = [...Array(25).keys()].map(() => ({ from: 1, to: 10, runs: 1 }));
-  for (let i = 0; i < 20; i += 1) spans.push({ from: 20 + i * 8, to: 22 + i * 8, runs: 20 + i * 8 });
+  for (let i = 0; i < 20; i += 1)
+    spans.push({ from: 20 + i * 8, to: 22 + i * 8, runs: 20 + i * 8 });
   const { lanes, stays } = packLanes(spans, { batch: BATCH });
   assert.equal(lanes.length, 25);
   for (const [{ lane }] of stays.slice(25)) assert.equal(lane, 0);

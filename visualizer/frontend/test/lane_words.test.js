@@ -1,19 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-import { assertNames, names } from "./facts.js";
 import { countWords, waitLabel } from "../src/drawing/lane_words.js";
+import { assertNames, names } from "./facts.js";
 
 const own = (words, steps) => ({ words, steps, own: true });
 const behind = (name, steps) => ({ words: `after ${name}`, steps, own: false });
 
 function label(reasons) {
-  const pencil = { measure: (text) => 5 * text.length };
+  const painter = { measure: (text) => 5 * text.length };
   const scene = {
     scale: { x: (step) => 10 * step, end: (step) => 10 * step + 10, left: 0, right: 1000 },
     model: { waitReasons: () => reasons, lastStep: 90 },
   };
-  return waitLabel(pencil, scene, {}, { from: 1, to: 80 }, 0)[0].text;
+  return waitLabel(painter, scene, {}, { from: 1, to: 80 }, 0)[0].text;
 }
 
 test("what stands between two equal reasons is left out, and the reason is told once", () => {
@@ -23,7 +22,10 @@ test("what stands between two equal reasons is left out, and the reason is told 
 });
 
 test("two reasons that differ are told in order", () => {
-  assert.match(label([own("first reason", 3), own("second reason", 1)]), /^first reason.*second reason$/);
+  assert.match(
+    label([own("first reason", 3), own("second reason", 1)]),
+    /^first reason.*second reason$/,
+  );
 });
 
 function counted(segments, { narrow = false, over = 12 } = {}) {
@@ -36,7 +38,7 @@ function counted(segments, { narrow = false, over = 12 } = {}) {
 const prefill = { kind: "prefill", from: 1, to: 1, count: 40, found: 0 };
 const decode = (from, to, drafts) => ({ kind: "decode", from, to, drafts, accepted: 0 });
 
-test("one token per step is said only of a life that had no drafts", () => {
+test("one token per step is said only of a span that had no drafts", () => {
   const bare = counted([prefill, decode(2, 9, 0)]).long;
   assertNames(bare, 40, 1);
   assert.ok(!names(bare, 4), bare);
@@ -51,7 +53,10 @@ test("one token per step is said only of a life that had no drafts", () => {
 test("a prompt in many chunks reads as a sentence, too", () => {
   const chunks = [1, 2, 3, 4, 5].map((step) => ({ ...prefill, from: step, to: step }));
   const scale = { x: (step) => 10 * step, end: (step) => 10 * step + 10, width: 10 };
-  const words = countWords({ scale, model: { lastStep: 90 } }, { segments: chunks }, 4, 20, { words: 8, over: 12 });
+  const words = countWords({ scale, model: { lastStep: 90 } }, { segments: chunks }, 4, 20, {
+    words: 8,
+    over: 12,
+  });
   assertNames(words.text, 200, 5);
   assertNames(words.long, 200, 5, 1);
 });

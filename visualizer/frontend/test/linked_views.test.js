@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
+import { View } from "../src/board/view.js";
 import { change, figure } from "../src/compare/compare_tables.js";
 import { LinkedViews, stepAtTime } from "../src/compare/linked_views.js";
-import { View } from "../src/board/view.js";
 
 // Frames of the page, one after another, as long as somebody asks for one.
 const frames = [];
@@ -60,7 +59,13 @@ test("by time, each stands at the last step that had ended", () => {
 });
 
 test("a request is selected by what the other run calls it, or not at all", () => {
-  const { views } = pair({ renumbered: [[2, 3], [3, 2]], unmatched: [[5], [6]] });
+  const { views } = pair({
+    renumbered: [
+      [2, 3],
+      [3, 2],
+    ],
+    unmatched: [[5], [6]],
+  });
   const partners = [
     [0, 2, 3],
     [0, 5, null],

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
 
-import { listen, reader } from "../src/live/live_feed.js";
+import { feedParser, subscribe } from "../src/live/live_feed.js";
 
 const TEXT =
   'event: dropped\ndata: {"dropped": 7}\n\n' +
@@ -15,7 +15,7 @@ const TEXT =
 
 function heard(pieces) {
   const messages = [];
-  const read = reader((message) => messages.push(message));
+  const read = feedParser((message) => messages.push(message));
   pieces.forEach(read);
   return messages;
 }
@@ -23,7 +23,14 @@ function heard(pieces) {
 test("events of one piece come together, numbered, and a keyframe says what was missed before it", () => {
   const events = { type: "events", run: "run" };
   assert.deepEqual(heard([TEXT]), [
-    { ...events, first: 12, count: 1, text: '{"type":"keyframe","seq":12}\n', joins: true, dropped: 7 },
+    {
+      ...events,
+      first: 12,
+      count: 1,
+      text: '{"type":"keyframe","seq":12}\n',
+      joins: true,
+      dropped: 7,
+    },
     { type: "status", status: { paused: true } },
     {
       ...events,
@@ -40,7 +47,12 @@ test("wherever the stream is cut, the same lines come with the same numbers", ()
   const lines = (messages) =>
     messages
       .filter(({ type }) => type === "events")
-      .flatMap(({ first, text }) => text.trim().split("\n").map((line, i) => [first + i, line]));
+      .flatMap(({ first, text }) =>
+        text
+          .trim()
+          .split("\n")
+          .map((line, i) => [first + i, line]),
+      );
   const whole = lines(heard([TEXT]));
   for (let cut = 1; cut < TEXT.length; cut += 1) {
     assert.deepEqual(lines(heard([TEXT.slice(0, cut), TEXT.slice(cut)])), whole);
@@ -54,7 +66,7 @@ function scene({ answers = true } = {}) {
   const page = new EventTarget();
   page.hidden = false;
   const connections = [];
-  globalThis.fetch = (url, { headers, signal }) =>
+  globalThis.fetch = (_, { headers, signal }) =>
     new Promise((resolve, reject) => {
       const body = new ReadableStream({
         start(stream) {
@@ -69,7 +81,7 @@ function scene({ answers = true } = {}) {
     });
   const ending = new AbortController();
   const heard = [];
-  listen("/events", { hear: ({ type }) => heard.push(type), signal: ending.signal, page });
+  subscribe("/events", { onMessage: ({ type }) => heard.push(type), signal: ending.signal, page });
   const show = (on) => {
     page.hidden = !on;
     page.dispatchEvent(new Event("visibilitychange"));

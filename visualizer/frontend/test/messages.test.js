@@ -8,7 +8,10 @@ import { fill, text } from "../src/model/messages.js";
 const FILE = new URL("../../../tests/snapshots/messages.txt", import.meta.url);
 
 test("every message reads as it does in Python", () => {
-  const cases = readFileSync(FILE, "utf8").trim().split("\n").map((line) => JSON.parse(line));
+  const cases = readFileSync(FILE, "utf8")
+    .trim()
+    .split("\n")
+    .map((line) => JSON.parse(line));
   assert.ok(cases.length > 20);
   for (const { message, values, text: expected } of cases)
     assert.equal(text(message, values), expected);

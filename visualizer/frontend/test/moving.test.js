@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-
-import { pythonFor, readAddress, writeAddress } from "../src/host/address.js";
 import { aggregate, rangeWords } from "../src/board/range.js";
 import { find } from "../src/board/search.js";
 import { labAddress, sourceOf } from "../src/board/sources.js";
+import { pythonFor, readAddress, writeAddress } from "../src/host/address.js";
 import { duration } from "../src/model/duration.js";
 import { assertNames } from "./facts.js";
 import { storytellers } from "./recorder.js";
@@ -26,14 +25,14 @@ test("a range adds up to the measures, and all steps together to the whole run",
 });
 
 test("the means are over requests that finish in the range, from the log's own times", () => {
-  const life = model.request(3);
-  const { step } = life.finished;
+  const span = model.request(3);
+  const { step } = span.finished;
   const { end, start } = model.measures;
   const at = (one) => end[one - model.firstStep];
   const { ttft, itl, finished, wall } = aggregate(model, step, step);
   assert.equal(finished, 1);
-  assert.equal(ttft, at(life.tokenSteps[0]) - life.arrivedAt);
-  const gaps = life.tokenSteps.slice(1).map((one, i) => at(one) - at(life.tokenSteps[i]));
+  assert.equal(ttft, at(span.tokenSteps[0]) - span.arrivedAt);
+  const gaps = span.tokenSteps.slice(1).map((one, i) => at(one) - at(span.tokenSteps[i]));
   assert.ok(Math.abs(itl - gaps.reduce((a, b) => a + b) / gaps.length) < 1e-6);
   assert.equal(wall, at(step) - start[step - model.firstStep]);
   const text = rangeWords(model, [step, step]);
@@ -75,7 +74,10 @@ test("the call for a cell names what is not plain", () => {
 test("every kind of event is found where it happened", () => {
   const steps = (query) => found(query).map(({ step }) => step);
   const all = (pick) => model.requests.flatMap(pick).sort((a, b) => a - b);
-  assert.deepEqual(steps("preempted"), all(({ preemptions }) => preemptions.map((p) => p.step)));
+  assert.deepEqual(
+    steps("preempted"),
+    all(({ preemptions }) => preemptions.map((p) => p.step)),
+  );
   const hits = ({ admissions }) => admissions.filter((a) => a.found).map((a) => a.step);
   assert.deepEqual(steps("hit"), all(hits));
   const { evicted, length } = model.measures;
@@ -90,9 +92,9 @@ test("text is found at the step that brought its first token, also across tokens
   }
   const [said] = found("the owl, the frog");
   assert.equal(said.kind, "output");
-  const life = model.request(said.request);
-  const index = life.tokenSteps.indexOf(said.step);
-  assert.match(life.texts.slice(life.promptLength + index).join(""), /^ the owl, the frog/);
+  const span = model.request(said.request);
+  const index = span.tokenSteps.indexOf(said.step);
+  assert.match(span.texts.slice(span.promptLength + index).join(""), /^ the owl, the frog/);
 });
 
 test("a number is a step, a block and a request, each only where there is one", () => {

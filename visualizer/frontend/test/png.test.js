@@ -36,7 +36,12 @@ const imageOf = (width, colours) => ({
 });
 
 test("few colours are kept exactly, those of areas also among shades like them", async () => {
-  const [white, blue, shade, red] = [[255, 255, 255], [41, 62, 193], [40, 61, 192], [222, 52, 96]];
+  const [white, blue, shade, red] = [
+    [255, 255, 255],
+    [41, 62, 193],
+    [40, 61, 192],
+    [222, 52, 96],
+  ];
   const colours = [white, white, blue, blue, shade, red, white, blue];
   const kept = [white, white, blue, blue, blue, red, white, blue];
   assert.deepEqual(pixelsOf(await pngOf(imageOf(4, colours))), kept);

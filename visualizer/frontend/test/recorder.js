@@ -6,10 +6,9 @@
  */
 
 import { readFileSync } from "node:fs";
-
-import { Model, parseLog } from "../src/model/index.js";
+import { CanvasPainter } from "../src/drawing/canvas_painter.js";
 import { THEMES } from "../src/drawing/palette.js";
-import { Pencil } from "../src/drawing/pencil.js";
+import { Model, parseLog } from "../src/model/index.js";
 
 globalThis.DOMMatrix ??= class {
   scale() {
@@ -27,7 +26,6 @@ class RecordingContext {
   marks = [];
   globalAlpha = 1;
   #path = [];
-  #clips = [];
 
   #mark(kind, paint, box, more = {}) {
     this.marks.push({ kind, paint, alpha: this.globalAlpha, ...box, ...more });
@@ -91,15 +89,15 @@ function fakeCanvas() {
 
 globalThis.document ??= { createElement: fakeCanvas };
 
-/** A pencil for a light board, and the list of its marks. */
+/** A painter for a light board, and the list of its marks. */
 export function recordingPencil(width = 760, height = 400) {
-  const pencil = new Pencil(fakeCanvas());
-  pencil.begin(width, height, 1, THEMES.light);
+  const painter = new CanvasPainter(fakeCanvas());
+  painter.begin(width, height, 1, THEMES.light);
   // Nothing is kept: every mark is written down in its turn.
-  pencil.layer = (_key, draw) => {
-    draw(pencil);
-    return pencil;
+  painter.layer = (_key, draw) => {
+    draw(painter);
+    return painter;
   };
-  pencil.lay = () => {};
-  return { pencil, marks: pencil.context.marks };
+  painter.lay = () => {};
+  return { painter, marks: painter.context.marks };
 }

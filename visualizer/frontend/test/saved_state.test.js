@@ -25,7 +25,11 @@ test("a board that is shown is saved with all it refers to, and one that is not 
 const FORM = {
   form: { state: { children: ["IPY_MODEL_slider", "IPY_MODEL_output"] } },
   slider: { state: { value: 3 } },
-  output: { state: { outputs: [{ data: { "application/vnd.jupyter.widget-view+json": { model_id: "inner" } } }] } },
+  output: {
+    state: {
+      outputs: [{ data: { "application/vnd.jupyter.widget-view+json": { model_id: "inner" } } }],
+    },
+  },
   inner: { state: {} },
 };
 
@@ -33,7 +37,10 @@ test("any widget that is shown is saved with all it refers to, and one that is n
   const live = { ...FIRST, ...FORM, button: { state: {} } };
   const shown = new Set(["one", "form"]);
   assert.deepEqual(mergeStates({ before: {}, saved: {}, live, shown }), { ...FIRST, ...FORM });
-  assert.deepEqual(mergeStates({ before: {}, saved: { ...FIRST, ...FORM }, live: {}, shown }), { ...FIRST, ...FORM });
+  assert.deepEqual(mergeStates({ before: {}, saved: { ...FIRST, ...FORM }, live: {}, shown }), {
+    ...FIRST,
+    ...FORM,
+  });
 });
 
 test("a widget that another one replaced is not saved any more", () => {
@@ -52,7 +59,10 @@ test("a board without a kernel stays as it was saved, and what took its place re
   const shown = new Set(["one"]);
   assert.deepEqual(mergeStates({ before: {}, saved: FIRST, live: {}, shown }), FIRST);
   assert.deepEqual(mergeStates({ before: FIRST, saved: {}, live: {}, shown }), FIRST);
-  assert.deepEqual(mergeStates({ before: {}, saved: FIRST, live: SECOND, shown: new Set(["two"]) }), SECOND);
+  assert.deepEqual(
+    mergeStates({ before: {}, saved: FIRST, live: SECOND, shown: new Set(["two"]) }),
+    SECOND,
+  );
 });
 
 test("a view that two boards share stays while one of them is shown, in its newest state", () => {
@@ -72,5 +82,8 @@ test("other widgets that the reader saved stay", () => {
 test("words that look like a reference in a log are no reference", () => {
   const talkative = { ...FIRST, v1: view("see IPY_MODEL_slider") };
   const live = { ...talkative, slider: { state: {} } };
-  assert.deepEqual(mergeStates({ before: {}, saved: {}, live, shown: new Set(["one"]) }), talkative);
+  assert.deepEqual(
+    mergeStates({ before: {}, saved: {}, live, shown: new Set(["one"]) }),
+    talkative,
+  );
 });

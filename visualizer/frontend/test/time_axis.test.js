@@ -44,7 +44,10 @@ test("panning stops at both ends", () => {
 });
 
 test("a view wider than the log is the log", () => {
-  assert.deepEqual(clampView({ from: -5, to: 999 }, stepAxis({ first: 1, last: 3 })), { from: 1, to: 4 });
+  assert.deepEqual(clampView({ from: -5, to: 999 }, stepAxis({ first: 1, last: 3 })), {
+    from: 1,
+    to: 4,
+  });
 });
 
 test("revealing moves a view only when the step is out of sight", () => {

@@ -59,7 +59,12 @@ test("a step that runs now, or was joined, has no width; a log without times has
 });
 
 test("views of it zoom at their anchor, stay inside, and come to a step", () => {
-  const axis = wallAxis(run([...Array(400)].map((_, i) => 10 + (i % 7)), { pauses: { 200: 900 } }));
+  const axis = wallAxis(
+    run(
+      [...Array(400)].map((_, i) => 10 + (i % 7)),
+      { pauses: { 200: 900 } },
+    ),
+  );
   const view = { from: 1000, to: 1400 };
   const zoomed = zoomView(view, 0.5, 1100, axis);
   assert.deepEqual(zoomed, { from: 1050, to: 1250 });

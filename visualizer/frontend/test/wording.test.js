@@ -9,11 +9,11 @@
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import test from "node:test";
-import { countWords } from "../src/drawing/lane_words.js";
-import { parseLog } from "../src/model/lines.js";
-import { Model, plain, reasonWords, sentence } from "../src/model/index.js";
+import { describeBlock, describeLane } from "../src/board/descriptions.js";
 import { rangeWords } from "../src/board/range.js";
-import { tellBlock, tellLane } from "../src/board/tell.js";
+import { countWords } from "../src/drawing/lane_words.js";
+import { Model, plain, reasonWords, sentence } from "../src/model/index.js";
+import { parseLog } from "../src/model/lines.js";
 import { scenes } from "./model/scenes.js";
 
 const FILE = new URL("./wording.snapshot.json", import.meta.url);
@@ -34,7 +34,7 @@ function eachOnce(found) {
 }
 
 const segments = [...new Set(frames.map(({ model }) => model)), storytellers].flatMap((model) =>
-  model.requests.flatMap((life) => life.segments.map((segment) => ({ model, life, segment }))),
+  model.requests.flatMap((span) => span.segments.map((segment) => ({ model, span, segment }))),
 );
 
 const wording = {
@@ -49,20 +49,20 @@ const wording = {
   ),
   reasons: reasonWords,
   lanes: eachOnce(
-    segments.map(({ model, life, segment: { kind, from } }) => [
+    segments.map(({ model, span, segment: { kind, from } }) => [
       kind,
-      tellLane(model, from, { step: from, inPlot: true, life }, true).join("; "),
+      describeLane(model, from, { step: from, inPlot: true, span }, true).join("; "),
     ]),
   ),
   blocks: eachOnce(
-    storytellers
-      .frame(30)
-      .blocks.map(({ id, kind }) => [
-        kind,
-        tellBlock(storytellers, storytellers.frame(30), id).map((line) => line.text ?? line).join("; "),
-      ]),
+    storytellers.frame(30).blocks.map(({ id, kind }) => [
+      kind,
+      describeBlock(storytellers, storytellers.frame(30), id)
+        .map((line) => line.text ?? line)
+        .join("; "),
+    ]),
   ),
-  "a step": tellLane(storytellers, 30, { step: 30, inPlot: true }, false).join("; "),
+  "a step": describeLane(storytellers, 30, { step: 30, inPlot: true }, false).join("; "),
   "a range": rangeWords(storytellers, [1, 53]),
   "a lane's first prefill": countWords(
     {

@@ -1,29 +1,28 @@
 /**
- * The board: the panels of one log, how they are laid out, and what the reader does with them.
+ * The board: the panels of one log, their layout and the user's actions on them.
  *
- * Everything the reader does goes through the verbs here and ends in the view's store; the store tells the
- * boards of the view, which are redrawn at most once a frame. `render` draws and writes everything for one
- * step, so no panel, number or word can show another step than its neighbours. Attributes on the root say in text what is
- * shown, for tests and for whoever embeds the board.
+ * Every action changes the view's store. The store notifies the boards of the view, which are redrawn at most
+ * once per animation frame. `render` draws and writes everything for one step, so that all panels, numbers and
+ * words show the same step. Attributes on the root state what is shown, for tests and for embedding pages.
  */
 
-import { pythonFor } from "../host/address.js";
-import { buildControls, buildFoot, StepSlider } from "./controls.js";
-import { DecisionsPanel } from "../panels/decisions.js";
-import { Focus } from "./focus.js";
 import { h } from "../drawing/html.js";
-import { buildHelp, listenToKeys } from "./keys.js";
-import { LinkBox } from "./link_box.js";
+import { pythonFor } from "../host/address.js";
+import { DecisionsPanel } from "../panels/decisions.js";
 import { MapPanel } from "../panels/map_panel.js";
-import { SearchBox } from "./search_box.js";
 import { fitSentence } from "../panels/sentence_panel.js";
-import { aboutNodes, Shell } from "./shell.js";
 import { emptyTables, writeTables } from "../panels/tables.js";
 import { TimePanel } from "../panels/time_panel.js";
-import { Tip } from "./tip.js";
 import { TokensPanel } from "../panels/tokens.js";
 import { TreePanel } from "../panels/tree_panel.js";
-import { verbsOf } from "./verbs.js";
+import { actionsOf } from "./actions.js";
+import { buildControls, buildFoot, StepSlider } from "./controls.js";
+import { Focus } from "./focus.js";
+import { buildHelp, listenToKeys } from "./keys.js";
+import { LinkBox } from "./link_box.js";
+import { SearchBox } from "./search_box.js";
+import { aboutNodes, Shell } from "./shell.js";
+import { Tooltip } from "./tooltip.js";
 import { AXES, View } from "./view.js";
 
 const PANELS = {
@@ -41,15 +40,15 @@ const FAR_WALL = [
   [1100, 1.5],
 ];
 const NARROW = 720;
-const CALM = 120; // ms without a move
-const SPARE = 130; // px beside the timeline that are worth filling; half of it below
+const IDLE = 120; // ms without a change before invisible rows are written
+const SPARE = 130; // px of free height beside the timeline that are worth filling; below it, half of that
 
 export class Board extends Shell {
   /**
-   * Builds an empty board in `host`. `options`: `signal` ends it; `view` is shared with other panels of the
-   * log; `panel` is the only one it has; `theme` overrides the host's theme; `onChange(state)` hears of
-   * every move; `linkOf(state)` says what brings a reader back here; `project` is where the engine's code is;
-   * `about` is a title and a caption, what there is to see in the log.
+   * Builds an empty board in `host`. Options: `signal` removes it when it aborts; `view` is shared with other
+   * boards of the log; `panel` names the only panel; `theme` overrides the host's theme; `onChange(state)` is
+   * called after every change; `linkOf(state)` returns a link to a state; `project` is the folder of the
+   * engine's code; `about` has a title and a caption of the log.
    */
   constructor(
     host,
@@ -73,7 +72,7 @@ export class Board extends Shell {
     view.join(this, signal);
   }
 
-  /** Shows a model, at `step` with `selected`, `range`, `window`, `only`, or where something happens. */
+  /** Shows a model at `step`, with `selected`, `range`, `window` and `only`; by default at its opening step. */
   open(model, opening = {}) {
     this.message?.remove();
     this.model = model;
@@ -86,7 +85,7 @@ export class Board extends Shell {
     if (opening.window) this.axis?.lookAt(opening.window);
   }
 
-  /** The log has grown: more of it has been read, or the engine has gone on. */
+  /** Updates the board after the model has grown. */
   grow() {
     for (const panel of this.panels) panel.setModel(this.model);
     this.layout();
@@ -95,7 +94,7 @@ export class Board extends Shell {
   build() {
     const { signal, root, store, panel: alone } = this;
     this.sentence = h("p", { class: alone ? "sentence for-screen-readers" : "sentence" });
-    this.tip = new Tip(root);
+    this.tooltip = new Tooltip(root);
     this.parts = Object.fromEntries(
       NAMES.filter((name) => !alone || name === alone).map((name) => [
         name,
@@ -104,8 +103,8 @@ export class Board extends Shell {
     );
     this.panels = Object.values(this.parts);
     this.time = this.parts.timeline;
-    const verbs = verbsOf(this, NAMES);
-    this.controls = buildControls(verbs);
+    const actions = actionsOf(this, NAMES);
+    this.controls = buildControls(actions);
     this.slider = new StepSlider((step) => this.goTo(step));
     this.bar = h("div", { class: "bar", hidden: true }, this.slider.element);
     this.help = buildHelp(() => this.toggleHelp());
@@ -117,18 +116,18 @@ export class Board extends Shell {
     const boxes = [this.search.element, this.link.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
     root.append(...heading, this.sentence, this.bar, this.grid, ...boxes);
-    if (!alone) root.append(buildFoot(verbs));
-    listenToKeys(root, verbs, signal);
+    if (!alone) root.append(buildFoot(actions));
+    listenToKeys(root, actions, signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
     store.listen((names) => this.changed(names), signal);
-    // Its height changes with what it shows; only a new width asks for a new layout.
+    // The height depends on the content; only a new width requires a new layout.
     const observer = new ResizeObserver(
       () => this.root.clientWidth !== this.laidOutFor && this.layout(),
     );
     observer.observe(root);
     signal.addEventListener("abort", () => {
       observer.disconnect();
-      clearTimeout(this.calm);
+      clearTimeout(this.idleTimer);
     });
   }
 
@@ -137,7 +136,7 @@ export class Board extends Shell {
     return this.shown?.includes(this.time) ? this.time : null;
   }
 
-  // Verbs
+  // Actions
 
   goTo(step) {
     this.view.goTo(step);
@@ -147,7 +146,7 @@ export class Board extends Shell {
     this.store.set({ selected: id });
   }
 
-  /** Looks at a block, whoever has it. */
+  /** Highlights a block. */
   lookAt(block) {
     this.store.set({ block });
   }
@@ -169,7 +168,7 @@ export class Board extends Shell {
     if (this.showsTables) writeTables(this.shown);
   }
 
-  /** One panel for a far wall, or all of them again. */
+  /** Shows one panel alone, for projection, or all of them again. */
   showOnly(name) {
     if (this.panel) return;
     this.only = name;
@@ -182,19 +181,19 @@ export class Board extends Shell {
     if (named) this.select(Number(named.dataset.request));
   }
 
-  /** What the reader looks at: enough to come back. */
+  /** The state of the view, from which `restore` can return to it. */
   state() {
     const { step, selected, range, axis } = this.store;
     const window = this.axis?.long ? this.axis.window : undefined;
     return { step, selected, range, window, axis, only: this.panel ? null : this.only };
   }
 
-  /** Goes where a state says; what it does not name stays. */
+  /** Restores a state; fields that it does not have stay as they are. */
   restore({ step, selected, block, range, window, axis, only }) {
     const values = {};
     if (AXES.includes(axis) && axis !== this.store.axis) {
       this.store.set({ axis });
-      this.axis?.changeAxis(); // before the window, whose steps lie elsewhere on it
+      this.axis?.changeAxis(); // before the window, which depends on the axis
     }
     if (step != null) values.step = this.view.clamp(step);
     if (selected !== undefined) values.selected = this.model.request(selected) ? selected : null;
@@ -224,8 +223,8 @@ export class Board extends Shell {
   }
 
   /**
-   * Fits the board to its width: one column when narrow, everything larger at a projector. In a tab that
-   * is not shown it has no width, and waits for one.
+   * Fits the board to its width: one column when narrow, everything larger on a projector. A board in a hidden
+   * tab has no width and is laid out when it gets one.
    */
   layout() {
     if (!this.model || !this.root.clientWidth) return;
@@ -245,7 +244,7 @@ export class Board extends Shell {
     (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);
     for (const panel of this.shown) panel.layout();
     this.axis?.revealSelected();
-    // Beside a timeline that is much taller than the map the decisions move up, beside such a map the tree.
+    // If the timeline is much taller than the map, the decisions move up beside it; if the map is, the tree does.
     const spare = only || this.narrow ? 0 : this.time.height - parts.blocks.height;
     root.dataset.stacked = spare > SPARE ? "decisions" : spare < -SPARE / 2 ? "tree" : "";
     this.render();
@@ -261,7 +260,7 @@ export class Board extends Shell {
     const { model, store } = this;
     this.frame = model.frame(store.step);
     this.focus.keep();
-    // Pictures first: once words have changed, a canvas that chooses a font resolves the page's styles.
+    // Canvases first: after the DOM has changed, setting a canvas's font makes the browser recalculate styles.
     for (const panel of this.shown) panel.draw();
     this.write();
     this.focus.restore();
@@ -269,9 +268,9 @@ export class Board extends Shell {
     this.showControls();
   }
 
-  /** Writes all words, for the step that has just been drawn. */
+  /** Writes all text for the step that has just been drawn. */
   write() {
-    this.tip.renew(); // before words change: it asks the page where the pointer is
+    this.tooltip.update(); // before the DOM changes, because it reads the layout
     const { frame, narrow, unit } = this;
     const width = this.laidOutFor / unit - (narrow ? 28 : 40);
     fitSentence(this.sentence, this.context(), { narrow, unit, width });
@@ -282,19 +281,19 @@ export class Board extends Shell {
     }
     if (this.showsTables) writeTables(this.shown);
     else emptyTables(this.shown);
-    clearTimeout(this.calm);
-    this.calm = setTimeout(() => this.writeRest(), CALM);
+    clearTimeout(this.idleTimer);
+    this.idleTimer = setTimeout(() => this.writeRest(), IDLE);
   }
 
-  /** Writes what is out of sight, once the reader rests: until then it is left out. */
+  /** Writes the rows that are not visible; they are left out while the user moves through the log. */
   writeRest() {
     for (const panel of this.shown) panel.writeRest?.();
     if (!this.showsTables) writeTables(this.shown);
   }
 
   /**
-   * Buttons, and whether the sentence is read aloud: not while it changes several times a second, and not
-   * by each of several panels at once.
+   * Updates the buttons, and whether screen readers announce the sentence: not while it changes several times
+   * a second, and not by several panels at once.
    */
   showControls() {
     const { step, playing, speed } = this.store;

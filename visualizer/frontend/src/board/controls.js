@@ -1,4 +1,4 @@
-/** Play, step and speed, as small buttons in the corner beside the cursor's flag. */
+/** The buttons for playback: play, step and speed. */
 
 import { h } from "../drawing/html.js";
 
@@ -38,17 +38,20 @@ export function buildControls(act) {
       }
       speed.textContent = `${perSecond}/s`;
       speed.dataset.perSecond = perSecond;
-      speed.setAttribute("aria-label", `${perSecond}/s: speed in steps per second, press to change`);
+      speed.setAttribute(
+        "aria-label",
+        `${perSecond}/s: speed in steps per second, click to change`,
+      );
     },
   };
 }
 
-/** The line at the end of the board: what a mouse finds no other way to. */
+/** The line of buttons below the board, for actions that otherwise have only a key. */
 export function buildFoot(act) {
   const entries = [
     ["search", "Search", "/", act.search],
     ["axis", "Steps or time", "X", act.axis],
-    ["range-from", "Sum up from here", "[", act.rangeFrom],
+    ["range-from", "Range from here", "[", act.rangeFrom],
     ["range-to", "to here", "]", act.rangeTo],
     ["tables", "Tables", "T", act.tables],
     ["link", "Link to this view", "L", act.link],
@@ -62,7 +65,7 @@ export function buildFoot(act) {
   return h("div", { class: "foot", role: "toolbar", "aria-label": "Tools" }, ...buttons);
 }
 
-/** The scrubber of a panel that stands without the timeline. */
+/** The step slider of a panel that is shown without the timeline. */
 export class StepSlider {
   constructor(goTo) {
     this.input = h("input", { type: "range", step: 1, "aria-label": "Step" });
@@ -77,9 +80,13 @@ export class StepSlider {
   }
 }
 
-/** `act` names the button for tests and for hosts; its title may change. */
+/** `act` identifies the button in `data-act`, for tests and embedding pages. */
 function button(act, title, content, onClick) {
-  const element = h("button", { type: "button", "data-act": act, title, "aria-label": title }, content);
+  const element = h(
+    "button",
+    { type: "button", "data-act": act, title, "aria-label": title },
+    content,
+  );
   element.addEventListener("click", onClick);
   return element;
 }

@@ -1,4 +1,4 @@
-/** Words are replaced as the reader moves; what has the focus among them is given to its successor. */
+/** Keeps the keyboard focus when the focused element is replaced by its counterpart of another step. */
 
 export class Focus {
   #kept = null;
@@ -7,7 +7,7 @@ export class Focus {
     this.root = root;
   }
 
-  /** Remembers which of the replaced things has the focus. */
+  /** Remembers which of the replaced elements has the focus. */
   keep() {
     this.#kept = null;
     const active = this.root.getRootNode().activeElement;

@@ -1,37 +1,37 @@
 /**
- * The keyboard, as in trace viewers. Keys act only while the board has the focus, and none that acts
- * reaches the page around it: a notebook would insert a cell at "b".
+ * Keyboard shortcuts, similar to those of trace viewers. They work while the board has the focus. No key
+ * reaches the page around the board, because a notebook would insert a cell at "b".
  */
 
 import { h } from "../drawing/html.js";
 
 export const KEYS = [
-  ["space", "play, pause; + and - change the speed"],
-  [", .   ← →", "one step back, forward; with shift, ten"],
-  ["Home End", "first, last step"],
-  ["↑ ↓", "select the previous, next request"],
-  ["W S", "zoom the timeline in, out"],
-  ["A D", "move the timeline left, right"],
-  ["F", "fit: all steps; again: the selected request"],
-  ["X", "the timeline by steps or by wall time"],
-  ["[ ]", "sum up the steps from here, to here"],
+  ["space", "play or pause; + and - change the speed"],
+  [", .   ← →", "one step back or forward; with Shift, ten"],
+  ["Home End", "first or last step"],
+  ["↑ ↓", "select the previous or next request"],
+  ["W S", "zoom the timeline in or out"],
+  ["A D", "move the timeline left or right"],
+  ["F", "show all steps; again, the selected request"],
+  ["X", "switch the timeline between steps and wall time"],
+  ["[ ]", "begin or end a range of steps at the cursor"],
   ["/", "search: a request, its text, block 7, step 42, preempted"],
-  ["1 to 5, 0", "only timeline, blocks, tree, decisions, tokens; all"],
-  ["T", "the pictures as tables"],
-  ["L", "a link to this view"],
-  ["Esc", "close, then forget the range, the block, the selection"],
-  ["?", "this list"],
+  ["1 to 5, 0", "show one panel: timeline, blocks, tree, decisions, tokens; 0 shows all"],
+  ["T", "show the pictures as tables"],
+  ["L", "show a link to this view"],
+  ["Esc", "close the box; then clear the range, the block, the selection"],
+  ["?", "show this list"],
 ];
 
 const MOUSE = [
-  ["click", "a name, lane, block, node or token: see it everywhere"],
-  ["drag", "over the time axis: scrub; over zoomed lanes: move"],
-  ["shift + drag", "sum up a range of steps"],
-  ["wheel", "with Ctrl, or on the strip: zoom; sideways: move"],
-  ["hover", "what is under the pointer"],
+  ["click", "select a name, lane, block, node or token in all panels"],
+  ["drag", "on the time axis, move the cursor; on zoomed lanes, move the timeline"],
+  ["Shift + drag", "select a range of steps"],
+  ["wheel", "with Ctrl or on the strip, zoom; sideways, move"],
+  ["hover", "describe what is under the pointer"],
 ];
 
-/** Listens on `root`. `act` has one function per row of KEYS. */
+/** Binds the keys on `root`. `act` has one function per action. */
 export function listenToKeys(root, act, signal) {
   const bindings = {
     " ": () => act.toggle(),
@@ -67,7 +67,7 @@ export function listenToKeys(root, act, signal) {
     "keydown",
     (event) => {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
-      // The host must not act on any key typed here, whether or not the board knows it. Tab moves on.
+      // The host must not act on any key typed here. Tab moves the focus as usual.
       if (event.key === "Tab") return;
       event.stopPropagation();
       if (event.key !== "Escape" && event.target.closest("input, textarea, select")) return;
@@ -82,7 +82,7 @@ export function listenToKeys(root, act, signal) {
   );
 }
 
-/** The list that "?" shows. */
+/** The list of keys, shown by "?". */
 export function buildHelp(close) {
   const done = h("button", { type: "button" }, "Close");
   done.addEventListener("click", close);

@@ -1,4 +1,4 @@
-/** What brings a reader back to exactly this view: a page's address, or the call for a notebook's cell. */
+/** A box with a link to the current view: the page's address, or the call for a notebook cell. */
 
 import { h } from "../drawing/html.js";
 
@@ -10,7 +10,7 @@ export class LinkBox {
     this.status = h("span", { class: "muted", role: "status" });
     this.element = h(
       "div",
-      { class: "box link", role: "dialog", "aria-label": "A link to this view", hidden: true },
+      { class: "box link", role: "dialog", "aria-label": "Link to this view", hidden: true },
       this.input,
       this.copy,
       this.status,
@@ -35,14 +35,14 @@ export class LinkBox {
     this.board.root.focus({ preventScroll: true });
   }
 
-  /** Where the page may not use the clipboard, the text is selected and Ctrl+C takes it. */
+  /** Copies the link; a page without access to the clipboard selects the text for Ctrl+C. */
   async copyText() {
     try {
       await navigator.clipboard.writeText(this.input.value);
       this.status.textContent = "Copied";
     } catch {
       this.input.select();
-      this.status.textContent = "Selected: copy it with Ctrl+C";
+      this.status.textContent = "Selected: press Ctrl+C to copy";
     }
   }
 }

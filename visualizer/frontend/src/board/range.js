@@ -1,9 +1,9 @@
-/** What a range of steps adds up to. Pure. */
+/** Sums over a range of steps. Pure functions. */
 
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 
-/** Sums and means over steps `from` to `to`, both included. Times in microseconds, NaN if unknown. */
+/** Sums and means over the steps from `from` to `to`, inclusive. Times in microseconds, NaN if unknown. */
 export function aggregate(model, from, to) {
   const { measures, firstStep } = model;
   const total = (name) => {
@@ -16,12 +16,12 @@ export function aggregate(model, from, to) {
   const ttfts = [];
   const gaps = [];
   let finished = 0;
-  for (const life of model.requests) {
-    hits += life.admissions.filter(({ step, found }) => found && inside(step)).length;
-    if (!life.finished || !inside(life.finished.step)) continue;
+  for (const span of model.requests) {
+    hits += span.admissions.filter(({ step, found }) => found && inside(step)).length;
+    if (!span.finished || !inside(span.finished.step)) continue;
     finished += 1;
-    const times = life.tokenSteps.map((step) => measures.end[step - firstStep]);
-    if (times.length && life.arrivedAt != null) ttfts.push(times[0] - life.arrivedAt);
+    const times = span.tokenSteps.map((step) => measures.end[step - firstStep]);
+    if (times.length && span.arrivedAt != null) ttfts.push(times[0] - span.arrivedAt);
     if (times.length > 1) gaps.push((times.at(-1) - times[0]) / (times.length - 1));
   }
   const sums = ["tokens", "prefill", "decode", "catchup", "preempted", "evicted", "found"];
@@ -41,13 +41,17 @@ function mean(values) {
   return known.length ? known.reduce((sum, value) => sum + value, 0) / known.length : NaN;
 }
 
-/** The same in words. */
+/** The sums as text. */
 export function rangeWords(model, [from, to]) {
   const sum = aggregate(model, from, to);
   const several = from < to ? [`${sum.steps} steps`] : [];
   const measured = sum.wall > 0 ? [duration(sum.wall)] : [];
   const size = [...several, ...measured].join(", ");
-  const parts = [["prefill", sum.prefill], ["decode", sum.decode], ["computed again", sum.catchup]];
+  const parts = [
+    ["prefill", sum.prefill],
+    ["decode", sum.decode],
+    ["recomputed", sum.catchup],
+  ];
   const kinds = parts.filter(([, count]) => count).map(([name, count]) => `${count} ${name}`);
   const words = [
     `${from < to ? `Steps ${from} to ${to}` : `Step ${from}`}${size && `: ${size}`}.`,
@@ -56,7 +60,10 @@ export function rangeWords(model, [from, to]) {
       `${plural(sum.hits, "hit")}${sum.found ? ` of ${plural(sum.found, "token")}` : ""}.`,
     `${plural(sum.finished, "request")} finished`,
   ];
-  const means = [["TTFT", sum.ttft], ["ITL", sum.itl]].filter(([, value]) => value > 0);
+  const means = [
+    ["TTFT", sum.ttft],
+    ["ITL", sum.itl],
+  ].filter(([, value]) => value > 0);
   words[3] += means.length
     ? `: ${means.map(([name, value]) => `mean ${name} ${duration(value)}`).join(", ")}.`
     : ".";

@@ -1,35 +1,35 @@
 /**
- * What "/" finds: a step, a block, a request by its label or number, kinds of events, and text of
- * prompts and outputs. Pure.
+ * Search: finds a step, a block, a request by its label or number, kinds of events, and text of
+ * prompts and outputs. Pure functions.
  *
  * @typedef {object} Found
  * @property {string} kind
- * @property {string} text      of the log, or words
+ * @property {string} text      from the log, or a description
  * @property {number} step      where to go
  * @property {number} [request]
  * @property {number} [block]
  */
 
-const AROUND = 24; // characters shown on either side of a text that was found
+const AROUND = 24; // characters shown on either side of a match
 const PER_REQUEST = 3;
 
-/** Kinds of events, each with the steps and requests it happened to. */
+/** Kinds of events, each with the steps in which it happened to a request. */
 const HAPPENINGS = {
-  arrived: (life) => (life.arrived == null ? [] : [life.arrived]),
-  admitted: (life) => life.admissions.map(({ step }) => step),
-  hit: (life) => life.admissions.filter(({ found }) => found).map(({ step }) => step),
-  preempted: (life) => life.preemptions.map(({ step }) => step),
-  resumed: (life) => life.admissions.filter(({ resumed }) => resumed).map(({ step }) => step),
-  forked: (life) => (life.forked ? [life.forked.step] : []),
-  finished: (life) => (life.finished ? [life.finished.step] : []),
-  aborted: (life, model) =>
-    life.finished?.reason === "abort" ? [model.stepOf(life.finished.seq)] : [], // which tells of it
-  error: (life) => (life.finished?.reason === "error" ? [life.finished.step] : []),
+  arrived: (span) => (span.arrived == null ? [] : [span.arrived]),
+  admitted: (span) => span.admissions.map(({ step }) => step),
+  hit: (span) => span.admissions.filter(({ found }) => found).map(({ step }) => step),
+  preempted: (span) => span.preemptions.map(({ step }) => step),
+  resumed: (span) => span.admissions.filter(({ resumed }) => resumed).map(({ step }) => step),
+  forked: (span) => (span.forked ? [span.forked.step] : []),
+  finished: (span) => (span.finished ? [span.finished.step] : []),
+  aborted: (span, model) =>
+    span.finished?.reason === "abort" ? [model.stepOf(span.finished.seq)] : [], // the step that shows it
+  error: (span) => (span.finished?.reason === "error" ? [span.finished.step] : []),
 };
 
 /**
- * Finds one after the other, or null after every request that had nothing, so that the caller can stop,
- * or let the page breathe, at any time.
+ * Yields one result after the other, and null after every request without one, so that the caller can stop
+ * or yield to the page at any time.
  *
  * @returns {Generator<Found | null>}
  */
@@ -40,15 +40,15 @@ export function* find(model, query, cursor) {
   if ("evicted".startsWith(wanted) && wanted.length > 2) yield* evictions(model);
   const kind = Object.keys(HAPPENINGS).find((name) => wanted.length > 2 && name.startsWith(wanted));
   if (kind) yield* happenings(model, kind);
-  for (const life of model.requests) {
-    const names = [life.name, life.short, life.label ?? ""].map((name) => name.toLowerCase());
+  for (const span of model.requests) {
+    const names = [span.name, span.short, span.label ?? ""].map((name) => name.toLowerCase());
     const named = names[0] === wanted || names[1] === wanted;
     if (named || (wanted.length > 1 && names.some((name) => name.includes(wanted))))
-      yield { kind: "request", text: life.label || life.short, ...first(model, life) };
+      yield { kind: "request", text: span.label || span.short, ...first(model, span) };
   }
-  for (const life of model.requests) {
+  for (const span of model.requests) {
     let any = false;
-    for (const found of texts(model, life, wanted)) {
+    for (const found of texts(model, span, wanted)) {
       any = true;
       yield found;
     }
@@ -64,8 +64,8 @@ function* numbered(model, wanted, cursor) {
     yield { kind: "step", text: `step ${number}`, step: number };
   if (what !== "step" && number < model.settings.num_blocks)
     yield { kind: "block", text: `block ${number}`, step: cursor, block: number };
-  const life = what ? null : model.request(number);
-  if (life) yield { kind: "request", text: life.label || life.short, ...first(model, life) };
+  const span = what ? null : model.request(number);
+  if (span) yield { kind: "request", text: span.label || span.short, ...first(model, span) };
 }
 
 function* evictions(model) {
@@ -77,26 +77,26 @@ function* evictions(model) {
 }
 
 function* happenings(model, kind) {
-  const all = model.requests.flatMap((life) =>
-    HAPPENINGS[kind](life, model).map((step) => ({ kind, text: kind, step, request: life.id })),
+  const all = model.requests.flatMap((span) =>
+    HAPPENINGS[kind](span, model).map((step) => ({ kind, text: kind, step, request: span.id })),
   );
   yield* all.filter(({ step }) => step >= model.firstStep).sort((a, b) => a.step - b.step);
 }
 
-/** Text in the prompt or the output: the step that brought the token in which it begins. */
-function* texts(model, life, wanted) {
-  const whole = life.texts.join("");
+/** Finds text in the prompt or the output, with the step that computed the token in which it begins. */
+function* texts(model, span, wanted) {
+  const whole = span.texts.join("");
   const lower = whole.toLowerCase();
   let at = lower.indexOf(wanted);
   for (let n = 0; at >= 0 && n < PER_REQUEST; n += 1) {
-    const index = tokenAt(life.texts, at);
-    const isOutput = index >= life.promptLength;
-    const step = isOutput ? life.tokenSteps[index - life.promptLength] : first(model, life).step;
+    const index = tokenAt(span.texts, at);
+    const isOutput = index >= span.promptLength;
+    const step = isOutput ? span.tokenSteps[index - span.promptLength] : first(model, span).step;
     const end = at + wanted.length;
     const [from, to] = [Math.max(0, at - AROUND), end + AROUND];
     const text = `${from ? "…" : ""}${whole.slice(from, to)}${to < whole.length ? "…" : ""}`;
     const kind = isOutput ? "output" : "prompt";
-    yield { kind, text, step: Math.max(step, model.firstStep), request: life.id };
+    yield { kind, text, step: Math.max(step, model.firstStep), request: span.id };
     at = lower.indexOf(wanted, end);
   }
 }
@@ -106,7 +106,7 @@ function tokenAt(pieces, offset) {
   return pieces.findIndex((piece) => (seen += piece.length) > offset);
 }
 
-const first = (model, life) => ({
-  step: Math.max(life.admissions[0]?.step ?? life.arrived ?? model.firstStep, model.firstStep),
-  request: life.id,
+const first = (model, span) => ({
+  step: Math.max(span.admissions[0]?.step ?? span.arrived ?? model.firstStep, model.firstStep),
+  request: span.id,
 });

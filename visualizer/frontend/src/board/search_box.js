@@ -1,11 +1,11 @@
-/** The box that "/" opens: what is typed, what was found, and Enter to go there. */
+/** The search box that "/" opens: an input and a list of results. */
 
 import { h } from "../drawing/html.js";
-import { find } from "./search.js";
 import { chip } from "../drawing/words_html.js";
+import { find } from "./search.js";
 
 const MOST = 50;
-const SLICE = 8; // ms of searching between two pictures
+const SLICE = 8; // ms of searching before the page gets its turn
 
 export class SearchBox {
   constructor(board) {
@@ -20,7 +20,7 @@ export class SearchBox {
       autocomplete: "off",
       spellcheck: "false",
     });
-    this.list = h("ul", { role: "listbox", "aria-label": "Found", hidden: true });
+    this.list = h("ul", { role: "listbox", "aria-label": "Results", hidden: true });
     this.count = h("p", { class: "muted", role: "status" });
     this.element = h(
       "div",
@@ -77,7 +77,7 @@ export class SearchBox {
     );
   }
 
-  /** Searches in slices, so that the page stays alive whatever the size of the log. */
+  /** Searches in slices, so that the page stays responsive whatever the size of the log. */
   search() {
     const { board, input } = this;
     const finds = find(board.model, input.value, board.store.step);
@@ -96,7 +96,7 @@ export class SearchBox {
         next = finds.next();
       }
       const over = next.done || this.found.length >= MOST;
-      this.say(over);
+      this.writeStatus(over);
       if (over) this.searching = null;
       else setTimeout(slice);
     };
@@ -119,14 +119,14 @@ export class SearchBox {
     if (this.found.length === 1) this.point(0);
   }
 
-  say(over) {
+  writeStatus(over) {
     const { length } = this.found;
     const many = length >= MOST ? `the first ${MOST}` : String(length);
     this.count.textContent = !this.input.value.trim()
       ? ""
       : over && !length
-        ? "Nothing found."
-        : `${many} found${over ? "" : ", searching"}; Enter goes there`;
+        ? "No results."
+        : `${many} found${over ? "" : ", searching"}; Enter opens the result`;
     Object.assign(this.count.dataset, { over, found: length });
     this.list.hidden = !length;
     this.input.setAttribute("aria-expanded", String(length > 0));
@@ -155,7 +155,7 @@ export class SearchBox {
   }
 }
 
-/** A request's name with its swatch, but no button: it stands in an option. */
+/** A request's name with its swatch, without a button because it is part of an option. */
 function label(button) {
   return h("b", { class: "chip" }, ...button.childNodes);
 }

@@ -1,13 +1,13 @@
-/** A page part that is no board itself, but looks like one: its theme, its style, its root. */
+/** The root of a part of the page around boards, with the same theme and style. */
 
-import boardCss from "./board.css";
-import css from "./sheet.css";
+import { SANS } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
-import { SANS } from "../drawing/pencil.js";
+import boardCss from "./board.css";
+import css from "./sheet.css";
 import { themeName, watchTheme } from "./theme.js";
 
-/** Builds the root in `host`. `sheet.theme` is the palette; `onTheme` hears of another one. */
+/** Builds the root in `host`. `sheet.theme` is the palette; `onTheme` is called when it changes. */
 export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = () => {} }) {
   const root = h("div", {
     class: `underglass ${name}`,
@@ -15,7 +15,7 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
     "aria-label": label,
     "data-lm-suppress-shortcuts": "true",
     "data-ready": "false",
-    "data-only": "", // the style of a board with one panel is not for what is around it
+    "data-only": "", // so that the style of a board with one panel does not apply
   });
   root.append(h("style", {}, boardCss + css));
   const sheet = { root, theme: null };
@@ -29,25 +29,31 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
     }
   };
   dress();
-  /** Draws the sheet in a theme; left out, in the host's. */
-  sheet.setTheme = (name) => (dress(name), onTheme());
+  /** Sets the theme; by default, the host's. */
+  sheet.setTheme = (name) => {
+    dress(name);
+    onTheme();
+  };
   watchTheme(() => sheet.setTheme(), signal);
-  // What is typed here is no command of a notebook around it.
+  // Keys typed here must not trigger shortcuts of a surrounding notebook.
   root.addEventListener("keydown", (event) => event.key !== "Tab" && event.stopPropagation(), {
     signal,
   });
   const observer = new ResizeObserver(() => {
-    const unit = root.clientWidth >= 1800 ? 1.5 : 1; // as large as a board of that width
+    const unit = root.clientWidth >= 1800 ? 1.5 : 1; // the same scale as a board of that width
     root.dataset.layout = root.clientWidth < 720 ? "narrow" : "wide";
     root.style.setProperty("--px", `${unit}px`);
   });
   observer.observe(root);
-  signal.addEventListener("abort", () => (observer.disconnect(), root.remove()));
+  signal.addEventListener("abort", () => {
+    observer.disconnect();
+    root.remove();
+  });
   host.append(root);
   return sheet;
 }
 
-/** Words of the kernel (texts, and requests by number) as the spans that `wordNodes` draws. */
+/** The kernel's words (strings, and requests as numbers) as spans for `wordNodes`. */
 export function spansOf(words, model) {
   return words.map((word) =>
     typeof word === "string"

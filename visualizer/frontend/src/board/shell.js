@@ -1,16 +1,16 @@
 /**
- * What a board lives in: one element with the style sheet, the host's theme, what is said in place of a
- * picture, and attributes that say in text what is shown, for tests and for whoever embeds the board.
+ * The root element of a board: its style sheet, its theme, messages in place of a picture, and attributes that
+ * state what is shown, for tests and for embedding pages.
  */
 
-import css from "./board.css";
+import { SANS } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
-import { SANS } from "../drawing/pencil.js";
+import css from "./board.css";
 import { themeName, watchTheme } from "./theme.js";
 
 export class Shell {
-  /** `theme` overrides the host's; `signal` ends it. */
+  /** `theme` overrides the host's; the element is removed when `signal` aborts. */
   constructor(host, { signal, theme }) {
     this.signal = signal;
     this.root = h("div", {
@@ -29,7 +29,7 @@ export class Shell {
     watchTheme(() => this.setTheme(), signal);
   }
 
-  /** Draws everything in a theme; left out, in the host's. */
+  /** Sets the theme; by default, the host's. */
   setTheme(name = this.fixedTheme ?? themeName()) {
     this.theme = THEMES[name];
     this.root.dataset.theme = name;
@@ -41,8 +41,8 @@ export class Shell {
     if (this.laidOutFor) this.render();
   }
 
-  /** Shows nodes in place of a picture: nothing recorded yet, loading, or what is wrong. */
-  say(kind, ...nodes) {
+  /** Shows a message in place of a picture; `kind` is its `data-message`. */
+  showMessage(kind, ...nodes) {
     this.message?.remove();
     this.message = h(
       "div",
@@ -74,7 +74,7 @@ export class Shell {
   }
 }
 
-/** The heading of a log that was made to show something. */
+/** The title and caption of a log that has them. */
 export const aboutNodes = (about) =>
   about?.title
     ? [h("h2", { class: "title" }, about.title), h("p", { class: "caption" }, about.caption)]

@@ -1,6 +1,6 @@
 /**
- * Which function of the engine makes which decision, so that a reader can go and read it.
- * `tests/visualizer/test_sources.py` holds that each of them exists.
+ * The function of the engine that makes each kind of decision, for links to the source.
+ * `tests/visualizer/test_sources.py` checks that each of them exists.
  */
 
 const SCHEDULER = "engine/scheduling/scheduler.py";
@@ -35,7 +35,7 @@ const WAITS_BY = {
   policy: [SCHEDULER, "_is_deferred"],
 };
 
-/** File and function that made a decision of this frame, or null. */
+/** The file and function that made a decision of this frame, or null. */
 export function sourceOf(frame, { kind, heat, request }) {
   if (kind === "waits") return named(WAITS_BY[frame.waitOf(request).reason]);
   if (heat === "evicting" || heat === "copying") return named(DECIDED_BY[heat]);
@@ -47,8 +47,8 @@ export function sourceOf(frame, { kind, heat, request }) {
 const named = (pair) => (pair ? { file: pair[0], name: pair[1] } : null);
 
 /**
- * Where JupyterLab shows a file of the project, or null: `root` is the project's folder, and the page's
- * own configuration says which folder JupyterLab serves.
+ * The address at which JupyterLab shows a file of the project, or null. `root` is the project's folder; the
+ * page's configuration has the folder that JupyterLab serves.
  */
 export function labAddress(file, root, doc = document) {
   const config = doc.getElementById("jupyter-config-data")?.textContent;

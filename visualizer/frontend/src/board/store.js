@@ -1,6 +1,6 @@
 /**
- * What the reader is looking at: one cursor, one selection, one view of the time axis. Panels read it
- * and are redrawn, once per frame, after it has changed.
+ * The state of a view: its cursor, its selection, its time axis. Listeners are called at most once per animation
+ * frame, after it has changed.
  */
 
 export class Store {
@@ -12,7 +12,7 @@ export class Store {
     Object.assign(this, values);
   }
 
-  /** Sets the given fields; listeners hear of those that are new, all at once, in the next frame. */
+  /** Sets the given fields. Listeners get the changed ones together, in the next animation frame. */
   set(values) {
     for (const [name, value] of Object.entries(values)) {
       if (this[name] === value) continue;

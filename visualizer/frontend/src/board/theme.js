@@ -1,12 +1,12 @@
 /**
- * Light or dark, as the host says, and told again when the host changes its mind.
+ * The host's theme, light or dark, and a listener for its changes.
  *
  * JupyterLab sets `data-jp-theme-light` on the body, VS Code a class on the body, Colab an attribute on
- * the root element, marimo and most pages a class or `data-theme`. Where nobody says anything, the
- * reader's system decides. The board paints its own ground, so the palette's contrast holds everywhere.
+ * the root element, marimo and most pages a class or `data-theme`. Without any of these, the
+ * system's setting applies. The board paints its own background, so the palette's contrast holds everywhere.
  */
 
-/** "light" or "dark" for this document at this moment. */
+/** The current theme of the document: "light" or "dark". */
 export function themeName(doc = document) {
   const { body, documentElement: html } = doc;
   const jupyter = body.dataset.jpThemeLight;
@@ -22,7 +22,7 @@ export function themeName(doc = document) {
   return doc.defaultView.matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
 }
 
-/** Calls `changed(name)` whenever the answer changes, until `signal` aborts. */
+/** Calls `changed(name)` whenever the theme changes, until `signal` aborts. */
 export function watchTheme(changed, signal, doc = document) {
   let last = themeName(doc);
   const check = () => {

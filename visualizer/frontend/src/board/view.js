@@ -1,8 +1,8 @@
 /**
- * What the panels of one log share: the folded log, the cursor, the selection, and who plays.
+ * The state that all boards of one log share: the model, the cursor, the selection, playback.
  *
- * Panels in one page find each other by a key, also when each has loaded a copy of this module, as
- * widgets do. Moving in one moves all of them in the same frame, without asking a kernel.
+ * Boards in one page find their view by a key, even if each has loaded its own copy of this module, as
+ * widgets do. A change in one board shows in all of them in the same animation frame, without a kernel.
  */
 
 import { openingRequest, openingStep } from "../model/index.js";
@@ -14,10 +14,10 @@ export const AXES = ["steps", "time"];
 const SPEEDS = [1, 2, 5, 10, 25, 60];
 
 export class View {
-  /** The folded log, once it is read. @type {import("../model/index.js").Model | null} */
+  /** The model of the log, once it is read. @type {import("../model/index.js").Model | null} */
   model = null;
   boards = new Set();
-  /** Have all boards that joined left again? */
+  /** Whether all boards that joined have left again. */
   isLeft = false;
   /** In a notebook: the packed log that the kernel gave, in base64. @type {string | undefined} */
   source;
@@ -27,15 +27,15 @@ export class View {
     this.store = new Store({
       step: 0,
       selected: null, // a request's id
-      block: null, // a block that is looked at
-      range: null, // [first, last] step of what is summed up
-      axis: "steps", // or "time": what the timeline counts
+      block: null, // the highlighted block
+      range: null, // the selected steps, [first, last]
+      axis: "steps", // or "time": the unit of the timeline
       playing: false,
       speed: 5,
     });
   }
 
-  /** A panel joins until `signal` aborts. */
+  /** Adds a board until `signal` aborts. */
   join(board, signal) {
     this.boards.add(board);
     signal.addEventListener("abort", () => {
@@ -44,7 +44,7 @@ export class View {
     });
   }
 
-  /** Takes a log, at what was asked for, or where something happens. */
+  /** Shows a model at the given step; by default, at its opening step. */
   open(model, { step, selected, range, axis } = {}) {
     this.model = model;
     if (AXES.includes(axis)) this.store.axis = axis;
@@ -61,13 +61,13 @@ export class View {
     this.store.set({ step: this.clamp(step) });
   }
 
-  /** The range between two steps, in either order; null for none. */
+  /** Selects the range between two steps, in either order; null clears it. */
   brush(a, b) {
     const range = a == null ? null : [Math.min(a, b), Math.max(a, b)];
     if (String(range) !== String(this.store.range)) this.store.set({ range });
   }
 
-  /** The next speed; without `by` the slowest follows the fastest. */
+  /** Selects the next speed; without `by`, the slowest follows the fastest. */
   faster(by) {
     const next = SPEEDS.indexOf(this.store.speed) + (by ?? 1);
     const last = SPEEDS.length - 1;
@@ -75,7 +75,7 @@ export class View {
     this.store.set({ speed: SPEEDS[index] });
   }
 
-  /** Plays from the cursor, from the start again if it stands at the end, and stops at the end. */
+  /** Starts or stops playback from the cursor, or from the first step if the cursor is at the last. */
   play(on) {
     const { store } = this;
     if (on && store.step >= this.model.lastStep) this.goTo(this.model.firstStep);
@@ -100,8 +100,8 @@ export class View {
 }
 
 /**
- * The view of this key in this page; a new one where all have left it. Whoever closes a notebook and opens it
- * again finds the same widgets by the same keys, but the models behind the old view have lost their kernel.
+ * The view of this key in this page, or a new one if all boards have left it: a notebook that is closed and
+ * opened again has the same keys, but the widget models of the old view have lost their kernel.
  */
 export function viewOf(key) {
   const views = (globalThis[SHARED] ??= new Map());
@@ -113,7 +113,7 @@ export function viewOf(key) {
 const clampStep = (model, step) =>
   Math.min(Math.max(Math.round(step), model.firstStep), model.lastStep);
 
-/** The first frame: what was asked for, else the step where something happens and whom it happens to. */
+/** The given step and selection; by default, the opening step and the request it is about. */
 function openingView(model, step, selected) {
   const at = clampStep(model, step ?? openingStep(model));
   if (selected !== undefined) {

@@ -1,19 +1,19 @@
 /**
- * Two runs beneath each other: what differs in words, both timelines on one axis and one cursor, the
- * decisions of the step side by side, and what changed for whom. Python computes, see `comparison.py`.
+ * The comparison of two runs: their differences as text, both timelines with one axis and one cursor, the
+ * decisions of a step side by side, and a table of what changed. Python computes it, see `comparison.py`.
  */
 
 import { Board } from "../board/board.js";
-import { h } from "../drawing/html.js";
-import { LinkedViews, timeOf } from "./linked_views.js";
-import { bytesFor, missing, modelOf, partOnly } from "../host/notebook.js";
-import { moveInto, remember, sendPicture } from "../host/outputs.js";
-import { requestTable, totalsTable } from "./compare_tables.js";
-import { saveWith } from "../host/saved_state.js";
 import { buildSheet, spansOf } from "../board/sheet.js";
 import { View, viewOf } from "../board/view.js";
-import { duration } from "../model/duration.js";
+import { h } from "../drawing/html.js";
 import { chip, wordNodes } from "../drawing/words_html.js";
+import { bytesFor, missing, modelOf, partOnly } from "../host/notebook.js";
+import { moveInto, remember, sendPicture } from "../host/outputs.js";
+import { saveWith } from "../host/saved_state.js";
+import { duration } from "../model/duration.js";
+import { requestTable, totalsTable } from "./compare_tables.js";
+import { LinkedViews, timeOf } from "./linked_views.js";
 
 /** anywidget's `render` of a comparison. `load(board, log, opening)` draws a log. */
 export const comparisonInNotebook =
@@ -37,16 +37,23 @@ export const comparisonInNotebook =
     sendPicture(traits, root, () => [page.sheet, ...page.boards.flat()], signal);
     saveWith(traits.widget_manager);
     const lost = shared.findIndex((_, side) => !logs[side].byteLength);
-    if (lost >= 0) return page.say(`${facts.names[lost]}: ${missing(shared[lost])}`);
+    if (lost >= 0) return page.showMessage(`${facts.names[lost]}: ${missing(shared[lost])}`);
     await page.fill(logs, load);
     const part = shared.find((one, side) => !one.get("whole") && !views[side].isWhole);
     if (part) root.append(partOnly(part));
   };
 
-/** Draws it in `host`. `logs` are two logs' bytes, `facts` what the kernel says of them. */
+/** Draws a comparison in `host`. `logs` are the bytes of two logs, `facts` the kernel's comparison of them. */
 export async function drawComparison(
   host,
-  { logs, facts, load, theme, views = [new View(), new View()], signal = new AbortController().signal },
+  {
+    logs,
+    facts,
+    load,
+    theme,
+    views = [new View(), new View()],
+    signal = new AbortController().signal,
+  },
 ) {
   const page = new ComparisonPage(host, { facts, views, theme, signal });
   await page.fill(logs, load);
@@ -82,8 +89,8 @@ class ComparisonPage {
     for (const view of views) view.store.listen(() => this.write(), signal);
   }
 
-  /** Shows words in place of the runs. */
-  say(words) {
+  /** Shows a message in place of the runs. */
+  showMessage(words) {
     this.verdict.textContent = words;
     this.sheet.root.dataset.ready = "empty";
   }
@@ -95,21 +102,25 @@ class ComparisonPage {
     return h("h2", { class: "title" }, ...nodes);
   }
 
-  /** Which moments count as the same. */
+  /** The buttons that choose which moments of the runs correspond. */
   clocks() {
     const choice = (clock, words) =>
-      h("button", { type: "button", "data-clock": clock, "aria-pressed": String(clock === "step") }, words);
+      h(
+        "button",
+        { type: "button", "data-clock": clock, "aria-pressed": String(clock === "step") },
+        words,
+      );
     return h(
       "span",
-      { class: "clocks", role: "group", "aria-label": "One cursor by" },
-      "one cursor by ",
+      { class: "clocks", role: "group", "aria-label": "Link the cursors by" },
+      "link the cursors by ",
       choice("step", "step"),
       " ",
       choice("time", "time"),
     );
   }
 
-  /** What the runs were told differently, in a line. */
+  /** The differences of the runs' settings and arrivals, as a line. */
   changes() {
     const { settings, inputs } = this.facts;
     const lines = settings.map(([name, a, b]) =>
@@ -120,7 +131,7 @@ class ComparisonPage {
     return h("p", { class: "changes-line" }, ...lines);
   }
 
-  /** Who is in one of the runs only. */
+  /** The requests that only one of the runs has. */
   alone() {
     const { unmatched, names } = this.facts;
     return unmatched.flatMap((ids, side) => {
@@ -161,12 +172,12 @@ class ComparisonPage {
     this.sheet.root.querySelector(".changes-line").append(...this.alone());
     this.shareAxis();
     if (facts.axis === "time") this.linked.setAxis("time");
-    this.tables.append(totalsTable(facts), (this.requests = requestTable(facts, views[0].model)));
+    this.tables.append(totalsTable(facts), (this.requests = requestTable(facts)));
     this.write();
     this.sheet.root.dataset.ready = "true";
   }
 
-  /** Both timelines show the same steps, or the same time, and one of them has the controls. */
+  /** Gives both timelines the same window; one of them has the controls. */
   shareAxis() {
     const times = this.boards[0].map((board) => board.time);
     const shorter = times[0].log.last < times[1].log.last ? 0 : 1;
@@ -182,7 +193,7 @@ class ComparisonPage {
       if (!names.has("window") && !names.has("step")) return;
       const { view, timeAxis } = times[from];
       const other = times[to].view;
-      if (timeAxis.kind !== times[to].timeAxis.kind) return; // the other changes in a moment
+      if (timeAxis.kind !== times[to].timeAxis.kind) return; // the other axis changes next
       if (view.from !== other.from || view.to !== other.to) times[to].look({ ...view });
     };
     one.store.listen(follow(0, 1), this.signal);
@@ -201,10 +212,26 @@ class ComparisonPage {
       wordNodes(spansOf(facts.difference[side ? "b" : "a"], views[side].model), this.context(side));
     if (facts.difference) {
       const { step } = facts.difference;
-      const jump = h("button", { type: "button", class: "jump", "data-jump": step }, `Step ${step}`);
+      const jump = h(
+        "button",
+        { type: "button", class: "jump", "data-jump": step },
+        `Step ${step}`,
+      );
       const said = (side) => h("span", { "data-side": side }, ...words(side));
       const [a, b] = facts.names.map((name) => h("strong", {}, name));
-      const nodes = ["The first decision that differs, ", jump, ": in ", a, " ", said(0), "; in ", b, " ", said(1), "."];
+      const nodes = [
+        "The first decision that differs, ",
+        jump,
+        ": in ",
+        a,
+        " ",
+        said(0),
+        "; in ",
+        b,
+        " ",
+        said(1),
+        ".",
+      ];
       this.verdict.replaceChildren(...nodes);
     } else this.verdict.replaceChildren(facts.verdict);
     views.forEach(({ model, store }, side) => {
@@ -229,10 +256,9 @@ class ComparisonPage {
     const jump = target.closest("[data-jump]");
     if (jump) return this.views.forEach((view) => view.goTo(Number(jump.dataset.jump)));
     const clock = target.closest("button[data-clock]")?.dataset.clock;
-    if (clock)
-      return this.linked.setAxis(clock === "time" ? "time" : "steps");
+    if (clock) return this.linked.setAxis(clock === "time" ? "time" : "steps");
     const named = target.closest("[data-request]");
-    if (!named || named.closest(".run")) return undefined; // a board hears of its own
+    if (!named || named.closest(".run")) return undefined; // a board handles its own clicks
     const side = Number(named.closest("[data-side]")?.dataset.side ?? 0);
     this.views[side].store.set({ selected: Number(named.dataset.request) });
     return undefined;

@@ -1,9 +1,9 @@
-/** What changed from one run to the other: as a whole, and for each request, to be sorted. */
+/** The tables of a comparison: totals, and one sortable row per request. */
 
 import { h, plural } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 
-// As in `comparison.py`: where a measure's three numbers begin in a row, and how many ms are shown.
+// As in `comparison.py`: the index at which a measure's three numbers begin in a row.
 const MEASURES = [
   ["TTFT, ms", 2],
   ["ITL, ms", 5],
@@ -12,7 +12,7 @@ const MEASURES = [
   ["preempted", 14],
   ["cached tokens", 17],
 ];
-const MOST_ROWS = 200; // drawn; the sorting goes over all
+const MOST_ROWS = 200; // drawn; all rows are sorted
 
 /** "12.3", "1,230": three significant digits, whole numbers whole. */
 export function figure(value) {
@@ -48,12 +48,14 @@ export function totalsTable({ totals, names }) {
   );
 }
 
-/** The table of requests. `show(context)` writes it for a theme and a selection. */
-export function requestTable({ rows, names, paired }, model) {
+/** The table of requests; `show(context)` writes it for a theme and a selection. */
+export function requestTable({ rows, names, paired }) {
   const order = { at: 4, down: true }; // by the change in TTFT
   const body = h("tbody", {});
   const note = h("caption", {});
-  const known = MEASURES.filter(([, at]) => rows.some((row) => row[at] != null || row[at + 1] != null));
+  const known = MEASURES.filter(([, at]) =>
+    rows.some((row) => row[at] != null || row[at + 1] != null),
+  );
   const head = (words, at, title) => {
     const button = h("button", { type: "button", "data-sort": at, title }, words);
     return h("th", { scope: "col", "aria-sort": "none" }, button);
@@ -75,7 +77,7 @@ export function requestTable({ rows, names, paired }, model) {
     return one == null ? -Infinity : order.at === 0 ? -one : Math.abs(one);
   };
   element.show = (now = context) => {
-    // It says nothing of the step: most moves leave it as it is.
+    // It does not depend on the step, so most changes leave it as it is.
     const { theme, selected } = context ?? {};
     const isSame = now !== context && now.theme === theme && now.selected === selected;
     context = now;

@@ -1,9 +1,9 @@
 /**
- * Where each KV block lies on the map. Pure.
+ * The position of each KV block on the map. Pure functions.
  *
- * Up to about seventy blocks each has its number above it and room for its slots. More of them become
- * plain cells, as many in a row as it takes to stay about as high as the timeline beside the map; each
- * row then says with which block it begins.
+ * With up to about seventy blocks, each has its number above it and room for its slots. More blocks become
+ * plain cells, with enough columns that the map stays about as high as the timeline beside it; each row then
+ * shows the number of its first block.
  */
 
 const LABELLED = {
@@ -27,7 +27,7 @@ export function blockGrid(count, width, top = 0) {
 
 function labelledGrid(count, width, top) {
   const { columns: usual, cell, least, gapX, rows } = LABELLED;
-  // Doubled or halved, because a round number of columns makes a block's number easy to count to.
+  // Doubled or halved, because a round number of columns makes it easy to find a block by its number.
   let columns = usual;
   while ((width + gapX) / (2 * columns) > cell + gapX) columns *= 2;
   while (columns > 4 && (width + gapX) / columns < least + gapX) columns /= 2;

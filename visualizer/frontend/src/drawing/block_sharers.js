@@ -1,31 +1,31 @@
 /**
- * The block that is looked at: a double ring and, where several requests share it, curves from its first
- * owner's own blocks through it to those of the sharers. They say where each table goes on alone.
+ * The highlighted block: a double ring and, if several requests share it, curves from its first owner's own
+ * blocks through it to those of the other owners. They show where each block table continues alone.
  */
 
 const DOT = 3.5;
 
 /** `scene` has model, frame, grid, block. */
-export function drawLookedAt(pencil, scene) {
+export function drawHighlighted(painter, scene) {
   const { grid, frame, block } = scene;
-  const looked = frame.blocks[block];
-  if (!looked) return;
-  const { ink, ground } = pencil.theme;
+  const highlighted = frame.blocks[block];
+  if (!highlighted) return;
+  const { ink, ground } = painter.theme;
   const [x, y] = [grid.x(block), grid.y(block) + grid.label];
-  pencil.frame(x - 1, y - 1, grid.cellWidth + 2, grid.body + 2, ground, 1);
-  pencil.frame(x - 2, y - 2, grid.cellWidth + 4, grid.body + 4, ink, 2);
-  if (looked.owners.length < 2) return;
-  for (const [i, owner] of firstOwnerFirst(scene, looked).entries()) {
+  painter.frame(x - 1, y - 1, grid.cellWidth + 2, grid.body + 2, ground, 1);
+  painter.frame(x - 2, y - 2, grid.cellWidth + 4, grid.body + 4, ink, 2);
+  if (highlighted.owners.length < 2) return;
+  for (const [i, owner] of firstOwnerFirst(scene, highlighted).entries()) {
     const own = firstOwnBlock(frame, owner);
-    if (own != null) drawCurve(pencil, scene, own, owner, i === 0);
+    if (own != null) drawCurve(painter, scene, own, owner, i === 0);
   }
 }
 
-/** Whoever was admitted first among its owners had the block first. */
+/** The owners of a block, in order of admission: the first admitted had the block first. */
 function firstOwnerFirst({ model }, { owners }) {
   const since = (id) => {
-    const life = model.request(id);
-    return life.admissions[0]?.step ?? life.forked?.step ?? 0;
+    const span = model.request(id);
+    return span.admissions[0]?.step ?? span.forked?.step ?? 0;
   };
   return [...owners].sort((a, b) => since(a) - since(b) || a - b);
 }
@@ -34,12 +34,12 @@ function firstOwnBlock(frame, owner) {
   return frame.table(owner).blocks.find((id) => frame.blocks[id].owners.length === 1);
 }
 
-/** Between the shared block and one that only this owner has: from a dot if it had the block first. */
-function drawCurve(pencil, { model, grid, block }, own, owner, isFirst) {
+/** A curve between the shared block and a block of this owner alone; it starts with a dot if the owner had the block first. */
+function drawCurve(painter, { model, grid, block }, own, owner, isFirst) {
   const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
   const [x, y] = centre(block);
   const [toX, toY] = centre(own);
-  const { context, theme } = pencil;
+  const { context, theme } = painter;
   const bend = [(x + toX) / 2 + (toY - y) * 0.16, (y + toY) / 2 - (toX - x) * 0.16];
   const trace = (color, width) => {
     context.beginPath();
@@ -50,10 +50,10 @@ function drawCurve(pencil, { model, grid, block }, own, owner, isFirst) {
     context.stroke();
   };
   trace(theme.ground, 5);
-  trace(pencil.hue(model.request(owner).hueIndex), 2.5);
+  trace(painter.hue(model.request(owner).hueIndex), 2.5);
   const [endX, endY] = isFirst ? [x, y] : [toX, toY];
-  if (isFirst) disc(pencil, toX, toY);
-  arrowhead(pencil, endX, endY, Math.atan2(endY - bend[1], endX - bend[0]));
+  if (isFirst) disc(painter, toX, toY);
+  arrowhead(painter, endX, endY, Math.atan2(endY - bend[1], endX - bend[0]));
 }
 
 function disc({ context, theme }, x, y) {

@@ -3,23 +3,23 @@
  *
  *   one owner    solid; while it is not full, its slots
  *   shared       pale, with the owners' hues as ticks and the reference count
- *   cached       hatched; in the hue of the selected request if that one would find it
+ *   cached       hatched; in the hue of the selected request if it would be a cache hit
  *   free         an outline
  *   changed      a triangle: the block went from one owner to another in this step
  *   selected     a ring; dashed if the request has just lost the block
  *
- * The selected request's blocks stand out, the others step back to 60%.
+ * The selected request's blocks stand out, the others are drawn at 60% opacity.
  */
 
 import { drawCells } from "./cells.js";
 
 const OTHERS = 0.6;
-const FORMED = 7; // px; lower blocks are cells without a form
+const FORMED = 7; // px; smaller blocks are plain cells
 const SHARED_TICKS = 0.42;
 
 /**
- * What the selected request has to do with the blocks: `held` (its table), `lost` (the table it gave
- * up in this step) and `wanted` (cached blocks it would find). Sets of block ids.
+ * The blocks of the selected request, as sets of ids: `held` (its table), `lost` (the table it lost in this
+ * step) and `wanted` (cached blocks that it would find).
  */
 export function claimOf(frame, model, selected) {
   const claim = { held: new Set(), lost: new Set(), wanted: new Set(), table: null };
@@ -32,76 +32,78 @@ export function claimOf(frame, model, selected) {
 }
 
 /** Draws all blocks. `scene` has model, frame, grid, claim, selected, hovered. */
-export function drawBlocks(pencil, scene) {
+export function drawBlocks(painter, scene) {
   const { frame, grid, claim } = scene;
   const chosen = claim.held.size + claim.lost.size > 0;
   const isMine = ({ id }) => claim.held.has(id) || claim.lost.has(id);
   const alphaOf = (block) => (chosen && !isMine(block) && !moved(block) ? OTHERS : 1);
   if (grid.body < FORMED) {
-    const paint = (block) => paintOf(pencil, scene, block, isMine(block));
-    drawCells(pencil, scene, paint, alphaOf);
+    const paint = (block) => paintOf(painter, scene, block, isMine(block));
+    drawCells(painter, scene, paint, alphaOf);
   } else {
     for (const block of frame.blocks) {
       const mine = isMine(block);
-      pencil.faded(alphaOf(block), () => drawBody(pencil, scene, block, mine));
-      if (grid.label) drawHead(pencil, grid, block, mine);
+      painter.faded(alphaOf(block), () => drawBody(painter, scene, block, mine));
+      if (grid.label) drawHead(painter, grid, block, mine);
     }
   }
-  if (!grid.label) drawRowNumbers(pencil, scene);
+  if (!grid.label) drawRowNumbers(painter, scene);
   for (const block of frame.blocks) {
-    if (claim.held.has(block.id)) ring(pencil, scene, block.id, []);
-    else if (claim.lost.has(block.id)) ring(pencil, scene, block.id, [4, 3]);
+    if (claim.held.has(block.id)) ring(painter, scene, block.id, []);
+    else if (claim.lost.has(block.id)) ring(painter, scene, block.id, [4, 3]);
   }
-  for (const copy of frame.copies) drawCopy(pencil, grid, copy);
+  for (const copy of frame.copies) drawCopy(painter, grid, copy);
 }
 
-/** Did the block change hands in this step, so that it is worth a mark? */
+/** Whether the block changed owners in this step and gets a mark. */
 export const moved = ({ mark }) => mark === "handed" || mark === "evicted" || mark === "copy";
 
-function drawHead(pencil, grid, block, mine) {
-  const { theme } = pencil;
+function drawHead(painter, grid, block, mine) {
+  const { theme } = painter;
   const x = grid.x(block.id);
   const y = grid.y(block.id);
-  pencil.text(String(block.id), x, y + 9, { bold: mine, color: mine ? theme.ink : theme.muted });
+  painter.text(String(block.id), x, y + 9, { bold: mine, color: mine ? theme.ink : theme.muted });
   if (block.owners.length > 1) {
-    pencil.text(`×${block.owners.length}`, x + grid.cellWidth, y + 9, {
+    painter.text(`×${block.owners.length}`, x + grid.cellWidth, y + 9, {
       bold: true,
       align: "right",
     });
   }
   const middle = x + grid.cellWidth / 2;
   const besideNumber = x + 7 * String(block.id).length + 5;
-  if (moved(block)) pencil.tip(Math.max(middle, besideNumber), y + 7, "down", theme.ink);
+  if (moved(block)) painter.tip(Math.max(middle, besideNumber), y + 7, "down", theme.ink);
   else if (block.mark === "hit" && grid.cellWidth >= 44) {
-    pencil.text("hit", middle + 2, y + 9, { size: 10.5, bold: true, align: "center" });
+    painter.text("hit", middle + 2, y + 9, { size: 10.5, bold: true, align: "center" });
   }
 }
 
-/** Below the smallest labelled size a row says which block it begins with. */
-function drawRowNumbers(pencil, { grid, frame }) {
+/** The number of each row's first block, for maps without numbers at the blocks. */
+function drawRowNumbers(painter, { grid, frame }) {
   const every = Math.max(1, Math.ceil(14 / (grid.body + grid.gapY)));
   for (let row = 0; row * grid.columns < frame.blocks.length; row += every) {
     const first = row * grid.columns;
-    pencil.text(String(first), grid.left - 6, grid.y(first) + grid.body / 2 + 4, {
+    painter.text(String(first), grid.left - 6, grid.y(first) + grid.body / 2 + 4, {
       align: "right",
-      color: pencil.theme.muted,
+      color: painter.theme.muted,
     });
   }
 }
 
-/** All that can be seen of a block of a few pixels. */
-function paintOf(pencil, { claim, model, selected }, { id, kind, owners }, mine) {
-  const { theme } = pencil;
+/** The paint of a block of a few pixels. */
+function paintOf(painter, { claim, model, selected }, { id, kind, owners }, mine) {
+  const { theme } = painter;
   if (kind === "free") return theme.band;
   if (kind === "shared") return theme.shared;
-  if (kind === "unshared") return pencil.paint(model.request(owners[0]).hueIndex);
+  if (kind === "unshared") return painter.paint(model.request(owners[0]).hueIndex);
   const wanted = mine || claim.wanted.has(id);
-  return wanted ? pencil.hatch(pencil.hue(model.request(selected).hueIndex), 1.8) : pencil.hatch(theme.hatch);
+  return wanted
+    ? painter.hatch(painter.hue(model.request(selected).hueIndex), 1.8)
+    : painter.hatch(theme.hatch);
 }
 
-function drawBody(pencil, scene, block, mine) {
+function drawBody(painter, scene, block, mine) {
   const { grid, model } = scene;
-  const { theme } = pencil;
+  const { theme } = painter;
   const [x, y, width, height] = [
     grid.x(block.id),
     grid.y(block.id) + grid.label,
@@ -109,35 +111,35 @@ function drawBody(pencil, scene, block, mine) {
     grid.body,
   ];
   if (block.kind === "free") {
-    pencil.frame(x, y, width, height, height > 12 ? theme.faint : theme.rule);
+    painter.frame(x, y, width, height, height > 12 ? theme.faint : theme.rule);
   } else if (block.kind === "cached") {
-    drawCached(pencil, scene, block, mine, [x, y, width, height]);
+    drawCached(painter, scene, block, mine, [x, y, width, height]);
   } else if (block.kind === "shared") {
-    drawShared(pencil, scene, block, [x, y, width, height]);
+    drawShared(painter, scene, block, [x, y, width, height]);
   } else {
-    const paint = pencil.paint(model.request(block.owners[0]).hueIndex);
-    if (block.filled >= block.slots || height < 12) pencil.fill(x, y, width, height, paint);
-    else drawSlots(pencil, block, paint, [x, y, width, height]);
+    const paint = painter.paint(model.request(block.owners[0]).hueIndex);
+    if (block.filled >= block.slots || height < 12) painter.fill(x, y, width, height, paint);
+    else drawSlots(painter, block, paint, [x, y, width, height]);
   }
 }
 
-function drawCached(pencil, { claim, model, selected }, block, mine, [x, y, width, height]) {
-  const { theme } = pencil;
+function drawCached(painter, { claim, model, selected }, block, mine, [x, y, width, height]) {
+  const { theme } = painter;
   const wanted = mine || claim.wanted.has(block.id);
-  const color = wanted ? pencil.hue(model.request(selected).hueIndex) : theme.hatch;
-  pencil.fill(x, y, width, height, pencil.hatch(color, wanted ? 1.8 : 1.4));
-  pencil.frame(x, y, width, height, color);
+  const color = wanted ? painter.hue(model.request(selected).hueIndex) : theme.hatch;
+  painter.fill(x, y, width, height, painter.hatch(color, wanted ? 1.8 : 1.4));
+  painter.frame(x, y, width, height, color);
 }
 
-function drawShared(pencil, { grid, model }, block, [x, y, width, height]) {
-  const { theme } = pencil;
-  pencil.fill(x, y, width, height, theme.shared);
-  pencil.frame(x, y, width, height, theme.sharedBorder);
+function drawShared(painter, { grid, model }, block, [x, y, width, height]) {
+  const { theme } = painter;
+  painter.fill(x, y, width, height, theme.shared);
+  painter.frame(x, y, width, height, theme.sharedBorder);
   const most = Math.max(1, Math.floor((width + 2) / 5));
   const owners = block.owners.slice(0, most);
   const tick = Math.round(height * SHARED_TICKS);
   if (!grid.label && height >= 22) {
-    pencil.text(`×${block.owners.length}`, x + width / 2, y + height - tick - 3, {
+    painter.text(`×${block.owners.length}`, x + width / 2, y + height - tick - 3, {
       size: 10.5,
       bold: true,
       align: "center",
@@ -146,56 +148,56 @@ function drawShared(pencil, { grid, model }, block, [x, y, width, height]) {
   const gap = grid.label ? 2 : 1;
   const each = (width - gap * (owners.length - 1)) / owners.length;
   owners.forEach((owner, i) => {
-    pencil.fill(
+    painter.fill(
       x + i * (each + gap),
       y + height - tick,
       each,
       tick,
-      pencil.paint(model.request(owner).hueIndex),
+      painter.paint(model.request(owner).hueIndex),
     );
   });
 }
 
-/** A block that is not full: one bar per slot, an outline for each that is empty. */
-function drawSlots(pencil, { filled, slots }, paint, [x, y, width, height]) {
-  const { theme } = pencil;
+/** A block that is not full: a bar per filled slot, an outline per empty one. */
+function drawSlots(painter, { filled, slots }, paint, [x, y, width, height]) {
+  const { theme } = painter;
   const gap = slots > 8 && width < 60 ? 0 : 1;
   const each = (width - gap * (slots - 1)) / slots;
   if (each < 3) {
-    pencil.frame(x, y, width, height, theme.faint, 0.8);
-    pencil.fill(x, y, (width * filled) / slots, height, paint);
+    painter.frame(x, y, width, height, theme.faint, 0.8);
+    painter.fill(x, y, (width * filled) / slots, height, paint);
     return;
   }
   for (let slot = 0; slot < slots; slot += 1) {
     const left = x + slot * (each + gap);
-    if (slot < filled) pencil.fill(left, y, each, height, paint);
-    else pencil.frame(left, y, each, height, theme.faint, 0.8);
+    if (slot < filled) painter.fill(left, y, each, height, paint);
+    else painter.frame(left, y, each, height, theme.faint, 0.8);
   }
 }
 
-function ring(pencil, { grid, model, selected }, id, dash) {
+function ring(painter, { grid, model, selected }, id, dash) {
   const roomy = grid.label > 0;
   const around = roomy ? 3 : Math.min(2, grid.gapX);
   const line = grid.gapX >= 4 ? 2 : Math.min(2, grid.gapX + 0.5);
-  const color = pencil.hue(model.request(selected).hueIndex);
+  const color = painter.hue(model.request(selected).hueIndex);
   const x = grid.x(id) - around;
   const y = grid.y(id) - (roomy ? 2.5 : around);
-  pencil.frame(
+  painter.frame(
     x,
     y,
     grid.cellWidth + 2 * around,
     grid.cellHeight + (roomy ? 5.5 : 2 * around),
-    grid.gapX >= 4 ? color : pencil.theme.ink,
+    grid.gapX >= 4 ? color : painter.theme.ink,
     line,
     dash,
   );
 }
 
-/** Copy on write: from the shared block to the copy, for the one step in which it happens. */
-function drawCopy(pencil, grid, { source, block }) {
+/** Copy on write: a line from the shared block to the copy, in the step in which it happens. */
+function drawCopy(painter, grid, { source, block }) {
   const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
-  const { context, theme } = pencil;
-  pencil.line(...centre(source), ...centre(block), theme.ink, 1.6);
+  const { context, theme } = painter;
+  painter.line(...centre(source), ...centre(block), theme.ink, 1.6);
   const dot = ([x, y], radius) => {
     context.beginPath();
     context.arc(x, y, radius, 0, 7);
@@ -211,17 +213,17 @@ function drawCopy(pencil, grid, { source, block }) {
   context.stroke();
 }
 
-/** The glyph of a header's count, in the form of the thing it counts. 12 x 10. */
-export function drawSwatch(pencil, form) {
-  const { theme } = pencil;
-  if (form === "unshared") pencil.fill(0, 1, 12, 9, theme.muted);
+/** The glyph beside a count in the header, 12 x 10. */
+export function drawSwatch(painter, form) {
+  const { theme } = painter;
+  if (form === "unshared") painter.fill(0, 1, 12, 9, theme.muted);
   else if (form === "shared") {
-    pencil.fill(0, 0, 12, 10, theme.shared);
-    pencil.frame(0, 0, 12, 10, theme.sharedBorder);
-    pencil.fill(0, 5.5, 5.5, 4.5, pencil.hue(0));
-    pencil.fill(6.5, 5.5, 5.5, 4.5, pencil.hue(5));
+    painter.fill(0, 0, 12, 10, theme.shared);
+    painter.frame(0, 0, 12, 10, theme.sharedBorder);
+    painter.fill(0, 5.5, 5.5, 4.5, painter.hue(0));
+    painter.fill(6.5, 5.5, 5.5, 4.5, painter.hue(5));
   } else if (form === "cached") {
-    pencil.fill(0, 1, 12, 9, pencil.hatch(theme.hatch));
-    pencil.frame(0, 1, 12, 9, theme.hatch);
-  } else pencil.frame(0, 1, 12, 9, theme.faint);
+    painter.fill(0, 1, 12, 9, painter.hatch(theme.hatch));
+    painter.frame(0, 1, 12, 9, theme.hatch);
+  } else painter.frame(0, 1, 12, 9, theme.faint);
 }

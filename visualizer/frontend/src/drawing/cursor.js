@@ -1,30 +1,31 @@
-/** The cursor across strip and lanes: the step's band, its two edges, and the veil over what follows. */
+/** The cursor across strip and lanes: the step's band, its two edges, and the veil over later steps. */
 
-/** What lies after the cursor keeps this much of its opacity. */
+/** Opacity of everything after the cursor. */
 export const AFTER = 0.42;
 
-/** The pale band of the cursor's step, below everything else; none where the step is out of view. */
-export function cursorBand(pencil, { scale, step }, top, bottom) {
+/** The pale band of the cursor's step, below everything else, if the step is in view. */
+export function cursorBand(painter, { scale, step }, top, bottom) {
   const left = Math.max(scale.x(step) - 0.5, scale.left - 1);
   const right = Math.min(Math.max(scale.end(step), scale.x(step) + 1) + 0.5, scale.right + 1);
-  if (scale.end(step) > scale.left && scale.x(step) < scale.right) pencil.fill(left, top, right - left, bottom - top, pencil.theme.band);
+  if (scale.end(step) > scale.left && scale.x(step) < scale.right)
+    painter.fill(left, top, right - left, bottom - top, painter.theme.band);
 }
 
-/** The two edges of the cursor's step; one line where a step is too thin for two. */
-export function cursorLines(pencil, { scale, step }, top, bottom) {
-  pencil.faded(0.55, () => {
+/** The two edges of the cursor's step, or one line if a step is too thin for two. */
+export function cursorLines(painter, { scale, step }, top, bottom) {
+  painter.faded(0.55, () => {
     const [left, right] = [scale.x(step), scale.end(step)];
     const edges = right - left < 3 ? [scale.middle(step)] : [left - 0.5, right + 0.5];
     for (const x of edges) {
       if (x >= scale.left - 1 && x <= scale.right + 1)
-        pencil.line(x, top, x, bottom, pencil.theme.ink);
+        painter.line(x, top, x, bottom, painter.theme.ink);
     }
   });
 }
 
-/** Leaves 42% of whatever was drawn after the cursor. */
-export function veil(pencil, scale, step, top, height, ground, right = scale.right) {
+/** Reduces everything after the cursor to 42% opacity. */
+export function veil(painter, scale, step, top, height, ground, right = scale.right) {
   const x = Math.max(scale.left, scale.end(step));
   if (x >= right) return;
-  pencil.faded(1 - AFTER, () => pencil.fill(x, top, right - x, height, ground));
+  painter.faded(1 - AFTER, () => painter.fill(x, top, right - x, height, ground));
 }

@@ -1,4 +1,4 @@
-/** Small helpers for HTML. Text is only ever set as text: nothing in a log can become markup. */
+/** Small helpers for HTML. Text is only set as text, so nothing in a log can become markup. */
 
 /** An element with attributes, and children that are nodes or strings. */
 export function h(tag, attributes = {}, ...children) {

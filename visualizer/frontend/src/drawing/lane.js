@@ -1,21 +1,21 @@
 /**
- * One request's life, drawn in a lane. Colour says who; form says what happened.
+ * Draws one request in its lane. The colour identifies the request; the form shows what happened.
  *
- *   prefill     a 14 px bar with its token count; what was found in the cache is its hatched top
- *   decode      5 px on the baseline, one dash a step (less in the narrow lanes of a crowd)
- *   drafts      a cell each above the dash, filled if it was kept, and "1+4" where there is room
+ *   prefill     a 14 px bar with its token count; tokens found in the cache are its hatched top
+ *   decode      5 px on the baseline, one dash per step (thinner in narrow lanes)
+ *   drafts      a cell each above the dash, filled if accepted, and "1+4" if there is room
  *   waiting     a thin line with a tick where it began, and its reasons in words
  *   preempted   an ink bar, dashes in the request's hue, an arrowhead where it resumes
- *   stalled     dots: it runs, but the budget had no tokens left for it
+ *   stalled     dots: it was running, but the token budget was spent
  *   finished    a mark and the reason
  */
 
-import { drawDrafts, draftWords } from "./lane_drafts.js";
+import { draftWords, drawDrafts } from "./lane_drafts.js";
 import { countWords, isChunk, waitLabel } from "./lane_words.js";
 
 /**
- * The measures of a lane: what is below its baseline, and the forms that stand on it. `over`: how high words
- * stand over drafts; 0: there is no room.
+ * The dimensions of a lane: below its baseline, and of the forms on it. `over` is the height of text over
+ * drafts; 0 if there is no room.
  */
 export function formsOf(pitch) {
   const forms = { below: 4, bar: 14, decode: 5, mark: 11, words: 8 };
@@ -25,139 +25,147 @@ export function formsOf(pitch) {
   return { below: 2, bar: 10, decode: 4, draft: 3, mark: 9, words: 0, over: 0 };
 }
 
-const TINY = 8; // px of a whole life: too few for its parts
+const TINY = 8; // px of a whole request: too few to draw its parts
 
 /**
- * Draws what a life is at a stay in a lane with its baseline at `base`. Returns the words that belong beside it.
+ * Draws one stay of a request in a lane with its baseline at `base`. Returns the labels that belong beside it.
  */
-export function drawLife(pencil, scene, stay, base) {
+export function drawLife(painter, scene, stay, base) {
   const { scale, model, laneHeight } = scene;
-  const life = model.requests[stay.index];
+  const span = model.requests[stay.index];
   const forms = formsOf(laneHeight);
   if (scale.end(stay.to) - scale.x(stay.from) < TINY) {
-    drawTiny(pencil, scale, life, stay, base, forms);
+    drawTiny(painter, scale, span, stay, base, forms);
     return [];
   }
   const lane = {
     ...forms,
-    pencil,
+    painter,
     scale,
     base,
     middle: base - forms.decode / 2,
-    paint: pencil.paint(life.hueIndex),
-    hue: pencil.hue(life.hueIndex),
+    paint: painter.paint(span.hueIndex),
+    hue: painter.hue(span.hueIndex),
   };
   const words = [];
   const first = Math.max(scale.first, stay.from);
   const last = Math.min(scale.last, stay.to);
-  drawGround(lane, life, stay, model.lastStep);
-  for (const [i, segment] of life.segments.entries()) {
-    const span = { from: segment.from, to: segment.to ?? model.lastStep };
-    if (span.to < first || span.from > last) continue;
+  drawGround(lane, span, stay, model.lastStep);
+  for (const [i, segment] of span.segments.entries()) {
+    const range = { from: segment.from, to: segment.to ?? model.lastStep };
+    if (range.to < first || range.from > last) continue;
     switch (segment.kind) {
       case "decode":
-        drawDecodes(lane, span);
+        drawDecodes(lane, range);
         if (!segment.drafts) break;
         drawDrafts(lane, segment);
-        if (forms.over) words.push(draftWords(pencil, scene, segment, base - forms.over));
+        if (forms.over) words.push(draftWords(painter, scene, segment, base - forms.over));
         break;
       case "waiting":
-        drawWaiting(lane, span, segment === life.segments[0] ? life.arrivedAt : null);
+        drawWaiting(lane, range, segment === span.segments[0] ? span.arrivedAt : null);
         words.push(
           ...(forms.words
-            ? waitLabel(pencil, scene, life, segment, lane.middle - 4)
-            : waitLabel(pencil, scene, life, segment, base, true)),
+            ? waitLabel(painter, scene, span, segment, lane.middle - 4)
+            : waitLabel(painter, scene, span, segment, base, true)),
         );
         break;
       case "preempted":
-        drawGap(lane, span, segment.resume != null);
+        drawGap(lane, range, segment.resume != null);
         break;
       case "stalled":
-        drawStall(lane, span);
+        drawStall(lane, range);
         break;
       default: {
         drawBar(lane, segment);
-        const isLast = !isChunk(life.segments[i + 1], segment);
+        const isLast = !isChunk(span.segments[i + 1], segment);
         if (isLast && forms.words && scale.width >= 3)
-          words.push(countWords(scene, life, i, base, forms));
+          words.push(countWords(scene, span, i, base, forms));
       }
     }
   }
-  if (life.finished && life.finished.step <= stay.to) words.push(...drawFinish(lane, scene, life, stay));
+  if (span.finished && span.finished.step <= stay.to)
+    words.push(...drawFinish(lane, scene, span, stay));
   return words;
 }
 
-/** A life of a few pixels: a dash, and an ink bar where it was preempted. */
-function drawTiny(pencil, scale, life, { from, to }, base, { decode, mark }) {
+/** Draws a request of a few pixels: a dash, and an ink bar where it was preempted. */
+function drawTiny(painter, scale, span, { from, to }, base, { decode, mark }) {
   const x = scale.x(from);
-  pencil.fill(x, base - decode, Math.max(1, scale.end(to) - x - 0.5), decode, pencil.hue(life.hueIndex));
-  for (const { step } of life.preemptions)
-    if (step >= from && step <= to) pencil.fill(scale.x(step), base - mark, 2, mark, pencil.theme.ink);
+  painter.fill(
+    x,
+    base - decode,
+    Math.max(1, scale.end(to) - x - 0.5),
+    decode,
+    painter.hue(span.hueIndex),
+  );
+  for (const { step } of span.preemptions)
+    if (step >= from && step <= to)
+      painter.fill(scale.x(step), base - mark, 2, mark, painter.theme.ink);
 }
 
-/** A hairline from the first step it ran to its last. */
-function drawGround({ pencil, scale, base }, life, stay, lastStep) {
-  const end = life.finished?.step ?? lastStep;
-  const begin = life.segments.find(({ kind }) => kind !== "waiting")?.from ?? end + 1;
+/** A hairline from the first step in which it ran to its last. */
+function drawGround({ painter, scale, base }, span, stay, lastStep) {
+  const end = span.finished?.step ?? lastStep;
+  const begin = span.segments.find(({ kind }) => kind !== "waiting")?.from ?? end + 1;
   if (begin > Math.min(end, stay.to)) return;
-  pencil.fill(scale.x(begin), base, scale.end(end) - scale.x(begin), 1, pencil.theme.rule);
+  painter.fill(scale.x(begin), base, scale.end(end) - scale.x(begin), 1, painter.theme.rule);
 }
 
-function drawDecodes({ pencil, scale, base, paint, decode }, { from, to }) {
+function drawDecodes({ painter, scale, base, paint, decode }, { from, to }) {
   const first = Math.max(from, scale.first);
   const last = Math.min(to, scale.last);
   if (scale.width < 4) {
     const width = Math.max(3, scale.end(last) - scale.x(first));
-    pencil.fill(scale.x(first), base - decode, width, decode, paint);
+    painter.fill(scale.x(first), base - decode, width, decode, paint);
     return;
   }
   for (let step = first; step <= last; step += 1) {
     const x = scale.x(step) + 0.5;
-    pencil.fill(x, base - decode, Math.max(1, scale.end(step) - x - 0.5), decode, paint);
+    painter.fill(x, base - decode, Math.max(1, scale.end(step) - x - 0.5), decode, paint);
   }
 }
 
-function drawBar({ pencil, scale, base, paint, hue, bar }, { from, count, found }) {
+function drawBar({ painter, scale, base, paint, hue, bar }, { from, count, found }) {
   const slit = scale.width < 4 ? 0 : 0.5;
   const x = scale.x(from) + slit;
   const width = Math.max(3, scale.end(from) - x - slit);
   const share = count / (count + found);
   const computed = found ? Math.max(4, Math.min(bar - 4, bar * share)) : bar;
-  pencil.fill(x, base - computed, width, computed, paint);
+  painter.fill(x, base - computed, width, computed, paint);
   if (!found) return;
-  pencil.fill(x, base - bar, width, bar - computed, pencil.hatch(hue, 1.6));
-  pencil.frame(x, base - bar, width, bar - computed + 1, hue);
+  painter.fill(x, base - bar, width, bar - computed, painter.hatch(hue, 1.6));
+  painter.frame(x, base - bar, width, bar - computed + 1, hue);
 }
 
-/** By time it begins at the arrival, which may have been in the middle of a step. */
-function drawWaiting({ pencil, scale, middle }, { from, to }, arrivedAt) {
+/** On a time axis a wait begins at the arrival, which may be in the middle of a step. */
+function drawWaiting({ painter, scale, middle }, { from, to }, arrivedAt) {
   const left = scale.moment(arrivedAt) ?? scale.x(from);
-  const { muted } = pencil.theme;
-  pencil.line(left, middle, scale.end(to), middle, muted, 1.5);
-  pencil.line(left, middle - 4, left, middle + 4, muted, 1.5);
+  const { muted } = painter.theme;
+  painter.line(left, middle, scale.end(to), middle, muted, 1.5);
+  painter.line(left, middle - 4, left, middle + 4, muted, 1.5);
 }
 
-function drawGap({ pencil, scale, base, middle, hue, mark }, { from, to }, resumes) {
+function drawGap({ painter, scale, base, middle, hue, mark }, { from, to }, resumes) {
   const left = scale.x(from);
   const right = scale.end(to);
-  pencil.line(left + 1, base - mark, left + 1, base, pencil.theme.ink, 2);
+  painter.line(left + 1, base - mark, left + 1, base, painter.theme.ink, 2);
   if (right - left > 10) {
-    pencil.line(left + 3, middle, right - (resumes ? 6 : 0), middle, hue, 3, [3, 3]);
+    painter.line(left + 3, middle, right - (resumes ? 6 : 0), middle, hue, 3, [3, 3]);
   }
-  if (resumes) pencil.tip(right, middle, "right", hue);
+  if (resumes) painter.tip(right, middle, "right", hue);
 }
 
-function drawStall({ pencil, scale, middle }, { from, to }) {
-  const { muted } = pencil.theme;
-  pencil.line(scale.x(from), middle, scale.end(to), middle, muted, 1.5, [1.5, 3]);
+function drawStall({ painter, scale, middle }, { from, to }) {
+  const { muted } = painter.theme;
+  painter.line(scale.x(from), middle, scale.end(to), middle, muted, 1.5, [1.5, 3]);
 }
 
-/** The mark where it ended; the reason goes behind it, up to whoever has the lane next. */
-function drawFinish({ pencil, scale, base, hue, mark }, { packing, end, model }, life, stay) {
-  const { step, reason } = life.finished;
+/** The mark at the end; the reason follows it, up to the next request in the lane. */
+function drawFinish({ painter, scale, base, hue, mark }, { packing, end, model }, span, stay) {
+  const { step, reason } = span.finished;
   const x = scale.end(step);
   if (x < scale.left || x > scale.right + 2) return [];
-  pencil.line(x + 1, base - mark, x + 1, base, hue, 3);
+  painter.line(x + 1, base - mark, x + 1, base, hue, 3);
   const lane = packing.lanes[stay.lane];
   const next = lane[lane.indexOf(stay) + 1];
   const begins = next && (scale.moment(model.requests[next.index].arrivedAt) ?? scale.x(next.from));

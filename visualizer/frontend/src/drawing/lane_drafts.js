@@ -1,38 +1,41 @@
 /**
- * Drafts in a lane: above the decode's dash a row of cells, one for each draft that the step checked, in
- * the order of the text. Filled: kept. An outline: computed, and thrown away.
+ * Drafts in a lane: a row of cells above the decode's dash, one per draft that the step verified, in the order
+ * of the text. Accepted drafts are filled, rejected ones outlined.
  */
 
 const GAP = 1; // between the dash and the drafts
-const CELL = 3; // px; drafts of which each has less are one cell, filled as far as they were kept
-const LEAST = 6; // px of a step: with less it is a dash alone
+const CELL = 3; // px; narrower drafts become one cell, filled as far as they were accepted
+const LEAST = 6; // px of a step; narrower ones show the dash alone
 export const LABELLED = 20; // px of a step with room for "1+4"
 const SMALL = { size: 10.5 };
 
 /** Draws the drafts of one step above its dash. */
-export function drawDrafts({ pencil, scale, base, paint, hue, decode, draft }, { from, drafts, accepted }) {
+export function drawDrafts(
+  { painter, scale, base, paint, hue, decode, draft },
+  { from, drafts, accepted },
+) {
   const x = scale.x(from) + 0.5;
   const width = scale.end(from) - x - 0.5;
   if (width < LEAST) return;
   const y = base - decode - GAP - draft;
   const each = (width + 1) / drafts;
   if (each < CELL + 1) {
-    pencil.fill(x, y, (width * accepted) / drafts, draft, paint);
-    pencil.frame(x, y, width, draft, hue);
+    painter.fill(x, y, (width * accepted) / drafts, draft, paint);
+    painter.frame(x, y, width, draft, hue);
     return;
   }
   for (let place = 0; place < drafts; place += 1) {
     const cell = [x + place * each, y, each - 1, draft];
-    if (place < accepted) pencil.fill(...cell, paint);
-    else pencil.frame(...cell, hue);
+    if (place < accepted) painter.fill(...cell, paint);
+    else painter.frame(...cell, hue);
   }
 }
 
-/** "1+4" above the drafts of a step: what it computed, one token and four that were guessed. */
-export function draftWords(pencil, { scale }, { from, drafts }, base) {
+/** "1+4" above the drafts of a step: it computed one token and four drafts. */
+export function draftWords(painter, { scale }, { from, drafts }, base) {
   const text = `1+${drafts}`;
   const x = scale.x(from);
   const width = scale.end(from) - x;
-  const inset = Math.max(0, (width - pencil.measure(text, SMALL)) / 2);
+  const inset = Math.max(0, (width - painter.measure(text, SMALL)) / 2);
   return { text, x: x + inset, y: base, room: width - 2, muted: true, until: from, behind: true };
 }

@@ -1,36 +1,37 @@
 /**
- * Which request is drawn in which lane. Pure.
+ * Assigns requests to lanes. Pure functions.
  *
- * The first sixteen requests have a lane each. After that a lane is used again once its request has
- * finished, the upper ones first: the picture is as high as the crowd, not as the log is long. Who finds
- * the `room` of a screen full stands in line below it, and comes up when admitted: who runs is on top.
+ * The first sixteen requests have a lane each. After that, a lane is used again once its request has finished,
+ * upper lanes first. The height therefore depends on the number of concurrent requests, not on the length of the
+ * log. A request that arrives when all `room` visible lanes are taken waits in a lane below them and moves up
+ * when it is admitted, so that running requests are at the top.
  *
- * A request keeps its lane while it lives, but for that one move, and what comes later in a log never
- * changes what was placed before: a live picture does not jump.
+ * A request keeps its lane until it finishes, except for that one move, and later events never
+ * change earlier assignments, so that a live timeline does not jump.
  */
 
 const A_LANE_EACH = 16;
-const GAP = 3; // steps between two requests of a lane, for the words behind the first
+const GAP = 3; // steps between two requests of a lane, for the text after the first
 
-/** How many lanes are seen at once: those of a class of thirty, or what fits at full height. */
+/** The most lanes visible at once: enough for a class of thirty, or as many as fit at full height. */
 export const ROOM = { crowd: 30, roomy: 18 };
 
 /**
- * `spans` has one `{from, to, runs}` per request: the first and last step at which there is something of
- * it to draw, and the step that admitted it first (null: none yet). At most `batch` run at once. `kept` has
- * lanes to go on with, by index into `spans`: `chosen` of an earlier packing.
+ * `spans` has one `{from, to, runs}` per request: its first and last step to draw, and the step that admitted it
+ * first (null: none yet). At most `batch` requests run at once. `kept` has lanes to keep, by index into `spans`:
+ * the `chosen` of an earlier packing.
  *
- * Returns `lanes`, each a list of stays `{index, lane, from, to}` by time; `stays`, the one or two of each
- * request; and `chosen`, for each request `[lane at its arrival, lane once it runs]`.
+ * Returns `lanes`, each a list of stays `{index, lane, from, to}` ordered by time; `stays`, the one or two stays
+ * of each request; and `chosen`, `[lane at its arrival, lane once it runs]` of each request.
  */
 export function packLanes(spans, { room = ROOM.crowd, batch = 0, kept = [] } = {}) {
   const lanes = [];
-  const until = []; // by lane: the last step, gap included, at which it is taken
+  const until = []; // by lane: the last step, including the gap, in which it is in use
   const ends = new Heap((a, b) => a.until - b.until);
-  const free = [new Heap((a, b) => a - b), new Heap((a, b) => a - b)]; // in the room, below it
+  const free = [new Heap((a, b) => a - b), new Heap((a, b) => a - b)]; // visible lanes, lanes below
   const stays = spans.map(() => []);
   const chosen = [];
-  const waiting = [0, 0]; // how many wait in the room, and below it
+  const waiting = [0, 0]; // number of waiting requests in visible lanes, and below
 
   const settle = (index, lane, from, to) => {
     while (lanes.length <= lane) {
@@ -48,7 +49,7 @@ export function packLanes(spans, { room = ROOM.crowd, batch = 0, kept = [] } = {
     ends.push({ lane, until: end });
   };
   const lowest = (heap, step) => {
-    while (heap.size && until[heap.top] >= step) heap.pop(); // taken by one who had it before
+    while (heap.size && until[heap.top] >= step) heap.pop(); // taken again by its previous request
     return heap.size ? heap.pop() : null;
   };
   const upper = (step) => {
@@ -65,7 +66,7 @@ export function packLanes(spans, { room = ROOM.crowd, batch = 0, kept = [] } = {
     const { to, runs } = spans[index];
     const before = stays[index].at(-1);
     if (what === ARRIVES) {
-      // While some stand below, the room keeps lanes for all that can run.
+      // While requests wait below, enough visible lanes stay free for all that can run.
       const mayStay = runs === step || !waiting[1] || waiting[0] < room - batch;
       const above = () => (mayStay ? (upper(step) ?? justLeft(until, room, step)) : null);
       const lane = kept[index]?.[0] ?? above() ?? below(step);
@@ -93,7 +94,7 @@ export function packLanes(spans, { room = ROOM.crowd, batch = 0, kept = [] } = {
 
 const [GOES, ARRIVES, RUNS] = [0, 1, 2];
 
-/** What moves somebody, in order: arrivals, first admissions, and the end of those never admitted. */
+/** The events that assign lanes, in order: arrivals, first admissions, ends of requests never admitted. */
 function moments(spans) {
   const all = [];
   spans.forEach(({ from, to, runs }, index) => {
@@ -104,19 +105,19 @@ function moments(spans) {
   return all.sort((a, b) => a.step - b.step || a.what - b.what || a.index - b.index);
 }
 
-/** A lane of the room whose request has ended, though its words may still stand there. */
+/** A visible lane whose request has ended, although its text may still be there. */
 function justLeft(until, room, step) {
   for (let lane = 0; lane < Math.min(room, until.length); lane += 1)
     if (until[lane] - GAP < step) return lane;
   return null;
 }
 
-/** The stay a lane is about at `step`: the last that began by then, else its first. */
+/** The stay of a lane at `step`: the last that had begun by then, or its first. */
 export function occupant(lane, step) {
   return lane[Math.max(0, firstAfter(lane, step) - 1)];
 }
 
-/** The stays of a lane that have something to draw between two steps. */
+/** The stays of a lane that overlap a range of steps. */
 export function occupantsBetween(lane, first, last) {
   const found = [];
   for (let at = Math.max(0, firstAfter(lane, first) - 1); at < lane.length; at += 1) {
@@ -126,7 +127,7 @@ export function occupantsBetween(lane, first, last) {
   return found;
 }
 
-/** Where a request is at a step; its first lane before it arrived, null if it has none. */
+/** The lane of a request at a step: its first lane before it arrived, null if it has none. */
 export function laneAt({ stays }, index, step) {
   const own = stays[index];
   return own ? (own.findLast(({ from }) => from <= step) ?? own[0]).lane : null;

@@ -20,17 +20,17 @@ export const isChunk = (next, segment) =>
  * "59+14" behind the last of two chunks, with a longer form for where there is room. `words` and `over`: how
  * high above `base`, the latter over drafts; 0: there is no room over them.
  */
-export function countWords({ scale, narrow, model }, life, last, base, { words, over }) {
+export function countWords({ scale, narrow, model }, span, last, base, { words, over }) {
   let first = last;
-  while (first > 0 && isChunk(life.segments[first], life.segments[first - 1])) first -= 1;
-  const chunks = life.segments.slice(first, last + 1);
+  while (first > 0 && isChunk(span.segments[first], span.segments[first - 1])) first -= 1;
+  const chunks = span.segments.slice(first, last + 1);
   const { found, kind } = chunks[0];
   const end = chunks.at(-1).to;
-  const guesses = mostDrafts(life);
-  const after = life.segments
+  const guesses = mostDrafts(span);
+  const after = span.segments
     .slice(last + 1)
     .find(({ kind: next, drafts }) => next !== "decode" || (drafts && !over));
-  const free = after ? scale.x(after.from) : scale.end(life.finished?.step ?? model.lastStep);
+  const free = after ? scale.x(after.from) : scale.end(span.finished?.step ?? model.lastStep);
   const counts = chunks.map(({ count }) => count);
   const sum = counts.reduce((all, count) => all + count, 0);
   const many = counts.length > MOST_CHUNKS ? ` in ${counts.length} chunks` : "";
@@ -53,25 +53,31 @@ export function countWords({ scale, narrow, model }, life, last, base, { words, 
   };
 }
 
-/** How many drafts a step of this life checks at most. */
-const mostDrafts = (life) => life.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
+/** How many drafts a step of this request checks at most. */
+const mostDrafts = (span) =>
+  span.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
 
 /**
  * "batch full, then behind r9": why it waited, in order, as far as the words fit above the line. Whom it
  * waited behind is left out before its own reasons, what held for few steps before what held for many.
  * `onLine`: in a narrow lane there is no room above it.
  */
-export function waitLabel(pencil, { scale, model }, life, segment, y, onLine) {
+export function waitLabel(painter, { scale, model }, span, segment, y, onLine) {
   const x = Math.max(scale.x(segment.from), scale.left) + 4;
   const right = Math.min(scale.end(segment.to ?? model.lastStep), scale.right);
-  const all = model.waitReasons(life, segment);
+  const all = model.waitReasons(span, segment);
   const kept = [...all];
   const text = () => {
-    const told = kept.map(({ words }) => words).filter((words, i, before) => words !== before[i - 1]);
+    const told = kept
+      .map(({ words }) => words)
+      .filter((words, i, before) => words !== before[i - 1]);
     return told.join(", then ") + (kept.length < all.length ? " …" : "");
   };
-  while (kept.length && (kept.length > MOST_REASONS || pencil.measure(text(), SMALL) > right - x - 4)) {
-    const least = kept.reduce((a, b) => (a.own - b.own || a.steps - b.steps) < 0 ? a : b);
+  while (
+    kept.length &&
+    (kept.length > MOST_REASONS || painter.measure(text(), SMALL) > right - x - 4)
+  ) {
+    const least = kept.reduce((a, b) => ((a.own - b.own || a.steps - b.steps) < 0 ? a : b));
     kept.splice(kept.indexOf(least), 1);
   }
   return kept.length ? [{ text: text(), x, y, muted: true, onLine }] : [];
@@ -81,21 +87,21 @@ export function waitLabel(pencil, { scale, model }, life, segment, y, onLine) {
  * Writes words, those of what comes after `step` paler, in the long form where it fits and its topic has not
  * been told yet. What is to stand `behind` others on their line is left out where they are in its way.
  */
-export function placeWords(pencil, words, step) {
+export function placeWords(painter, words, step) {
   const told = new Set();
   const ends = new Map(); // by height: where the last words end
   for (const word of words) {
     const { text, long, topic, x, y, room = Infinity, muted, until, ground, onLine, behind } = word;
     if (behind && x < ends.get(y) + 4) continue;
-    const fits = (candidate) => pencil.measure(candidate, SMALL) <= room;
+    const fits = (candidate) => painter.measure(candidate, SMALL) <= room;
     const explains = long && !told.has(topic) && fits(long);
     if (explains) told.add(topic);
     if (!explains && !fits(text)) continue;
-    const { theme } = pencil;
-    if (onLine) pencil.fill(x - 2, y - 8, pencil.measure(text, SMALL) + 4, 10, ground);
+    const { theme } = painter;
+    if (onLine) painter.fill(x - 2, y - 8, painter.measure(text, SMALL) + 4, 10, ground);
     const color = muted || until > step ? theme.muted : theme.ink;
     const written = explains ? long : text;
-    pencil.text(written, x, y, { ...SMALL, color, halo: behind ? undefined : ground });
-    ends.set(y, x + pencil.measure(written, SMALL));
+    painter.text(written, x, y, { ...SMALL, color, halo: behind ? undefined : ground });
+    ends.set(y, x + painter.measure(written, SMALL));
   }
 }

@@ -1,10 +1,10 @@
 /**
- * Colours. Colour says who: each request has one hue, everywhere, and its label beside it. What happens
- * to a request is form, never colour.
+ * Colours. A colour identifies a request: each has one hue in all panels, with its label beside it. Events
+ * are shown by form, never by colour.
  *
  * The ten hues of a theme are at least 11 apart (CIEDE2000, all pairs) for normal, protan, deutan and
- * tritan eyes and have at least 3:1 contrast on the ground. From the eleventh request on the hues come
- * again, with dots in the ground's colour. Stripes are never used for this: hatching means "cached".
+ * tritan eyes and have at least 3:1 contrast on the ground. From the eleventh request on the hues repeat,
+ * with dots in the background colour. Stripes are never used for this: hatching means "cached".
  */
 
 export const THEMES = {
@@ -21,8 +21,16 @@ export const THEMES = {
     hatch: "#7d8490",
     // prettier-ignore
     hues: [
-      "#293ec1", "#cf7f22", "#006942", "#8b1868", "#836900",
-      "#0ea493", "#9b79fd", "#de3460", "#1f78b2", "#92081a",
+      "#293ec1",
+      "#cf7f22",
+      "#006942",
+      "#8b1868",
+      "#836900",
+      "#0ea493",
+      "#9b79fd",
+      "#de3460",
+      "#1f78b2",
+      "#92081a",
     ],
   },
   dark: {
@@ -38,19 +46,27 @@ export const THEMES = {
     hatch: "#8d94a0",
     // prettier-ignore
     hues: [
-      "#6374ff", "#ef9206", "#87bd7e", "#c65b93", "#f0e175",
-      "#30f6e8", "#d4a7ff", "#e64031", "#3ca0bd", "#feaec6",
+      "#6374ff",
+      "#ef9206",
+      "#87bd7e",
+      "#c65b93",
+      "#f0e175",
+      "#30f6e8",
+      "#d4a7ff",
+      "#e64031",
+      "#3ca0bd",
+      "#feaec6",
     ],
   },
 };
 
-/** How the `index`-th request (from 0) looks: its hue, and whether it carries dots. */
+/** The look of the `index`-th request (from 0): its hue, and whether it has dots. */
 export function lookOf(theme, index) {
   const { hues } = theme;
   return { hue: hues[index % hues.length], dotted: index % (2 * hues.length) >= hues.length };
 }
 
-/** CSS background for a swatch of that look, for HTML. Dots have a pitch of 4 px, as on the canvas. */
+/** The CSS background of a swatch with that look. Dots have a pitch of 4 px, as on the canvas. */
 export function swatchBackground(theme, index) {
   const { hue, dotted } = lookOf(theme, index);
   return dotted

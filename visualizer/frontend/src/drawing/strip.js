@@ -1,17 +1,17 @@
 /**
- * The strip: memory, tokens per step and queue over all steps. It is also the scrubber.
+ * The strip: memory, tokens per step and queue over all steps. Dragging on it moves the cursor.
  *
- * While steps are wide enough it shares its axis with the lanes below and one cursor crosses both.
- * Beyond that it is an overview of the whole log, with a window that marks what the lanes show.
+ * While steps are wide enough, it shares its axis and its cursor with the lanes below. Otherwise it is an
+ * overview of the whole log, with a window that marks the part that the lanes show.
  */
 
-import { cursorBand, cursorLines, veil } from "./cursor.js";
 import { duration } from "../model/duration.js";
+import { cursorBand, cursorLines, veil } from "./cursor.js";
 
 export const STRIP_HEIGHT = 138;
 
 const FLAG = 24;
-const PLAYBACK = 116; // what the buttons of playback take, left of the cursor's flag
+const PLAYBACK = 116; // px that the playback buttons need, left of the cursor's flag
 const GAP = 9;
 const ROWS = { memory: 30, tokens: 38, queue: 18 };
 const TOP = { memory: FLAG, tokens: FLAG + 30 + GAP, queue: FLAG + 30 + GAP + 38 + GAP };
@@ -19,31 +19,31 @@ const BOTTOM = TOP.queue + ROWS.queue;
 
 /**
  * Draws the strip. `scene` has model, frame, scale, step, narrow, width, overview, window (or null), and
- * `still`, a text that changes when the measures have to be drawn again.
+ * `still`, a key that changes when the measures have to be drawn again.
  */
-export function drawStrip(pencil, scene) {
+export function drawStrip(painter, scene) {
   const { model, scale, step } = scene;
-  // On one axis with the lanes the cursor runs on into them; an overview keeps its own.
+  // On one axis with the lanes, the cursor continues into them; an overview has its own.
   const end = scene.overview ? BOTTOM : STRIP_HEIGHT;
-  cursorBand(pencil, scene, FLAG - 6, end);
-  const measures = pencil.layer(scene.still, (layer) => {
+  cursorBand(painter, scene, FLAG - 6, end);
+  const measures = painter.layer(scene.still, (layer) => {
     const columns = columnsOf(model, scale);
     drawMemory(layer, scene, columns);
     drawTokens(layer, scene, columns);
     drawQueue(layer, scene, columns);
   });
-  pencil.lay(measures);
-  veil(pencil, scale, step, FLAG - 3, BOTTOM - FLAG + 3, pencil.theme.ground);
-  drawLimits(pencil, scene);
-  if (scale.kind === "time") drawPauses(pencil, scene, columnsOf(model, scale));
-  drawWords(pencil, scene);
-  if (scene.window) drawWindow(pencil, scene);
-  cursorLines(pencil, scene, 12, end);
-  drawFlag(pencil, scene);
+  painter.lay(measures);
+  veil(painter, scale, step, FLAG - 3, BOTTOM - FLAG + 3, painter.theme.ground);
+  drawLimits(painter, scene);
+  if (scale.kind === "time") drawPauses(painter, scene, columnsOf(model, scale));
+  drawWords(painter, scene);
+  if (scene.window) drawWindow(painter, scene);
+  cursorLines(painter, scene, 12, end);
+  drawFlag(painter, scene);
 }
 
 /**
- * What is drawn as one column: a step, or as many steps as fall on one pixel. `from` and `to` are
+ * The steps drawn as one column: one step, or all steps that fall on one pixel. `from` and `to` are
  * indexes into the measures.
  */
 function columnsOf(model, scale) {
@@ -64,10 +64,10 @@ function columnsOf(model, scale) {
   return columns;
 }
 
-/** Between two steps: how long nothing ran, in words where they fit. Memory stays as it was. */
-function drawPauses(pencil, { model, scale }, columns) {
+/** The pause between two steps, with its duration if it fits. Memory stays as it was. */
+function drawPauses(painter, { model, scale }, columns) {
   const { measures, firstStep } = model;
-  const { muted: color } = pencil.theme;
+  const { muted: color } = painter.theme;
   const y = TOP.tokens + ROWS.tokens;
   for (let i = 1; i < columns.length; i += 1) {
     const before = columns[i - 1];
@@ -75,11 +75,11 @@ function drawPauses(pencil, { model, scale }, columns) {
     const right = Math.min(columns[i].x, scale.right);
     if (right - left < 12) continue;
     const took = measures.start[columns[i].step - firstStep] - measures.end[before.to];
-    pencil.line(left + 2, y - 0.5, right - 2, y - 0.5, color, 1, [1.5, 3]);
+    painter.line(left + 2, y - 0.5, right - 2, y - 0.5, color, 1, [1.5, 3]);
     const waits = measures.waiting[before.to] || measures.running[before.to];
     const words = `${waits ? "held" : "idle"} ${duration(took)}`;
-    if (pencil.measure(words) + 8 < right - left)
-      pencil.text(words, (left + right) / 2, y - 6, { color, align: "center" });
+    if (painter.measure(words) + 8 < right - left)
+      painter.text(words, (left + right) / 2, y - 6, { color, align: "center" });
   }
 }
 
@@ -89,12 +89,12 @@ function most(values, { from, to }) {
   return found;
 }
 
-function drawMemory(pencil, { model, scale }, columns) {
+function drawMemory(painter, { model, scale }, columns) {
   const { used, cached } = model.measures;
   const unit = ROWS.memory / model.settings.num_blocks;
   const bottom = TOP.memory + ROWS.memory;
-  const { theme } = pencil;
-  // One outline each: columns filled one by one would show their seams.
+  const { theme } = painter;
+  // One outline each, because separate columns would show seams.
   const { kind } = scale;
   const wide = columns.map((column, i) => {
     const next = columns[i + 1]?.x ?? column.x + column.width;
@@ -102,9 +102,9 @@ function drawMemory(pencil, { model, scale }, columns) {
   });
   const heldTop = columns.map(({ to }) => bottom - (used[to] && Math.max(1, used[to] * unit)));
   const idleTop = columns.map((column, i) => heldTop[i] - cached[column.to] * unit);
-  area(pencil, wide, idleTop, heldTop, pencil.hatch(theme.hatch));
+  area(painter, wide, idleTop, heldTop, painter.hatch(theme.hatch));
   area(
-    pencil,
+    painter,
     wide,
     heldTop,
     heldTop.map(() => bottom),
@@ -128,11 +128,11 @@ function area({ context }, columns, tops, bottoms, paint) {
   context.fill();
 }
 
-function drawTokens(pencil, { model, scale }, columns) {
+function drawTokens(painter, { model, scale }, columns) {
   const { decode, prefill, catchup } = model.measures;
   const unit = ROWS.tokens / model.settings.token_budget;
   const bottom = TOP.tokens + ROWS.tokens;
-  const { theme } = pencil;
+  const { theme } = painter;
   const inHues = scale.width >= 4;
   const slit = scale.width >= 4 ? 0.5 : 0;
   for (const column of columns) {
@@ -140,13 +140,13 @@ function drawTokens(pencil, { model, scale }, columns) {
     let y = bottom;
     const stack = (tokens, paint, gap = 0) => {
       y -= tokens * unit;
-      pencil.fill(column.x + slit, y, width, Math.max(0.6, tokens * unit - gap), paint);
+      painter.fill(column.x + slit, y, width, Math.max(0.6, tokens * unit - gap), paint);
     };
     const decodes = most(decode, column);
     if (decodes) stack(decodes, theme.muted);
     if (inHues) {
       for (const chunk of model.measures.chunks(column.step)) {
-        stack(chunk.count, pencil.paint(model.request(chunk.request).hueIndex), 0.7);
+        stack(chunk.count, painter.paint(model.request(chunk.request).hueIndex), 0.7);
       }
     } else {
       const rest = Math.max(most(prefill, column), most(catchup, column));
@@ -155,29 +155,35 @@ function drawTokens(pencil, { model, scale }, columns) {
   }
 }
 
-function drawQueue(pencil, { model, scale }, columns) {
+function drawQueue(painter, { model, scale }, columns) {
   const { waiting } = model.measures;
   const bottom = TOP.queue + ROWS.queue;
   const highest = longestQueue(model);
-  const { theme } = pencil;
+  const { theme } = painter;
   for (const column of columns) {
     const count = most(waiting, column);
     const slit = column.width >= 4 ? 0.5 : 0;
     if (highest <= 4) {
       for (let i = 0; i < count; i += 1) {
-        pencil.fill(column.x + slit, bottom - (i + 1) * 4, column.width - 2 * slit, 3, theme.faint);
+        painter.fill(
+          column.x + slit,
+          bottom - (i + 1) * 4,
+          column.width - 2 * slit,
+          3,
+          theme.faint,
+        );
       }
     } else if (count) {
       const height = Math.max(1, (count / highest) * ROWS.queue);
-      pencil.fill(column.x + slit, bottom - height, column.width - 2 * slit, height, theme.faint);
+      painter.fill(column.x + slit, bottom - height, column.width - 2 * slit, height, theme.faint);
     }
   }
-  pencil.line(scale.left, bottom + 0.5, scale.right, bottom + 0.5, theme.rule);
+  painter.line(scale.left, bottom + 0.5, scale.right, bottom + 0.5, theme.rule);
 }
 
 const longest = new WeakMap();
 
-/** While a step has not begun its queue grows: what is kept is of those before it. */
+/** The queue of a step that has not begun still grows, so only the steps before it are cached. */
 function longestQueue(model) {
   const { waiting, length } = model.measures;
   const last = length - 1;
@@ -186,30 +192,30 @@ function longestQueue(model) {
   return Math.max(longest.get(model).highest, waiting[last]);
 }
 
-function drawLimits(pencil, { model, scale, narrow, frame }) {
-  const { theme } = pencil;
+function drawLimits(painter, { model, scale, narrow, frame }) {
+  const { theme } = painter;
   const limits = [
     [TOP.memory, `of ${model.settings.num_blocks}`],
     [TOP.tokens, `of ${frame.budget.budget}`],
   ];
   for (const [y, words] of limits) {
-    pencil.line(scale.left, y + 0.5, scale.right, y + 0.5, theme.faint, 1, [2, 2]);
-    if (!narrow) pencil.text(words, scale.right + 4, y + 4, { color: theme.muted });
+    painter.line(scale.left, y + 0.5, scale.right, y + 0.5, theme.faint, 1, [2, 2]);
+    if (!narrow) painter.text(words, scale.right + 4, y + 4, { color: theme.muted });
   }
   if (longestQueue(model) > 4 && !narrow) {
-    pencil.text(`of ${longestQueue(model)}`, scale.right + 4, TOP.queue + 5, {
+    painter.text(`of ${longestQueue(model)}`, scale.right + 4, TOP.queue + 5, {
       color: theme.muted,
     });
   }
-  if (!narrow) drawFullest(pencil, model, scale);
+  if (!narrow) drawFullest(painter, model, scale);
 }
 
-/** Says "full: 64" beside the first step that used the whole budget, where there is room for it. */
-function drawFullest(pencil, model, scale) {
+/** Writes "full: 64" beside the first step that used the whole budget, if there is room. */
+function drawFullest(painter, model, scale) {
   const { tokens, length } = model.measures;
   const { token_budget: budget } = model.settings;
   const words = `full: ${budget}`;
-  const needed = pencil.measure(words, { size: 10.5 }) + 6;
+  const needed = painter.measure(words, { size: 10.5 }) + 6;
   for (let i = 0; i < length; i += 1) {
     if (tokens[i] < budget) continue;
     const x = scale.end(model.firstStep + i);
@@ -217,13 +223,14 @@ function drawFullest(pencil, model, scale) {
     let room = x >= scale.left && x + needed < scale.right;
     for (let k = i + 1; room && k <= i + covered && k < length; k += 1)
       room = tokens[k] < 0.68 * budget;
-    if (room) pencil.text(words, x + 3, TOP.tokens + 10, { size: 10.5, color: pencil.theme.muted });
+    if (room)
+      painter.text(words, x + 3, TOP.tokens + 10, { size: 10.5, color: painter.theme.muted });
     return;
   }
 }
 
-function drawWords(pencil, { model, frame, narrow }) {
-  const { theme } = pencil;
+function drawWords(painter, { frame, narrow }) {
+  const { theme } = painter;
   const { unshared, shared, cached } = frame.counts;
   const used = unshared + shared;
   const rows = [
@@ -240,33 +247,33 @@ function drawWords(pencil, { model, frame, narrow }) {
     [TOP.queue + 5, "queue", `${frame.waiting.length} waiting`],
   ];
   for (const [y, name, value] of rows) {
-    pencil.text(name, 0, y, { bold: true });
-    pencil.text(value, 0, y + 13, { color: theme.muted });
+    painter.text(name, 0, y, { bold: true });
+    painter.text(value, 0, y + 13, { color: theme.muted });
   }
 }
 
-function drawWindow(pencil, { scale, window }) {
+function drawWindow(painter, { scale, window }) {
   const left = Math.min(scale.at(window.from), scale.right - 6);
   const width = Math.max(6, scale.at(window.to) - left);
-  pencil.frame(left, FLAG - 4, width, BOTTOM - FLAG + 8, pencil.theme.ink, 1.5);
+  painter.frame(left, FLAG - 4, width, BOTTOM - FLAG + 8, painter.theme.ink, 1.5);
 }
 
-/** By time the flag says what the step took. */
+/** On a time axis the flag has the step's duration. */
 function flagOf(model, step, kind) {
   const { start, end } = model.measures;
   const took = end[step - model.firstStep] - start[step - model.firstStep];
   return kind === "time" && took >= 0 ? `step ${step}: ${duration(took)}` : `step ${step}`;
 }
 
-function drawFlag(pencil, { model, scale, step, width }) {
+function drawFlag(painter, { model, scale, step, width }) {
   const words = flagOf(model, step, scale.kind);
-  const box = pencil.measure(words, { bold: true }) + 10;
+  const box = painter.measure(words, { bold: true }) + 10;
   const centre = scale.middle(step);
   const left = Math.min(Math.max(centre - box / 2, scale.left - 18, PLAYBACK), width - box);
-  pencil.fill(left, 2, box, 15, pencil.theme.ink);
-  pencil.text(words, left + box / 2, 13.5, {
+  painter.fill(left, 2, box, 15, painter.theme.ink);
+  painter.text(words, left + box / 2, 13.5, {
     bold: true,
     align: "center",
-    color: pencil.theme.ground,
+    color: painter.theme.ground,
   });
 }

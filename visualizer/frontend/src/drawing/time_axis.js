@@ -1,13 +1,13 @@
 /**
- * The time axis: which steps are in view and where they lie. Pure arithmetic, no drawing.
+ * The time axis: the visible steps and their positions. Pure functions.
  *
- * Steps are the default axis, equal in width, because learners think in steps; wall time is the other, see
- * `wall_axis.js`. A place on an axis is a number; a view `{from, to}` is the part of it that is shown.
+ * The default axis has steps of equal width; the other has wall time, see
+ * `wall_axis.js`. A place on an axis is a number; a view `{from, to}` is the visible part of it.
  */
 
 /**
  * The axis of steps `{first, last}`. An axis goes `from`, `to`; `begin(step)` and `end(step)` are places,
- * `stepAt(place)` the step there; a step covers about `typical`, a view at least `smallest`.
+ * `stepAt(place)` the step there; a step covers about `typical`, a view covers at least `smallest`.
  */
 export function stepAxis({ first, last }) {
   return {
@@ -37,19 +37,19 @@ export function timeScale(view, left, right, axis) {
     right,
     /** Pixels for one unit of the axis. */
     per,
-    /** Width of a step; by time, of a usual one. */
+    /** Width of a step; on a time axis, of a typical one. */
     width: axis.typical * per,
     /** Left edge of a step, its right edge, and its middle. */
     x: (step) => at(axis.begin(step)),
     end: (step) => at(axis.end(step)),
     middle: (step) => (at(axis.begin(step)) + at(axis.end(step))) / 2,
-    /** Where a time in the log lies (us); undefined on an axis of steps. */
+    /** The position of a time in the log (us); undefined on an axis of steps. */
     moment: (time) => (axis.moment && time != null ? at(axis.moment(time)) : undefined),
     at,
     placeAt: (x) => view.from + (x - left) / per,
     /** The step at x, which may lie outside the view. */
     stepAt: (x) => axis.stepAt(view.from + (x - left) / per),
-    /** First and last step that can be seen, wholly or in part. */
+    /** The first and last step that are at least partly visible. */
     first: axis.stepAt(view.from),
     last: axis.kind === "steps" ? Math.ceil(view.to) - 1 : axis.stepAt(view.to),
   };
@@ -62,7 +62,7 @@ export function clampView({ from, to }, axis) {
   return { from: start, to: start + width };
 }
 
-/** The view made `factor` times as wide, with `anchor` (a place) staying where it is. */
+/** The view, `factor` times as wide; `anchor`, a place, stays where it is. */
 export function zoomView(view, factor, anchor, axis) {
   const width = view.to - view.from;
   const share = (anchor - view.from) / width;
@@ -75,7 +75,7 @@ export function panView(view, delta, axis) {
   return clampView({ from: view.from + delta, to: view.to + delta }, axis);
 }
 
-/** The view, moved only if `step` is not well inside it. */
+/** The view, moved if `step` is not well inside it. */
 export function revealStep(view, step, axis) {
   const width = view.to - view.from;
   const margin = Math.min(2 * axis.typical, width / 4);

@@ -1,7 +1,7 @@
 /**
- * The timeline: a lane per request, with who it is and what it does at the cursor in the gutter.
+ * The timeline: a lane per request, with its name and its state at the cursor in the gutter.
  *
- * `lane.js` draws a life, `lane_packing.js` says in which lane it is, `cursor.js` draws the cursor.
+ * `lane.js` draws a request, `lane_packing.js` assigns its lane, `cursor.js` draws the cursor.
  */
 
 import { AFTER, cursorBand, cursorLines, veil } from "./cursor.js";
@@ -11,69 +11,70 @@ import { placeWords } from "./lane_words.js";
 import { axisTicks } from "./time_axis.js";
 import { timeTicks } from "./wall_axis.js";
 
-export const BLEED = 6; // the selected lane's band goes a little beyond the panel
-export const HEADROOM = 3; // above the first lane, for its words
-const FINISH = 3; // behind the last step, for the mark of who finished in it
+export const BLEED = 6; // px by which the selected lane's band extends beyond the panel
+export const HEADROOM = 3; // px above the first lane, for its text
+const FINISH = 3; // px after the last step, for marks of requests that finished in it
 
 /**
- * Draws the lanes that can be seen. `scene` has model, frame, scale, step, selected, narrow, width,
- * packing, forks (the lives that began as one), laneHeight, scroll (pixels above the first visible row),
- * viewHeight, columns (x of the gutter's columns) and `still`, a text that changes when the lives have to be
+ * Draws the visible lanes. `scene` has model, frame, scale, step, selected, narrow, width,
+ * packing, forks (requests that share a prompt), laneHeight, scroll (pixels above the first visible row),
+ * viewHeight, columns (x of the gutter's columns) and `still`, a key that changes when the lanes have to be
  * drawn again.
  */
-export function drawTimeline(pencil, scene) {
+export function drawTimeline(painter, scene) {
   const { scale, scroll, viewHeight, packing, laneHeight: pitch } = scene;
   const first = Math.max(0, Math.floor(scroll / pitch));
   const last = Math.min(packing.lanes.length - 1, Math.floor((scroll + viewHeight) / pitch));
   const plot = [scale.left - 1, -HEADROOM, scene.width + BLEED - scale.left + 1];
-  cursorBand(pencil, scene, -HEADROOM, viewHeight);
+  cursorBand(painter, scene, -HEADROOM, viewHeight);
   const chosen = laneAt(packing, scene.model.request(scene.selected)?.index, scene.step);
-  if (chosen != null && chosen >= first && chosen <= last) drawChosenBand(pencil, scene, chosen);
-  const lives = pencil.layer(`${scene.still} ${scroll} ${pitch}`, (layer) => {
+  if (chosen != null && chosen >= first && chosen <= last) drawChosenBand(painter, scene, chosen);
+  const lives = painter.layer(`${scene.still} ${scroll} ${pitch}`, (layer) => {
     layer.words = [];
-    for (let lane = first; lane <= last; lane += 1) layer.words.push(...drawLane(layer, scene, lane));
+    for (let lane = first; lane <= last; lane += 1)
+      layer.words.push(...drawLane(layer, scene, lane));
   });
-  pencil.lay(lives);
-  const ground = (lane) => pencil.theme[lane === chosen ? "band" : "ground"];
+  painter.lay(lives);
+  const ground = (lane) => painter.theme[lane === chosen ? "band" : "ground"];
   for (let lane = first; lane <= last; lane += 1)
-    drawNow(pencil, scene, lane, { chosen: lane === chosen, ground: ground(lane) });
-  for (const life of forksToDraw(scene)) drawElbow(pencil, scene, life);
-  cursorLines(pencil, scene, -HEADROOM, viewHeight);
+    drawNow(painter, scene, lane, { chosen: lane === chosen, ground: ground(lane) });
+  for (const span of forksToDraw(scene)) drawElbow(painter, scene, span);
+  cursorLines(painter, scene, -HEADROOM, viewHeight);
   const words = lives.words.map((word) => ({ ...word, ground: ground(word.lane) }));
-  pencil.clipped(...plot, viewHeight + HEADROOM, () => {
-    placeWords(pencil, words, scene.step);
-    for (const handover of handovers(scene)) drawHandover(pencil, scene, handover);
+  painter.clipped(...plot, viewHeight + HEADROOM, () => {
+    placeWords(painter, words, scene.step);
+    for (const handover of handovers(scene)) drawHandover(painter, scene, handover);
   });
 }
 
-/** The axis below the lanes. It always says what it counts. */
-export function drawAxis(pencil, { scale, narrow, model }) {
-  const { muted: color } = pencil.theme;
+/** The axis below the lanes, with its unit. */
+export function drawAxis(painter, { scale, narrow, model }) {
+  const { muted: color } = painter.theme;
   if (scale.kind === "time") {
-    pencil.text("time", scale.left, 15, { color });
-    const end = scale.left + pencil.measure("time") + 12;
+    painter.text("time", scale.left, 15, { color });
+    const end = scale.left + painter.measure("time") + 12;
     for (const { place, words } of timeTicks(scale, narrow ? 56 : 64)) {
       const x = scale.at(place);
-      const half = pencil.measure(words) / 2;
-      pencil.line(x, 0, x, 4, pencil.theme.faint);
+      const half = painter.measure(words) / 2;
+      painter.line(x, 0, x, 4, painter.theme.faint);
       if (x - half > end && x < scale.right + 4)
-        pencil.text(words, x, 15, { color, align: "center" });
+        painter.text(words, x, 15, { color, align: "center" });
     }
     return;
   }
   const lead = `step ${scale.first}`;
-  const end = scale.left + pencil.measure(lead) + 16;
+  const end = scale.left + painter.measure(lead) + 16;
   const isSeen = (tick) => scale.middle(tick) >= end && scale.middle(tick) <= scale.right + 4;
   const ticks = axisTicks(scale, narrow ? 44 : 50).filter(isSeen);
-  // Where steps are so wide that the first has a number in its middle, "step" is enough.
+  // If steps are so wide that the first has its number in its middle, "step" is enough.
   const words = ticks[0] === scale.first ? "step" : lead;
-  if (scale.first >= model.firstStep) pencil.text(words, scale.left, 15, { color });
+  if (scale.first >= model.firstStep) painter.text(words, scale.left, 15, { color });
   for (const tick of ticks)
-    pencil.text(String(tick), scale.middle(tick), 15, { color, align: "center" });
+    painter.text(String(tick), scale.middle(tick), 15, { color, align: "center" });
 }
 
-/** One lane with everybody who has it in view. Returns the words to write over it at the end. */
-function drawLane(pencil, scene, lane) {
+/** Draws the visible requests of one lane. Returns the labels to write over it at the end. */
+function drawLane(painter, scene, lane) {
   const { scale, scroll, packing, laneHeight: pitch, width } = scene;
   const top = lane * pitch - scroll;
   const base = top + pitch - formsOf(pitch).below;
@@ -81,50 +82,50 @@ function drawLane(pencil, scene, lane) {
   const end = width + BLEED;
   const inLane = { ...scene, end };
   const plot = scale.right + FINISH - scale.left + 1;
-  pencil.clipped(scale.left - 1, top - HEADROOM, plot, pitch + HEADROOM, () => {
+  painter.clipped(scale.left - 1, top - HEADROOM, plot, pitch + HEADROOM, () => {
     for (const stay of occupantsBetween(packing.lanes[lane], scale.first, scale.last)) {
-      words.push(...drawLife(pencil, inLane, stay, base));
+      words.push(...drawLife(painter, inLane, stay, base));
     }
   });
   return words.map((word) => ({ ...word, lane }));
 }
 
-/** What of a lane depends on the cursor: the veil over what comes after it, and who has the lane now. */
-function drawNow(pencil, scene, lane, { chosen, ground }) {
+/** The parts of a lane that depend on the cursor: the veil over later steps, and the name in the gutter. */
+function drawNow(painter, scene, lane, { chosen, ground }) {
   const { scale, scroll, packing, laneHeight: pitch, step, model, width } = scene;
   const stays = packing.lanes[lane];
   if (!stays.length) return;
   const top = lane * pitch - scroll;
-  veil(pencil, scale, step, top, pitch - 1, ground, width + BLEED);
-  // A lane whose last request has left the picture is free: it says nothing.
+  veil(painter, scale, step, top, pitch - 1, ground, width + BLEED);
+  // A lane whose last request is no longer drawn is free and has no name.
   const now = occupant(stays, step);
   const base = top + pitch - formsOf(pitch).below;
-  if (now.to >= scale.first || chosen) drawGutter(pencil, scene, model.requests[now.index], base);
+  if (now.to >= scale.first || chosen) drawGutter(painter, scene, model.requests[now.index], base);
 }
 
-function drawChosenBand(pencil, { width, scroll, laneHeight: pitch, model, selected }, lane) {
+function drawChosenBand(painter, { width, scroll, laneHeight: pitch, model, selected }, lane) {
   const top = lane * pitch - scroll;
-  pencil.fill(-BLEED, top - 1, width + 2 * BLEED, pitch, pencil.theme.band);
-  pencil.fill(-BLEED, top - 1, 3, pitch, pencil.hue(model.request(selected).hueIndex));
+  painter.fill(-BLEED, top - 1, width + 2 * BLEED, pitch, painter.theme.band);
+  painter.fill(-BLEED, top - 1, 3, pitch, painter.hue(model.request(selected).hueIndex));
 }
 
-function drawGutter(pencil, { frame, columns }, life, base) {
-  const { ink, muted } = pencil.theme;
-  const { kind, words } = frame.phase(life.id);
-  const name = pencil.cut(life.name, columns.stateAt - 17, { bold: true });
-  pencil.fill(0, base - 9, 9, 9, pencil.paint(life.hueIndex));
-  pencil.text(name, 13, base, { bold: true });
+function drawGutter(painter, { frame, columns }, span, base) {
+  const { ink, muted } = painter.theme;
+  const { kind, words } = frame.phase(span.id);
+  const name = painter.cut(span.name, columns.stateAt - 17, { bold: true });
+  painter.fill(0, base - 9, 9, 9, painter.paint(span.hueIndex));
+  painter.text(name, 13, base, { bold: true });
   const style = kind === "preempted" ? { bold: true, color: ink } : { color: muted };
-  const state = pencil.cut(words, columns.end - columns.stateAt, style);
-  pencil.text(state, columns.stateAt, base, style);
+  const state = painter.cut(words, columns.end - columns.stateAt, style);
+  painter.text(state, columns.stateAt, base, style);
 }
 
 function forksToDraw({ forks, scale }) {
   return forks.filter(({ forked: { step } }) => step >= scale.first && step <= scale.last);
 }
 
-/** From the sibling's lane, in the step of the fork, to the first step of its own. */
-function drawElbow(pencil, scene, { id, hueIndex, forked }) {
+/** A line from the sibling's lane, in the step of the fork, to the request's own first step. */
+function drawElbow(painter, scene, { id, hueIndex, forked }) {
   const { scale, packing, laneHeight: pitch, scroll, model, viewHeight, step } = scene;
   const baseOf = (request) => {
     const lane = laneAt(packing, model.request(request).index, forked.step);
@@ -132,16 +133,16 @@ function drawElbow(pencil, scene, { id, hueIndex, forked }) {
   };
   const x = scale.middle(forked.step);
   const y = baseOf(id) - 2.5;
-  const hue = pencil.hue(hueIndex);
-  pencil.clipped(scale.left - 1, 0, scale.right - scale.left, viewHeight, () =>
-    pencil.faded(forked.step > step ? AFTER : 1, () => {
-      pencil.line(x, baseOf(forked.parent), x, y, hue, 1.5);
-      pencil.line(x - 0.75, y, scale.end(forked.step) + 0.5, y, hue, 1.5);
+  const hue = painter.hue(hueIndex);
+  painter.clipped(scale.left - 1, 0, scale.right - scale.left, viewHeight, () =>
+    painter.faded(forked.step > step ? AFTER : 1, () => {
+      painter.line(x, baseOf(forked.parent), x, y, hue, 1.5);
+      painter.line(x - 0.75, y, scale.end(forked.step) + 0.5, y, hue, 1.5);
     }),
   );
 }
 
-/** Who lost blocks to whom at the cursor: lanes, from victim to taker. */
+/** The lanes of preempted requests and of the requests that took their blocks at the cursor. */
 function handovers({ model, frame, step, packing }) {
   const laneOf = (request) => laneAt(packing, model.request(request)?.index, step);
   return frame.story.preemptions
@@ -150,12 +151,12 @@ function handovers({ model, frame, step, packing }) {
 }
 
 /** An arrow from the victim's lane to the lane that took its block. */
-function drawHandover(pencil, { scale, laneHeight: pitch, scroll, step }, { from, to }) {
-  const { ink } = pencil.theme;
+function drawHandover(painter, { scale, laneHeight: pitch, scroll, step }, { from, to }) {
+  const { ink } = painter.theme;
   const x = scale.middle(step);
   const start = (from + 1) * pitch - scroll - 8;
   const up = to < from;
   const tip = up ? (to + 1) * pitch - scroll - 1 : to * pitch - scroll + 6;
-  pencil.line(x, up ? start : start + 4, x, up ? tip + 5 : tip - 5, ink, 1.4);
-  pencil.tip(x, tip, up ? "up" : "down", ink);
+  painter.line(x, up ? start : start + 4, x, up ? tip + 5 : tip - 5, ink, 1.4);
+  painter.tip(x, tip, up ? "up" : "down", ink);
 }

@@ -15,7 +15,7 @@ const CHARACTER = 6.6;
 /** Row heights, in px. */
 export const treeRow = (narrow, projector) => (narrow ? 34 : projector ? 32 : 36);
 
-/** The x of each level and what a chain may take, for a width. */
+/** The x of each level and the width available to a chain. */
 export function treeColumns(layout, width, narrow) {
   const inner = (level) =>
     layout.items.filter((item) => item.level === level && item.children.length);
@@ -29,20 +29,20 @@ export function treeColumns(layout, width, narrow) {
 }
 
 /** Draws the tree. `scene` has model, frame, layout, columns, path, width, rowHeight, narrow, selected, lost. */
-export function drawTree(pencil, scene) {
+export function drawTree(painter, scene) {
   const { layout } = scene;
   const y = yOf(scene);
   if (layout.rows) {
-    pencil.context.beginPath();
-    pencil.context.arc(4, y(0), 3, 0, 7);
-    pencil.context.fillStyle = pencil.theme.ink;
-    pencil.context.fill();
+    painter.context.beginPath();
+    painter.context.arc(4, y(0), 3, 0, 7);
+    painter.context.fillStyle = painter.theme.ink;
+    painter.context.fill();
   }
   for (const hot of [false, true]) {
     for (const item of layout.items)
-      if (onPath(scene, item) === hot) drawBranch(pencil, scene, item, hot);
+      if (onPath(scene, item) === hot) drawBranch(painter, scene, item, hot);
   }
-  for (const item of layout.items) drawItem(pencil, scene, item);
+  for (const item of layout.items) drawItem(painter, scene, item);
 }
 
 const yOf =
@@ -55,16 +55,16 @@ function onPath({ path, selected, waiting }, item) {
   return item.kind === "node" && path.has(item.node.id);
 }
 
-/** From the parent's line down to this row, and along to its chain. */
-function drawBranch(pencil, scene, item, hot) {
+/** A line from the parent's line down to this row, and along to its chain. */
+function drawBranch(painter, scene, item, hot) {
   const { columns, narrow, model, selected } = scene;
   const y = yOf(scene);
-  const { context, theme } = pencil;
+  const { context, theme } = painter;
   const to = [columns[item.level], y(item.row)];
   const parent = item.parentItem;
   const fromX = parent ? (narrow ? columns[parent.level] + 5 : columns[item.level] - 12) : 4;
   const fromY = y(parent ? parent.row : 0);
-  context.strokeStyle = hot ? pencil.hue(model.request(selected).hueIndex) : theme.faint;
+  context.strokeStyle = hot ? painter.hue(model.request(selected).hueIndex) : theme.faint;
   context.lineWidth = hot ? 2.5 : 1.2;
   context.beginPath();
   if (parent && !narrow) {
@@ -79,57 +79,58 @@ function drawBranch(pencil, scene, item, hot) {
   context.stroke();
 }
 
-function drawItem(pencil, scene, item) {
+function drawItem(painter, scene, item) {
   const { columns, width, narrow } = scene;
   const x = columns[item.level];
   const y = yOf(scene)(item.row);
   const end = item.children.length && !narrow ? columns[item.level + 1] - 14 : width;
   if (item.kind === "rest") {
     const { nodes, blocks } = item.folded;
-    pencil.text(
+    painter.text(
       `${item.subtrees} more: ${plural(blocks, "block")} in ${plural(nodes, "node")}`,
       x + 4,
       y + 4,
-      { color: pencil.theme.muted, halo: pencil.theme.ground },
+      { color: painter.theme.muted, halo: painter.theme.ground },
     );
     return;
   }
   if (item.kind === "request") {
-    drawTail(pencil, scene, item.request, x + 2, y, end);
-    drawText(pencil, tailText(scene.frame, item.request), x, y, end, pencil.theme.muted);
+    drawTail(painter, scene, item.request, x + 2, y, end);
+    drawText(painter, tailText(scene.frame, item.request), x, y, end, painter.theme.muted);
     return;
   }
   const { node } = item;
   const shared = node.owners.length > 1 ? `×${node.owners.length}` : "";
-  const reserve = item.children.length ? 10 + pencil.measure(shared, { bold: true }) : 150;
+  const reserve = item.children.length ? 10 + painter.measure(shared, { bold: true }) : 150;
   const most = Math.max(1, Math.floor((end - x - reserve) / PITCH));
   const chain = node.blocks.length > most ? Math.max(1, most - 3) : node.blocks.length;
-  for (let i = 0; i < chain; i += 1) drawSquare(pencil, scene, node, x + i * PITCH, y);
+  for (let i = 0; i < chain; i += 1) drawSquare(painter, scene, node, x + i * PITCH, y);
   let next = x + chain * PITCH + 2;
-  if (node.owners.length > 1) drawOwnerTicks(pencil, scene, node.owners, x, y, chain * PITCH - 1.5);
+  if (node.owners.length > 1)
+    drawOwnerTicks(painter, scene, node.owners, x, y, chain * PITCH - 1.5);
   const note = (text, style) => {
-    const width = pencil.measure(text, style);
-    pencil.fill(next - 3, y - 5, width + 6, 10, pencil.theme.ground); // or the line would strike it out
-    pencil.text(text, next, y + 4, style);
+    const width = painter.measure(text, style);
+    painter.fill(next - 3, y - 5, width + 6, 10, painter.theme.ground); // clears the line behind the text
+    painter.text(text, next, y + 4, style);
     next += width + 6;
   };
-  if (chain < node.blocks.length) note(`… ${node.blocks.length}`, { color: pencil.theme.muted });
+  if (chain < node.blocks.length) note(`… ${node.blocks.length}`, { color: painter.theme.muted });
   if (shared) note(shared, { bold: true });
   if (item.folded)
     note(
       `+ ${plural(item.folded.blocks - node.blocks.length, "block")} in ${plural(item.folded.nodes - 1, "node")}`,
-      { color: pencil.theme.muted },
+      { color: painter.theme.muted },
     );
-  else if (!item.children.length) drawLeafWords(pencil, scene, node, next, y, end);
+  else if (!item.children.length) drawLeafWords(painter, scene, node, next, y, end);
   const muted = node.idle && !scene.path.has(node.id);
-  drawText(pencil, node.text, x, y, end, muted ? pencil.theme.muted : pencil.theme.ink);
+  drawText(painter, node.text, x, y, end, muted ? painter.theme.muted : painter.theme.ink);
 }
 
-/** The text of a chain above it, cut where the next level begins. */
-function drawText(pencil, whole, x, y, end, color) {
+/** The text of a chain, above it, cut where the next level begins. */
+function drawText(painter, whole, x, y, end, color) {
   const room = Math.floor((end - x) / CHARACTER);
   const text = visible(whole.slice(0, room + 1));
-  pencil.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, x, y - 9, {
+  painter.text(text.length > room ? `${text.slice(0, room - 1)}…` : text, x, y - 9, {
     ...MONO,
     color,
   });
@@ -143,12 +144,12 @@ function tailText(frame, request) {
     .join("");
 }
 
-function drawLeafWords(pencil, scene, node, x, y, end) {
-  const { theme } = pencil;
+function drawLeafWords(painter, scene, node, x, y, end) {
+  const { theme } = painter;
   if (node.owners.length) {
     let next = x;
     for (const owner of node.owners.slice(0, 4))
-      next = drawTail(pencil, scene, owner, next, y, end);
+      next = drawTail(painter, scene, owner, next, y, end);
     return;
   }
   const { frame, model, selected } = scene;
@@ -156,73 +157,74 @@ function drawLeafWords(pencil, scene, node, x, y, end) {
   const name = mine ? model.request(selected).name : "";
   const words = mine
     ? [
-        `cached, lock 0: ${name} finds it again unless it is evicted first`,
-        `cached: ${name} can find it again`,
+        `cached, lock 0: ${name} will hit it unless it is evicted first`,
+        `cached: ${name} can hit it`,
         "cached, lock 0",
       ]
     : [
         `cached, lock 0${node.since !== null && frame.step > node.since ? `, idle ${plural(frame.step - node.since, "step")}` : ""}`,
         "cached",
       ];
-  const text = words.find((candidate) => pencil.measure(candidate) <= end - x - 6) ?? "";
-  pencil.text(text, x + 4, y + 4, { color: mine ? theme.ink : theme.muted, halo: theme.ground });
+  const text = words.find((candidate) => painter.measure(candidate) <= end - x - 6) ?? "";
+  painter.text(text, x + 4, y + 4, { color: mine ? theme.ink : theme.muted, halo: theme.ground });
 }
 
-/** A request's blocks beyond the tree, its name, and how many tokens those hold. Returns the next x. */
-function drawTail(pencil, { frame, model }, request, x, y, end) {
-  const { theme } = pencil;
-  const life = model.request(request);
+/** A request's blocks that are not in the tree, its name, and the number of their tokens. Returns the next x. */
+function drawTail(painter, { frame, model }, request, x, y, end) {
+  const { theme } = painter;
+  const span = model.request(request);
   const tail = frame.tails.find((candidate) => candidate.request === request);
   let next = x;
   for (const id of (tail?.blocks ?? []).slice(0, 12)) {
     const { filled, slots } = frame.blocks[id];
-    pencil.fill(next, y - SQUARE / 2, SQUARE, SQUARE, theme.ground);
-    pencil.fill(
+    painter.fill(next, y - SQUARE / 2, SQUARE, SQUARE, theme.ground);
+    painter.fill(
       next,
       y - SQUARE / 2,
       (SQUARE * filled) / slots,
       SQUARE,
-      pencil.paint(life.hueIndex),
+      painter.paint(span.hueIndex),
     );
-    pencil.frame(next, y - SQUARE / 2, SQUARE, SQUARE, pencil.hue(life.hueIndex));
+    painter.frame(next, y - SQUARE / 2, SQUARE, SQUARE, painter.hue(span.hueIndex));
     next += SQUARE + 4;
   }
-  pencil.text(life.name, next + 2, y + 4, { bold: true, halo: theme.ground });
-  next += pencil.measure(life.name, { bold: true }) + 8;
+  painter.text(span.name, next + 2, y + 4, { bold: true, halo: theme.ground });
+  next += painter.measure(span.name, { bold: true }) + 8;
   if (tail?.tokens) {
     const words = `+${plural(tail.tokens, "token")}`;
-    if (next + pencil.measure(words) < end)
-      pencil.text(words, next, y + 4, { color: theme.muted, halo: theme.ground });
-    next += pencil.measure(words) + 10;
+    if (next + painter.measure(words) < end)
+      painter.text(words, next, y + 4, { color: theme.muted, halo: theme.ground });
+    next += painter.measure(words) + 10;
   }
   return next;
 }
 
-function drawSquare(pencil, { model, path, selected }, node, x, y) {
-  const { theme } = pencil;
+function drawSquare(painter, { model, path, selected }, node, x, y) {
+  const { theme } = painter;
   const top = y - SQUARE / 2;
-  pencil.fill(x, top, SQUARE, SQUARE, theme.ground);
+  painter.fill(x, top, SQUARE, SQUARE, theme.ground);
   if (!node.owners.length) {
     const mine = path.has(node.id);
-    const color = mine ? pencil.hue(model.request(selected).hueIndex) : theme.hatch;
-    pencil.fill(x, top, SQUARE, SQUARE, pencil.hatch(color, mine ? 1.8 : 1.4));
-    pencil.frame(x, top, SQUARE, SQUARE, color);
+    const color = mine ? painter.hue(model.request(selected).hueIndex) : theme.hatch;
+    painter.fill(x, top, SQUARE, SQUARE, painter.hatch(color, mine ? 1.8 : 1.4));
+    painter.frame(x, top, SQUARE, SQUARE, color);
   } else if (node.owners.length > 1) {
-    pencil.fill(x, top, SQUARE, SQUARE, theme.shared);
-    pencil.frame(x, top, SQUARE, SQUARE, theme.sharedBorder);
-  } else pencil.fill(x, top, SQUARE, SQUARE, pencil.paint(model.request(node.owners[0]).hueIndex));
+    painter.fill(x, top, SQUARE, SQUARE, theme.shared);
+    painter.frame(x, top, SQUARE, SQUARE, theme.sharedBorder);
+  } else
+    painter.fill(x, top, SQUARE, SQUARE, painter.paint(model.request(node.owners[0]).hueIndex));
 }
 
-function drawOwnerTicks(pencil, { model }, owners, x, y, width) {
+function drawOwnerTicks(painter, { model }, owners, x, y, width) {
   const shown = owners.slice(0, Math.max(1, Math.floor(width / 5)));
   const each = width / shown.length;
   shown.forEach((owner, i) => {
-    pencil.fill(
+    painter.fill(
       x + i * each,
       y + SQUARE / 2,
       Math.max(3, each - 1),
       4,
-      pencil.paint(model.request(owner).hueIndex),
+      painter.paint(model.request(owner).hueIndex),
     );
   });
 }

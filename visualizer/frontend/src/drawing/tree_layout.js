@@ -1,9 +1,9 @@
 /**
- * Where the nodes of the prefix tree lie. Pure.
+ * The positions of the prefix tree's nodes. Pure functions.
  *
  * Rows are leaves, columns are levels. A request that holds tokens beyond its node without a leaf of
- * its own gets a row, too. When there are more rows than `mostRows`, subtrees fold: those on the
- * selected request's path stay open longest, then those in use, then the latest used.
+ * its own gets a row too. If there are more rows than `mostRows`, subtrees are folded: those on the
+ * selected request's path are folded last, before them those in use, then those used most recently.
  */
 
 const TOP_SHARE = 0.6;
@@ -11,7 +11,7 @@ const TOP_SHARE = 0.6;
 /**
  * `nodes` as a frame gives them (parents first), `lockers(id)` the requests whose path ends at that
  * node, `outline` whether every node has a row of its own, as on a phone. Returns `{items, rows, levels}`;
- * an item has kind "node", "request" or "rest", `row`, `level`, `parentItem`, and where something is folded
+ * an item has kind "node", "request" or "rest", `row`, `level`, `parentItem`, and if something is folded
  * `folded: {nodes, blocks}`.
  */
 export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
@@ -34,13 +34,13 @@ export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
     if (!node.children.length) row += 1;
     else if (open.has(id)) {
       if (outline) row += 1;
-      descend(node, id, level + 1, item);
+      descend(id, level + 1, item);
     } else {
       item.folded = weigh(node, byId);
       row += 1;
     }
   };
-  const descend = (node, id, level, item) => {
+  const descend = (id, level, item) => {
     const { shown, rest } = open.get(id);
     for (const child of shown) visit(child, level, item);
     for (const request of endsAt.get(id) ?? []) {
@@ -53,7 +53,7 @@ export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
       row += 1;
     }
   };
-  descend(null, 0, 0, null);
+  descend(0, 0, null);
   return { items, rows: row, levels };
 }
 
@@ -68,7 +68,7 @@ function chooseOpen(nodes, byId, rank, endsAt, mostRows) {
   const openUp = (id) => {
     const children = [...childrenOf(id)].sort((a, b) => a - b);
     const requests = endsAt.get(id)?.length ?? 0;
-    // The top level leaves some rows for what lies deeper.
+    // The top level leaves some rows for deeper levels.
     const left = id === 0 ? Math.ceil(mostRows * TOP_SHARE) : mostRows - rows + 1;
     const room = Math.max(2, left - requests);
     let shown = children;

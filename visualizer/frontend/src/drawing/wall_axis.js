@@ -1,20 +1,20 @@
 /**
  * Wall time as the time axis: a place on it is a time in microseconds since the run began, a step covers the
- * time from its start to its end, and between two steps there may be a pause. Pure.
+ * time from its start to its end, and between two steps there may be a pause. Pure functions.
  */
 
-/** The time that a run's places count from: its first step's start, if the log has it; else the engine's own zero. */
+/** The origin of a run's times: the start of its first step if the log has it, otherwise the engine's zero. */
 export function originOf({ firstStep, measures: { start } }) {
   return (firstStep === 1 && start?.[0]) || 0;
 }
 
-/** The axis of a model, or null where its log has no times. See `stepAxis`. */
+/** The axis of a model, or null if its log has no times. See `stepAxis`. */
 export function wallAxis(model) {
   const { measures, firstStep, stepCount } = model;
   const origin = originOf(model);
   const begins = new Float64Array(stepCount);
   const ends = new Float64Array(stepCount);
-  // A step without times, the one that runs now, has no width yet.
+  // A step without times is still running and has no width yet.
   let now = NaN;
   for (let i = 0; i < stepCount; i += 1) {
     const [start, end] = [measures.start[i] - origin, measures.end[i] - origin];
@@ -36,7 +36,7 @@ export function wallAxis(model) {
     begin: (step) => (step > model.lastStep ? ends[stepCount - 1] : begins[at(step)]),
     end: (step) => (step < firstStep ? begins[0] : ends[at(step)]),
     moment: (time) => time - origin,
-    /** The last step that had begun: in a pause the one before. */
+    /** The last step that had begun; in a pause, the one before it. */
     stepAt(time) {
       let low = 0;
       let high = stepCount;
@@ -52,11 +52,12 @@ export function wallAxis(model) {
 
 const MOST = 1001;
 
-/** Of what steps take, in microseconds; of a long log, every so many. */
+/** The median duration of steps in microseconds, sampled on a long log. */
 function median(begins, ends) {
   const every = Math.ceil(begins.length / MOST);
   const took = [];
-  for (let i = 0; i < begins.length; i += every) if (ends[i] > begins[i]) took.push(ends[i] - begins[i]);
+  for (let i = 0; i < begins.length; i += every)
+    if (ends[i] > begins[i]) took.push(ends[i] - begins[i]);
   return took.sort((a, b) => a - b)[took.length >> 1] ?? ends.at(-1) - begins[0];
 }
 

@@ -3,10 +3,10 @@
 import { h } from "./html.js";
 import { swatchBackground } from "./palette.js";
 
-/** Makes the nodes. `context` has model, theme and selected; the board listens for the clicks. */
+/** The nodes of spans. `context` has model, theme and selected; the board handles clicks. */
 export function wordNodes(spans, context) {
   const nodes = [];
-  let after = ""; // what a name took from the words behind it
+  let after = ""; // the part of the next span that stays with a name
   spans.forEach((span, i) => {
     const text = span.text.slice(after.length);
     after = "";
@@ -25,9 +25,9 @@ export function wordNodes(spans, context) {
 
 /** A request's name with its swatch. */
 export function chip(id, { model, theme, selected }, text) {
-  const life = model.request(id);
+  const span = model.request(id);
   const swatch = h("i", { "aria-hidden": "true" });
-  swatch.style.background = swatchBackground(theme, life?.hueIndex ?? 0);
+  swatch.style.background = swatchBackground(theme, span?.hueIndex ?? 0);
   return h(
     "button",
     {
@@ -37,6 +37,6 @@ export function chip(id, { model, theme, selected }, text) {
       "aria-pressed": String(id === selected),
     },
     swatch,
-    text ?? life?.name ?? `r${id}`,
+    text ?? span?.name ?? `r${id}`,
   );
 }

@@ -1,13 +1,13 @@
 /**
- * A view as text: in a page's address (#step=30&selected=8&from=10&to=40&range=12-20&axis=time) and as Python that
- * shows it again. Pure, but for `keepInAddress`.
+ * A view as text: as a URL fragment (#step=30&selected=8&from=10&to=40&range=12-20&axis=time) and as a Python call
+ * that shows it again. Pure functions, except `keepInAddress`.
  */
 
 import { AXES } from "../board/view.js";
 
-const QUIET = 250; // ms without a move before the address is written
+const QUIET = 250; // ms without a change before the address is written
 
-/** What a fragment asks for; empty where it asks for nothing. */
+/** The view that a fragment describes; empty if it describes none. */
 export function readAddress(fragment) {
   const asked = new URLSearchParams(fragment.replace(/^#/, ""));
   const number = (name) => (/^\d+$/.test(asked.get(name) ?? "") ? Number(asked.get(name)) : null);
@@ -33,7 +33,7 @@ export function writeAddress({ step, selected, window, range, axis, only }) {
   return `#${parts.join("&")}`;
 }
 
-/** The call that shows the view in a notebook. */
+/** The Python call that shows the view in a notebook. */
 export function pythonFor({ step, selected, window, range, axis, only }) {
   const given = [`step=${step}`];
   if (selected != null) given.push(`select=${selected}`);
@@ -44,7 +44,7 @@ export function pythonFor({ step, selected, window, range, axis, only }) {
   return `show(log, ${given.join(", ")})`;
 }
 
-/** Writes the board's view into the page's address after each move, and goes where a new one says. */
+/** Keeps the board's view in the page's address, and follows changes of the address. */
 export function keepInAddress(board, signal) {
   let timer = null;
   const write = () => {
@@ -53,15 +53,13 @@ export function keepInAddress(board, signal) {
     try {
       history.replaceState(history.state, "", fragment);
     } catch {
-      // A page in a frame without an address of its own may not change it: the button still copies.
+      // A frame without its own address may not change it. The link box still works.
     }
   };
   signal.addEventListener("abort", () => clearTimeout(timer));
-  addEventListener(
-    "hashchange",
-    () => board.model && board.restore(readAddress(location.hash)),
-    { signal },
-  );
+  addEventListener("hashchange", () => board.model && board.restore(readAddress(location.hash)), {
+    signal,
+  });
   return () => {
     clearTimeout(timer);
     timer = setTimeout(write, QUIET);

@@ -1,27 +1,27 @@
 /**
- * Tells the kernel of moves: a few times a second, and one message at a time.
+ * Sends changes of the view to the kernel, a few times a second and one message at a time.
  *
- * A kernel may set a value while a move is on its way, and the later of the two must win. So nothing is put
- * into the widget's model before it is sent: what waits there would be sent after the kernel's value had come.
- * And nothing is sent before the kernel has taken what was sent last, or the widget's manager would keep it.
+ * A kernel may set a value while a change is on its way, and the later of the two must win. A value is therefore
+ * written into the widget's model only when it is sent; otherwise it would be sent after the kernel's value. Nothing
+ * is sent before the kernel has processed the last message, because the widget manager would queue it.
  */
 
 const EVERY = 200; // ms
-const PATIENCE = 30_000; // ms; a kernel may be busy for long, and one that has died takes nothing
+const PATIENCE = 30_000; // ms; a kernel may be busy for long, and a dead one never answers
 
 export class KernelSync {
   #timer = null;
-  #sent = null; // timer of a message that the kernel has not taken yet
+  #sent = null; // timer of a message that the kernel has not processed yet
 
-  /** `shared` is the widget's model; `state()` its values as they are now; `told(isDone)` hears of both ends. */
-  constructor(shared, state, told) {
-    Object.assign(this, { shared, state, told });
+  /** `shared` is the widget's model; `state()` returns its current values; `onSync(isDone)` is called before and after. */
+  constructor(shared, state, onSync) {
+    Object.assign(this, { shared, state, onSync });
   }
 
-  /** Something may have moved. */
+  /** To be called when the view may have changed. */
   moved() {
     if (!this.#changes().length) return;
-    this.told(false);
+    this.onSync(false);
     if (!this.#sent) this.#timer ??= setTimeout(() => this.#send(), EVERY);
   }
 
@@ -34,12 +34,12 @@ export class KernelSync {
     this.#timer = null;
     const changes = this.#changes();
     if (!changes.length) {
-      this.told(true);
+      this.onSync(true);
       return;
     }
     for (const [name, value] of changes) this.shared.set(name, value);
     const status = ({ content }) => content.execution_state === "idle" && this.#taken();
-    // Jupyter's takes callbacks, and tells when the kernel is done. That of other hosts takes nothing.
+    // Jupyter's widget manager accepts callbacks and reports when the kernel is done; other hosts do not.
     const { length } = this.shared.save_changes;
     this.#sent = setTimeout(() => this.#taken(), length ? PATIENCE : 0);
     this.shared.save_changes({ iopub: { status } });
@@ -50,6 +50,6 @@ export class KernelSync {
     clearTimeout(this.#sent);
     this.#sent = null;
     if (this.#changes().length) this.#timer ??= setTimeout(() => this.#send(), EVERY);
-    else this.told(true);
+    else this.onSync(true);
   }
 }

@@ -1,8 +1,8 @@
-/** A log's bytes, plain or gzipped, piece by piece: a long one is drawn before its end is unpacked. */
+/** The bytes of a log, plain or gzipped, in pieces, so that a long log is drawn before all of it is unpacked. */
 
 const SLICE = 1 << 16;
 
-/** Uint8Array of whatever view or buffer the host hands over. */
+/** A Uint8Array of the view or buffer that the host provides. */
 export function asBytes(data) {
   if (data instanceof Uint8Array) return data;
   if (ArrayBuffer.isView(data))
@@ -10,13 +10,13 @@ export function asBytes(data) {
   return new Uint8Array(data);
 }
 
-/** The bytes that base64 text stands for; none where a notebook was saved before logs were text. */
+/** The bytes of base64 text; empty for notebooks that were saved before logs were stored as text. */
 export function fromBase64(text) {
   const letters = typeof text === "string" ? atob(text) : "";
   return Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
 }
 
-/** The unpacked bytes of a log as `{bytes, share}`: share is how much of it, from 0 to 1, was taken in. */
+/** The unpacked bytes of a log as `{bytes, share}`: share is the part that has been consumed, from 0 to 1. */
 export async function* piecesOf(data) {
   const bytes = asBytes(data);
   let read = 0;

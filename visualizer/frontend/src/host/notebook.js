@@ -1,23 +1,23 @@
 /**
  * A board in a notebook.
  *
- * Each panel is a widget; behind those of one log is one shared model, whose state is the view: the log, the
- * step, the selected request (or -1), the range and the window. Moving is done here alone, in all panels of
- * the page at once. Python hears of it a few times a second, because a round trip takes some 50 ms.
+ * Each panel is a widget. The panels of one log share one widget model with the state of the view: the log, the
+ * step, the selected request (or -1), the range and the window. Changes are applied here, in all panels of the
+ * page at once. Python gets them a few times a second, because a round trip takes about 50 ms.
  *
- * What a notebook saves is that state, so a large log is not in it: `log`, base64 text, then holds a part that
- * is small enough to be saved, `whole` is false, and the whole log is asked for.
+ * A notebook saves this state, so it does not contain a large log: `log`, base64 text, is then a part that is small
+ * enough to be saved, `whole` is false, and the page requests the whole log from the kernel.
  */
 
 import { Board } from "../board/board.js";
+import { viewOf } from "../board/view.js";
 import { h } from "../drawing/html.js";
 import { KernelSync } from "./kernel_sync.js";
 import { fromBase64 } from "./log_bytes.js";
 import { moveInto, remember, sendPicture } from "./outputs.js";
 import { saveWith } from "./saved_state.js";
-import { viewOf } from "../board/view.js";
 
-const PATIENCE = 2000; // ms for a kernel that may be busy, or gone
+const PATIENCE = 2000; // ms to wait for a kernel that may be busy or gone
 
 /** anywidget's `render`. `load(board, log, opening)` draws a log. */
 export const inNotebook =
@@ -45,7 +45,7 @@ export const inNotebook =
     remember(el, key, board.root, ending);
     sendPicture(traits, board.root, () => [board], ending);
     saveWith(traits.widget_manager);
-    board.say("loading", h("p", { class: "muted" }, "Asking for the log"));
+    board.showMessage("loading", h("p", { class: "muted" }, "Requesting the log"));
     const listen = (name, handler) => {
       const safe = (...what) => !ending.aborted && handler(...what);
       shared.on(name, safe);
@@ -54,8 +54,8 @@ export const inNotebook =
     board.reload = (log) =>
       log.byteLength
         ? load(board, log, { ...openingOf(shared), only: traits.get("only") })
-        : board.say("empty", h("p", {}, missing(shared)));
-    // A move that comes along with another log is made when that log is opened.
+        : board.showMessage("empty", h("p", {}, missing(shared)));
+    // A change that comes with another log is applied when that log is opened.
     const moved = (name, go) =>
       listen(name, () => board.model && view.source === shared.get("log") && go());
     moved("change:step", () => board.goTo(shared.get("step")));
@@ -76,7 +76,7 @@ export const inNotebook =
     if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
   };
 
-/** Python shows another log in all panels of the view. Each hears of it; the first one acts. */
+/** Shows another log in all panels of the view. Each panel gets the message; the first one acts. */
 async function replaceLog(view, shared) {
   if (view.source === shared.get("log")) return;
   view.source = shared.get("log");
@@ -91,12 +91,10 @@ async function replaceLog(view, shared) {
   }
 }
 
-/** The model that a reference names; hosts offer this in one of two ways. */
+/** The widget model that a reference names; hosts provide it in one of two ways. */
 export function modelOf(traits, host, reference) {
   const id = reference.replace("IPY_MODEL_", "");
-  return host?.getModel
-    ? host.getModel(`anywidget:${id}`)
-    : traits.widget_manager.get_model(id);
+  return host?.getModel ? host.getModel(`anywidget:${id}`) : traits.widget_manager.get_model(id);
 }
 
 function openingOf(shared) {
@@ -111,7 +109,7 @@ function openingOf(shared) {
   };
 }
 
-/** The whole log from the kernel if it answers in time, else what was saved. */
+/** The whole log from the kernel if it answers in time, otherwise the saved part. */
 export function bytesFor(view, shared) {
   const saved = () => fromBase64(shared.get("log"));
   if (shared.get("whole")) return Promise.resolve(saved());
@@ -125,7 +123,7 @@ export function bytesFor(view, shared) {
       view.bytes = Promise.resolve(bytes);
       resolve(bytes);
       if (!late) return;
-      // A part is shown already: the whole takes its place in every panel.
+      // The saved part is shown already; the whole log replaces it in every panel.
       view.reading = null;
       for (const { root, reload } of view.boards) {
         root.querySelector(".part")?.remove();
@@ -136,15 +134,15 @@ export function bytesFor(view, shared) {
   });
 }
 
-/** Why there is no log to draw, and what to do. */
+/** A message: why there is no log to draw, and what to do. */
 export function missing(shared) {
   return shared.get("whole")
     ? "The notebook was saved without this log. Run the cell again to draw the board."
-    : `The notebook does not hold this log, because ${tooLarge(shared)}`;
+    : `The notebook does not contain this log, because ${tooLarge(shared)}`;
 }
 
 export function partOnly(shared) {
-  const words = `The notebook holds a part of this log, because ${tooLarge(shared)}`;
+  const words = `The notebook contains a part of this log, because ${tooLarge(shared)}`;
   return h("p", { class: "note part", role: "status" }, words);
 }
 
@@ -157,14 +155,14 @@ function tooLarge(shared) {
   );
 }
 
-/** What the kernel is to know of a board; a panel without a time axis says nothing of the window. */
+/** The state of a board for the kernel; a panel without a time axis sends no window. */
 function known(board) {
   const { step, selected, range, window, axis } = board.state();
   const state = { step, selected: selected ?? -1, range: range ?? [], axis };
   return window === undefined ? state : { ...state, window: window ?? [] };
 }
 
-/** On the root: which step and selection the kernel knows; nothing while it is being told. */
+/** Sets `data-synced` on the root: the step and selection that the kernel has; absent while they are being sent. */
 function sayKnown({ root, store }, isDone) {
   if (isDone) root.dataset.synced = `${store.step} ${store.selected ?? -1}`;
   else delete root.dataset.synced;

@@ -1,18 +1,18 @@
 /**
- * What a widget does for the output that shows it: sends the kernel a picture for it, and survives that the
- * output is updated with the picture.
+ * Sends the kernel a static picture for the output that shows a widget, and keeps the widget when the output is
+ * updated with the picture.
  */
 
 import { pictureOf } from "./picture.js";
 
 const CALM = 400; // ms after the first drawing
 
-/** What this page has drawn, by what it shows: [{el, root}]. */
+/** The widgets drawn in this page, by what they show: [{el, root}]. */
 const drawn = new Map();
 
 /**
- * Moves what was drawn for an output into the element that the same output has now; false if there is nothing
- * to move. JupyterLab draws an output anew when it is updated, and takes the old element out without an end.
+ * Moves a drawn widget into the new element of its output; returns false if there is none to move. JupyterLab
+ * renders an updated output again and removes the old element without ending the old widget.
  */
 export function moveInto(el, key) {
   const orphan = drawn.get(key)?.find((one) => !one.el.parentNode && one.el !== el);
@@ -22,7 +22,7 @@ export function moveInto(el, key) {
   return true;
 }
 
-/** Remembers what is drawn in `el` until `signal` aborts. */
+/** Registers the widget drawn in `el` until `signal` aborts. */
 export function remember(el, key, root, signal) {
   const one = { el, root };
   drawn.set(key, [...(drawn.get(key) ?? []), one]);
@@ -34,13 +34,14 @@ export function remember(el, key, root, signal) {
   );
 }
 
-/** Sends the kernel a picture of `root` once it is drawn, if an output still has none. See `pictured.py`. */
+/** Sends the kernel a picture of `root` once it is drawn, if an output has none yet. See `pictured.py`. */
 export function sendPicture(traits, root, parts, signal) {
   const isDrawn = () => root.dataset.ready === "true";
   const send = async () => {
     if (signal.aborted || !isDrawn() || !traits.get("wants_picture")) return;
     const picture = await pictureOf(root, parts());
-    if (picture && traits.get("wants_picture")) traits.send({ picture: true }, undefined, [picture.buffer]);
+    if (picture && traits.get("wants_picture"))
+      traits.send({ picture: true }, undefined, [picture.buffer]);
   };
   const observer = new MutationObserver(() => {
     if (!isDrawn()) return;

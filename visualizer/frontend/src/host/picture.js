@@ -1,24 +1,24 @@
 /**
- * A still picture of what is drawn, as PNG, for hosts that draw no widget.
+ * A static picture of a widget, as PNG, for hosts that do not render widgets.
  *
- * The page draws itself: an SVG image holds a copy of the element, and a canvas takes that image.
+ * The page renders itself: an SVG image contains a copy of the element, and a canvas draws that image.
  */
 
 import { pngOf } from "./png.js";
 
-const FITS = 110_000; // bytes; base64 takes a third more
+const FITS = 110_000; // bytes; base64 needs a third more
 const SCALES = [1, 0.75, 0.5];
-// An XML document must not have these, and a token's text may.
+// Characters that XML forbids and that a token's text may contain.
 const NOT_IN_XML = /[^\t\n\r -\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
 
 /**
- * PNG bytes of `root`, on white paper whatever the host's theme; null where the browser cannot draw it. `parts`
+ * PNG bytes of `root`, on a white background in any theme; null if the browser cannot draw it. `parts`
  * are the boards and sheets in it, which know how to set a theme.
  */
 export async function pictureOf(root, parts) {
   const { width, height } = root.getBoundingClientRect();
   if (!width || !height) return null;
-  // Nothing is painted in between: the reader does not see the other theme.
+  // The browser does not paint in between, so the other theme is never visible.
   const isDark = root.dataset.theme !== "light";
   if (isDark) for (const part of parts) part.setTheme("light");
   const copy = copyOf(root);
@@ -39,7 +39,7 @@ export async function pictureOf(root, parts) {
     }
     return png;
   } catch {
-    return null; // some browsers let no page read such a canvas
+    return null; // some browsers do not let a page read such a canvas
   }
 }
 

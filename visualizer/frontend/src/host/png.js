@@ -1,5 +1,5 @@
 /**
- * PNG with a palette of 256 colours. What a browser's own encoder writes of a board is four times as large.
+ * A PNG encoder with a palette of 256 colours. A browser's own encoder writes a file four times as large.
  * The format: https://www.w3.org/TR/png-3/
  */
 
@@ -9,14 +9,14 @@ const PALETTE = 256;
 /** The bytes of a PNG of opaque pixels, an ImageData. */
 export async function pngOf({ data, width, height }) {
   const { palette, places } = paletteOf(data);
-  const rows = new Uint8Array((width + 1) * height); // each begins with the number of its filter: 0, none
+  const rows = new Uint8Array((width + 1) * height); // each begins with its filter type: 0, none
   for (let y = 0, pixel = 0; y < height; y++)
     for (let x = 0; x < width; x++, pixel++)
       rows[y * (width + 1) + x + 1] = places[bucketOf(data, 4 * pixel)];
   const header = new DataView(new ArrayBuffer(13));
   header.setUint32(0, width);
   header.setUint32(4, height);
-  header.setUint16(8, 0x0803); // 8 bits a pixel, a palette
+  header.setUint16(8, 0x0803); // 8 bits per pixel, with a palette
   const packed = new Blob([rows]).stream().pipeThrough(new CompressionStream("deflate"));
   const chunks = [
     chunk("IHDR", new Uint8Array(header.buffer)),
@@ -27,13 +27,13 @@ export async function pngOf({ data, width, height }) {
   return new Uint8Array(await new Blob([new Uint8Array(SIGNATURE), ...chunks]).arrayBuffer());
 }
 
-/** Which of 4,096 groups of like colours a pixel is in: 4 bits of each channel. */
+/** The group of similar colours of a pixel, one of 4,096: 4 bits of each channel. */
 const bucketOf = (data, at) =>
   ((data[at] & 0xf0) << 4) | (data[at + 1] & 0xf0) | (data[at + 2] >> 4);
 
 /**
- * The palette, and the place in it for each group. A group gets its most frequent colour, so areas keep theirs
- * exactly and only the smooth edges of letters change. Rare groups go to the nearest one.
+ * The palette, and the index in it of each group. A group gets its most frequent colour, so areas keep their exact
+ * colour and only the antialiased edges of letters change. Rare groups get the nearest colour.
  */
 function paletteOf(data) {
   const colours = new Map();
@@ -66,7 +66,10 @@ function chunk(name, data) {
   const bytes = new Uint8Array(data.length + 12);
   const view = new DataView(bytes.buffer);
   view.setUint32(0, data.length);
-  bytes.set([...name].map((letter) => letter.charCodeAt(0)), 4);
+  bytes.set(
+    [...name].map((letter) => letter.charCodeAt(0)),
+    4,
+  );
   bytes.set(data, 8);
   view.setUint32(data.length + 8, crc(bytes.subarray(4, data.length + 8)));
   return bytes;

@@ -63,7 +63,9 @@ function withReferences(all, ids) {
     if (found.has(id) || !all[id]) continue;
     found.add(id);
     const references = JSON.stringify(all[id].state, (name, value) =>
-      typeof value !== "string" || value.startsWith("IPY_MODEL_") || name === "model_id" ? value : undefined,
+      typeof value !== "string" || value.startsWith("IPY_MODEL_") || name === "model_id"
+        ? value
+        : undefined,
     );
     rest.push(...[...references.matchAll(/IPY_MODEL_([^"]+)/g)].map(([, other]) => other));
     rest.push(...idsIn(references));

@@ -1,26 +1,26 @@
 /**
- * The module's two doors: anywidget's `render` for notebooks, and `mount` for pages.
+ * The entry points of a board: anywidget's `render` for notebooks, and `mount` for pages.
  *
- * In a notebook the panels of one log have one shared model behind them, see `notebook.js`; on a page they
- * are given a view to share.
+ * In a notebook the panels of one log share a widget model, see `notebook.js`; on a page they share the `view` that
+ * they are given.
  */
 
-import { keepInAddress, readAddress, writeAddress } from "./address.js";
 import { Board } from "../board/board.js";
 import { comparisonInNotebook, drawComparison } from "../compare/compare.js";
 import { h } from "../drawing/html.js";
-import { fromBase64 } from "./log_bytes.js";
-import { inNotebook } from "./notebook.js";
 import { predictionInNotebook } from "../predict/predict.js";
-import { Reading } from "./reading.js";
+import { keepInAddress, readAddress, writeAddress } from "./address.js";
+import { fromBase64 } from "./log_bytes.js";
+import { LogReader } from "./log_reader.js";
+import { inNotebook } from "./notebook.js";
 
 let ownsAddress = false;
 
 /**
  * Draws a log in `host` and returns the Board. `options`: log (bytes), step, selected, range, window, only
- * (one panel, the others a key away), panel (one that stands alone), view (shared with other boards of the
- * log), about (title and caption), address (does the page's address follow this board? else the first
- * one's), theme, signal, onChange.
+ * (show one panel, the others on a key), panel (build one panel only), view (shared with other boards of the
+ * log), about (title and caption), address (whether the page's address follows this board; by default, the
+ * first board), theme, signal, onChange.
  */
 export async function mount(
   host,
@@ -47,29 +47,29 @@ export async function mount(
 }
 
 /**
- * Reads the log, once for all boards of a view, and opens it, or says what is wrong with it. Resolves when
- * all of it is read; a long one is shown before.
+ * Reads the log, once for all boards of a view, and opens it, or shows an error. Resolves when the whole log is
+ * read; a long log is shown before that.
  */
 export async function load(board, log, opening) {
   const { view, root } = board;
-  const mine = (view.reading ??= new Reading(log, () => view.reading === mine));
-  const isCurrent = () => view.reading === mine && !board.signal.aborted;
+  const reader = (view.reading ??= new LogReader(log, () => view.reading === reader));
+  const isCurrent = () => view.reading === reader && !board.signal.aborted;
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Loading" });
-  board.say("loading", h("p", { class: "muted" }, "Reading the log"), bar);
-  const count = () => (root.dataset.loaded = Math.floor(mine.share * 100) / 100);
-  await mine.until(opening, () => (bar.value = count()));
+  board.showMessage("loading", h("p", { class: "muted" }, "Reading the log"), bar);
+  const count = () => (root.dataset.loaded = Math.floor(reader.share * 100) / 100);
+  await reader.until(opening, () => (bar.value = count()));
   if (!isCurrent()) return;
-  const { model } = mine;
+  const { model } = reader;
   if (model.stepCount === 0 || !model.settings.num_blocks) {
-    if (mine.error) sayWrong(board, mine.error);
-    else sayEmpty(board);
+    if (reader.error) showError(board, reader.error);
+    else showEmpty(board);
     return;
   }
   board.open(model, opening);
-  await showRest(board, mine, isCurrent, count);
+  await showRest(board, reader, isCurrent, count);
 }
 
-/** Shows what comes after the first picture: more of the log, or what is wrong with it. */
+/** Shows the rest of the log as it is read, or the error in it. */
 async function showRest(board, reading, isCurrent, count) {
   const { model } = reading;
   const note = h("p", { class: "note reading" });
@@ -79,7 +79,7 @@ async function showRest(board, reading, isCurrent, count) {
     if (!isCurrent()) return;
     const percent = Math.round(reading.share * 100);
     note.textContent = `${percent} % of the log is read, up to step ${model.lastStep}`;
-    // Each time twice as much: a new layout costs more the more there is.
+    // Each time twice as much, because a layout of a longer log costs more.
     if (reading.done || model.events.length >= 2 * drawn) {
       drawn = model.events.length;
       board.grow();
@@ -89,22 +89,18 @@ async function showRest(board, reading, isCurrent, count) {
   count();
   note.remove();
   if (!isCurrent() || !reading.error) return;
-  const { where, why } = wrong(reading.error);
+  const { where, why } = locate(reading.error);
   note.setAttribute("role", "alert");
-  note.textContent = `${where} cannot be used: ${why}. What came before it is shown.`;
+  note.textContent = `${where} cannot be used: ${why}. The board shows what came before it.`;
   board.grid.before(note);
   board.root.dataset.error = reading.error.line ?? "";
 }
 
-function sayEmpty(board) {
-  board.say(
+function showEmpty(board) {
+  board.showMessage(
     "empty",
-    h("h2", {}, "Nothing has happened yet."),
-    h(
-      "p",
-      {},
-      "This log has no step in it. Give the engine something to do, then show the log again:",
-    ),
+    h("h2", {}, "There is nothing to show yet."),
+    h("p", {}, "This log has no steps. Submit a request, run the engine, then show the log again:"),
     h(
       "pre",
       {},
@@ -113,13 +109,13 @@ function sayEmpty(board) {
   );
 }
 
-function sayWrong(board, error) {
-  const { where, why } = wrong(error);
-  board.say("error", h("h2", {}, `${where} cannot be used.`), h("p", {}, why));
+function showError(board, error) {
+  const { where, why } = locate(error);
+  board.showMessage("error", h("h2", {}, `${where} cannot be used.`), h("p", {}, why));
 }
 
-/** What is wrong, and in which line. */
-function wrong({ line, reason, message }) {
+/** The place and the reason of an error. */
+function locate({ line, reason, message }) {
   return { where: line ? `Line ${line} of the log` : "The log", why: reason ?? message };
 }
 

@@ -9,7 +9,7 @@
  */
 
 import { needOf, waitOf } from "./decisions.js";
-import { fill, messages, supply } from "./messages.js";
+import { fill, messages, reasons, supply } from "./messages.js";
 import { waitRuns } from "./waits.js";
 import { agree, are, count, list, say, sum } from "./words.js";
 
@@ -62,7 +62,11 @@ function aborted(frame, add) {
 /** @param {Frame} frame @param {Add} add */
 function cleared({ story }, add) {
   const blocks = sum(story.evictions, (one) => (one.neededBy < 0 ? one.blocks.length : 0));
-  if (blocks) add(2, say`The cache is cleared: ${count(blocks, "unused block")} ${agree(blocks, "is", "are")} freed.`);
+  if (blocks)
+    add(
+      2,
+      say`The cache is cleared: ${count(blocks, "unused block")} ${agree(blocks, "is", "are")} freed.`,
+    );
 }
 
 /** @param {Frame} frame @param {Add} add */
@@ -148,7 +152,7 @@ function fates(frame, losses) {
 function resumed(frame, add) {
   for (const { request, resumed: again, found, length } of frame.story.admissions) {
     if (!again) continue;
-    const { preemptions } = frame.model.request(request);
+    const { preemptions } = frame.model.requestSpan(request);
     const waited = waitOf(frame, request);
     const after = waited ? ` after ${count(waited, "step")}` : "";
     // Tokens that had been computed before any of its preemptions.
@@ -186,11 +190,12 @@ function waitWords(frame, id) {
   const waited = waitOf(frame, id);
   if (!waited) return "";
   const { model, step } = frame;
-  const life = model.request(id);
-  const wait = life.segments.findLast(({ to }) => to === step - 1);
-  const [{ reason }, ...others] = waitRuns(model, life, wait);
+  const span = model.requestSpan(id);
+  const wait = span.segments.findLast(({ to }) => to === step - 1);
+  if (!wait) return "";
+  const [{ reason }, ...others] = waitRuns(model, span, wait);
   const same = others.every((one) => one.reason === reason);
-  const waitedFor = same && messages.reasons[reason]?.waited_for;
+  const waitedFor = same && reasons[String(reason)]?.waited_for;
   return `waited ${count(waited, "step")}${waitedFor ? ` for ${waitedFor}` : ""}`;
 }
 
@@ -269,7 +274,7 @@ function waiting(frame, add) {
   const ids = story.waiting.filter((id) =>
     story.preemptions.every(({ request }) => request !== id),
   );
-  const deferred = ids.filter((id) => story.scheduled.skipped.some(([skipped]) => skipped === id));
+  const deferred = ids.filter((id) => story.scheduled?.skipped.some(([skipped]) => skipped === id));
   if (deferred.length) {
     const why = frame.reasonFor("policy", agree(deferred, "it", "them"));
     const who = say`${names(frame, deferred, 3)} ${agree(deferred, "waits", "wait")}`;
@@ -277,12 +282,15 @@ function waiting(frame, add) {
   }
   const own = ids.filter((id) => frame.waitOf(id).head === id && !deferred.includes(id));
   const behind = ids.filter((id) => !own.includes(id) && !deferred.includes(id));
-  if (!own.length) return;
+  if (!own.length || !story.blocked) return;
   const head = own.length === 1 ? "it" : names(frame, [story.blocked.request]);
   const rest = behind.length
     ? say`; ${names(frame, behind, 3)} ${agree(behind, "waits", "wait")} behind ${head}`
     : "";
-  add(6, say`${names(frame, own)} ${agree(own, "waits", "wait")} because ${frame.obstacle}${rest}.`);
+  add(
+    6,
+    say`${names(frame, own)} ${agree(own, "waits", "wait")} because ${frame.obstacle}${rest}.`,
+  );
 }
 
 /** Static batching: seats that stay free. @param {Frame} frame @param {Add} add */
@@ -356,7 +364,7 @@ function finished(frame, add) {
   const parts = [];
   if (stopped.length) parts.push(say`${names(frame, stopped)} ${agree(stopped, "stops", "stop")}`);
   if (full.length) {
-    const { maxTokens } = frame.model.request(full[0].request);
+    const { maxTokens } = frame.model.requestSpan(full[0].request);
     const limit = `reaches its limit of ${count(maxTokens, "token")}`;
     parts.push(say`${names(frame, full)} ${agree(full, limit, "reach their limits")}`);
   }

@@ -1,11 +1,11 @@
-/** Typed arrays that grow: a number per event or per step takes no object. */
+/** Typed arrays that grow, for one number per event or step. */
 
 /**
  * The array itself if it is long enough, else a longer one with the same beginning.
  *
  * @template {Int32Array | Uint32Array | Uint8Array | Float64Array} T
  * @param {T} column
- * @param {number} length  that it must have at least
+ * @param {number} length  the least length
  * @returns {T}
  */
 export function roomFor(column, length) {

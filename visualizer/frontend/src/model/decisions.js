@@ -131,7 +131,7 @@ function whyVictim({ model }, { request, by, running }) {
   }
   if (policy !== "Priority") return [];
   const urgency = (/** @type {number} */ id) =>
-    model.request(id).priority - model.request(request).priority;
+    model.requestSpan(id).priority - model.requestSpan(request).priority;
   const others = running.filter((id) => id !== request);
   if (others.every((id) => urgency(id) < 0)) return say`; ${name} is the least urgent`;
   const last = others.every((id) => urgency(id) < 0 || (urgency(id) === 0 && id < request));
@@ -154,7 +154,7 @@ function admitted(frame, admission) {
  * @param {number} id
  */
 export function waitOf({ model, step }, id) {
-  const { segments } = model.request(id);
+  const { segments } = model.requestSpan(id);
   const wait = segments.findLast(
     ({ kind, to }) => (kind === "waiting" || kind === "preempted") && to === step - 1,
   );
@@ -192,7 +192,9 @@ function scheduled(frame, row, left) {
  * @param {number[]} evicted
  */
 function leftBy({ model, story }, evicted) {
-  const losses = story.preemptions.filter(({ table }) => evicted.some((block) => table.includes(block)));
+  const losses = story.preemptions.filter(({ table }) =>
+    evicted.some((block) => table.includes(block)),
+  );
   if (!losses.length) return [];
   const left = evicted.filter((block) => losses.some(({ table }) => table.includes(block)));
   const which = left.length < evicted.length ? `${left.length} of them ` : "";
@@ -203,17 +205,18 @@ function leftBy({ model, story }, evicted) {
 /** The waiting requests, one line for each reason, the head of the queue first. @param {Frame} frame */
 function waiting(frame) {
   const { story, model } = frame;
-  /** @type {Map<number | string, {reason: string, head: number, requests: number[]}>} */
+  /** @type {Map<number | string | null, {reason: string, head: number | null, requests: number[]}>} */
   const groups = new Map();
   for (const request of story.waiting) {
     const { reason, head } = frame.waitOf(request);
     if (!reason) continue;
     const key = head === request ? reason : head;
-    if (!groups.has(key)) groups.set(key, { reason, head, requests: [] });
-    groups.get(key).requests.push(request);
+    const group = groups.get(key) ?? { reason, head, requests: [] };
+    groups.set(key, group);
+    group.requests.push(request);
   }
-  const isBehind = (/** @type {{head: number, requests: number[]}} */ { head, requests }) =>
-    Number(!requests.includes(head));
+  const isBehind = (/** @type {{head: number | null, requests: number[]}} */ { head, requests }) =>
+    Number(head === null || !requests.includes(head));
   const sorted = [...groups.values()].sort((a, b) => isBehind(a) - isBehind(b));
   return sorted.map((group) => {
     const { reason, head, requests } = group;
@@ -221,7 +224,7 @@ function waiting(frame) {
     const spans = isBehind(group)
       ? say`${verb} behind ${model.tag(head)}`
       : say`${verb} because ${frame.reasonFor(reason, agree(requests, "it", "them"))}`;
-    const { scheduled: seq } = model.span(frame.step);
+    const seq = Number(model.stepInfo(frame.step).scheduled);
     return line({ request: requests[0], seq }, "waits", spans, { requests });
   });
 }
@@ -230,7 +233,7 @@ function waiting(frame) {
 export function outcomes(frame) {
   const { model, story, events } = frame;
   const arrived = story.arrived.map((request) => {
-    const tokens = count(model.request(request).promptLength, "prompt token");
+    const tokens = count(model.requestSpan(request).promptLength, "prompt token");
     return line({ request, seq: events.from }, "arrived", say`arrives with ${tokens}`);
   });
   const forked = story.forks.map((fork) => {
@@ -256,7 +259,7 @@ export function outcomes(frame) {
 
 /** @param {Frame} frame @param {import("./story.js").Ending} ending */
 function endingWords(frame, { request, reason, message, table, seq }) {
-  const { maxTokens, tokenSteps } = frame.model.request(request);
+  const { maxTokens, tokenSteps } = frame.model.requestSpan(request);
   const output = tokenSteps.filter((at) => at <= frame.step).length;
   /** @type {Record<string, string>} */
   const verbs = {

@@ -1,6 +1,8 @@
 /**
  * Microseconds in words: "35.1 s", "120 ms". Three significant digits; from 1000 s on, whole seconds.
  * `visualizer/durations.py` writes the same.
+ *
+ * @param {number} us
  */
 export function duration(us) {
   const milliseconds = threeDigits(us / 1000);
@@ -10,4 +12,4 @@ export function duration(us) {
   return `${shown.toLocaleString("en")} s`;
 }
 
-const threeDigits = (value) => Number(value.toPrecision(3));
+const threeDigits = (/** @type {number} */ value) => Number(value.toPrecision(3));

@@ -1,6 +1,6 @@
 /**
- * Everything the panels need for one step: the state after its last event, and what changed within it.
- * Each part is computed when it is first read, so that a board without a tree pays for none.
+ * Everything the panels need for one step: the state after its last event, and the changes within it. Each part is
+ * computed when it is first read, so that a board without a tree does not compute one.
  *
  * @typedef {object} Block
  * @property {number} id
@@ -19,12 +19,12 @@
  */
 
 import { decisions, outcomes } from "./decisions.js";
+import { messages, text, whyBlocked } from "./messages.js";
 import { Story } from "./story.js";
 import { tokensPanel } from "./tokens.js";
 import { findPrefix, TreeNode, treeOf } from "./tree.js";
-import { blockList, count, list, say } from "./words.js";
-import { messages, text, whyBlocked } from "./messages.js";
 import { waitIn } from "./waits.js";
+import { blockList, count, list, say } from "./words.js";
 
 const PHASES = {
   future: "",
@@ -45,17 +45,17 @@ export class Frame {
 
   /**
    * @param {import("./model.js").Model} model
-   * @param {import("./model.js").Span} span
+   * @param {import("./model.js").StepInfo} info
    * @param {import("./fold.js").State} before  the state before the step's first event; not changed
    */
-  constructor(model, span, before) {
+  constructor(model, info, before) {
     this.model = model;
-    this.step = span.step;
-    this.status = span.status;
-    this.events = { from: span.from, to: span.to };
+    this.step = info.step;
+    this.status = info.status;
+    this.events = { from: info.from, to: info.to };
     this.before = before;
     this.state = before.copy();
-    this.story = new Story(this.state, model.eventsIn(span.from, span.to));
+    this.story = new Story(this.state, model.eventsIn(info.from, info.to));
   }
 
   /** @template T @param {string} name @param {() => T} compute @returns {T} */
@@ -81,7 +81,7 @@ export class Frame {
     };
   }
 
-  /** Seats of the batch that were taken when the step was scheduled, by a request as many as it has samples. */
+  /** The seats taken when the step was scheduled; a request takes one per sample. */
   get seats() {
     const { running, settings } = this.state;
     const taken = this.story.scheduled
@@ -94,7 +94,7 @@ export class Frame {
     return this.state.running;
   }
 
-  /** Ids of those who wait at the end of the step, front to back. @returns {number[]} */
+  /** Ids of the requests that wait at the end of the step, front to back. @returns {number[]} */
   get waiting() {
     return this.#once("waiting", () => this.state.waiting());
   }
@@ -102,14 +102,14 @@ export class Frame {
   /** Why each of `waiting` waits. */
   get waits() {
     return this.#once("waits", () => {
-      /** Everybody behind one head is told the same. @type {Map<number | string | null, Span[]>} */
-      const told = new Map();
+      /** Requests behind one head share their spans. @type {Map<number | string | null, Span[]>} */
+      const known = new Map();
       return this.waiting.map((request) => {
         const { reason, head } = this.waitOf(request);
         const resumed = this.state.request(request).preemptions > 0;
         const key = head === request ? reason : head;
-        if (!told.has(key)) told.set(key, this.#waitSpans(request, reason, head));
-        return { request, reason, head, resumed, spans: told.get(key) };
+        if (!known.has(key)) known.set(key, this.#waitSpans(request, reason, head));
+        return { request, reason, head, resumed, spans: known.get(key) };
       });
     });
   }
@@ -118,10 +118,14 @@ export class Frame {
   waitOf(id) {
     const { scheduled } = this.story;
     if (!scheduled || !this.asked.has(id)) return { reason: null, head: null };
-    return waitIn(scheduled.blocked, this.#once("put off", () => new Map(scheduled.skipped)), id);
+    return waitIn(
+      scheduled.blocked,
+      this.#once("put off", () => new Map(scheduled.skipped)),
+      id,
+    );
   }
 
-  /** Ids of those who waited when scheduling was done. @returns {Set<number>} */
+  /** Ids of the requests that waited after scheduling. @returns {Set<number>} */
   get asked() {
     return this.#once("asked", () => new Set(this.story.waiting));
   }
@@ -146,7 +150,7 @@ export class Frame {
     return head === request ? say`${this.reasonFor(reason)}` : say`behind ${this.model.tag(head)}`;
   }
 
-  /** What a request is doing, at the end of the step. @param {number} id */
+  /** The state of a request at the end of the step. @param {number} id */
   phase(id) {
     const kind = this.#phase(id);
     return { kind, words: PHASES[kind] };
@@ -154,12 +158,12 @@ export class Frame {
 
   /** @param {number} id @returns {keyof typeof PHASES} */
   #phase(id) {
-    const life = this.model.request(id);
+    const span = this.model.request(id);
     const request = this.state.requests.get(id);
-    if (!request) return life?.finished && life.finished.step <= this.step ? "finished" : "future";
+    if (!request) return span?.finished && span.finished.step <= this.step ? "finished" : "future";
     if (request.place !== null) return request.preemptions ? "preempted" : "waits";
     const row = this.story.rows.find((one) => one.request === id);
-    if (row) return /** @type {any} */ (row.kind);
+    if (row) return row.kind;
     if (this.story.stalled.some((one) => one.request === id)) return "stalled";
     return this.story.forks.some((one) => one.request === id) ? "forked" : "running";
   }
@@ -194,7 +198,7 @@ export class Frame {
     const firstBefore = firstHoldersOf(before);
     const nodes = new Int32Array(owners.length);
     for (const node of state.nodes.list()) for (const block of node.blocks) nodes[block] = node.id;
-    const takers = new Int32Array(owners.length).fill(NOBODY);
+    const takers = new Int32Array(owners.length).fill(NO_REQUEST);
     for (const { request, block } of story.taken) takers[block] = request;
     const marks = new Uint8Array(owners.length);
     const note = (/** @type {number[]} */ blocks, /** @type {number} */ what) => {
@@ -211,8 +215,8 @@ export class Frame {
     for (let id = 0; id < owners.length; id++) {
       const held = owners[id] ?? NONE;
       const node = nodes[id];
-      const from = firstBefore[id] === NOBODY ? null : firstBefore[id];
-      const to = takers[id] === NOBODY ? null : takers[id];
+      const from = firstBefore[id] === NO_REQUEST ? null : firstBefore[id];
+      const to = takers[id] === NO_REQUEST ? null : takers[id];
       const kind = held.length > 1 ? "shared" : held.length ? "unshared" : node ? "cached" : "free";
       /** @type {Block["mark"]} */
       let mark = null;
@@ -220,7 +224,8 @@ export class Frame {
       else if (marks[id] & SOURCE) mark = "source";
       else if (marks[id] & HIT && held.length) mark = "hit";
       else if (kind === "free") mark = before.refs(id) ? "freed" : null;
-      else if (to !== null) mark = from !== null ? "handed" : marks[id] & EVICTED ? "evicted" : "new";
+      else if (to !== null)
+        mark = from !== null ? "handed" : marks[id] & EVICTED ? "evicted" : "new";
       const refs = state.refs(id);
       const full = node ? slots : filled[id];
       described.push({ id, kind, owners: held, refs, node, filled: full, slots, mark, from, to });
@@ -245,7 +250,7 @@ export class Frame {
     return holder.content.texts.slice(at, at + filled);
   }
 
-  /** One line per change of hands, for below the map. */
+  /** One line per change of owners, for below the map. */
   get changes() {
     return this.#once("changes", () => [...this.#evictionWords(), ...this.#handWords()]);
   }
@@ -269,12 +274,13 @@ export class Frame {
   }
 
   #handWords() {
-    /** @type {Map<string, {from: number, to: number, blocks: number[]}>} */
+    /** @type {Map<string, {from: number | null, to: number | null, blocks: number[]}>} */
     const groups = new Map();
     for (const { id, mark, from, to } of this.blocks) {
       if (mark !== "handed" || from === to) continue;
-      const group = groups.get(`${from} ${to}`) ?? { from, to, blocks: [] };
-      groups.set(`${from} ${to}`, group);
+      const key = `${from} ${to}`;
+      const group = groups.get(key) ?? { from, to, blocks: [] };
+      groups.set(key, group);
       group.blocks.push(id);
     }
     const hands = [...groups.values()].map(
@@ -288,14 +294,16 @@ export class Frame {
     return [...hands, ...copies];
   }
 
-  /** "now r5's", unless r5 has let go again. @param {number} to @param {number[]} blocks */
+  /** "now r5's", unless r5 has released it again. @param {number | null} to @param {number[]} blocks */
   #hand(to, blocks) {
-    const holds = blocks.every((block) => this.blocks[block].owners.includes(to));
+    const holds = blocks.every((block) =>
+      this.blocks[block].owners.includes(/** @type {number} */ (to)),
+    );
     return holds ? say`now ${this.model.tag(to)}'s` : say`taken by ${this.model.tag(to)}`;
   }
 
   /**
-   * A request's block table; if it lost it in this step, what became of each block.
+   * A request's block table; if it lost the table in this step, the fate of each block.
    *
    * @param {number} id
    * @returns {{blocks: number[], lost: boolean, fates: Fate[]}}
@@ -312,7 +320,7 @@ export class Frame {
     return { blocks: loss.table, lost: true, fates };
   }
 
-  /** What became of a block that a request gave up at `seq`. @returns {Fate} */
+  /** The fate of a block that a request released at `seq`. @returns {Fate} */
   fate(/** @type {number} */ block, /** @type {number} */ seq) {
     const taken = this.story.taken.findLast((one) => one.block === block && one.seq > seq);
     const lostAgain = this.story.preemptions.some(
@@ -331,7 +339,7 @@ export class Frame {
     return this.#once("tree", () => treeOf(this.state));
   }
 
-  /** What running requests hold beyond the tree. */
+  /** The blocks of running requests that are not in the tree. */
   get tails() {
     return this.#once("tails", () =>
       this.running.map((id) => {
@@ -344,7 +352,7 @@ export class Frame {
   }
 
   /**
-   * A request's path in the tree: what it has locked or, while it waits, what it would find.
+   * A request's path in the tree: the one it has locked or, while it waits, the one it would hit.
    *
    * @param {number} id
    * @returns {{nodes: number[], blocks: number[], tokens: number, holds: boolean}}
@@ -370,15 +378,15 @@ export class Frame {
 
 /** @type {number[]} */
 const NONE = [];
-const NOBODY = -1;
-// What happened to a block within the step; bits of one number.
+const NO_REQUEST = -1;
+// Events of a block within the step, as bits.
 const HIT = 1;
 const EVICTED = 2;
 const SOURCE = 4;
 const COPY = 8;
 
 /**
- * Who holds each block, ids ascending, and how many of its slots are computed.
+ * The owners of each block, ids ascending, and the number of its computed slots.
  *
  * @param {import("./fold.js").State} state
  */
@@ -389,7 +397,7 @@ function holdersOf(state) {
   const { blockSize } = state;
   for (const id of [...state.running].sort((a, b) => a - b)) {
     const { table, computed } = state.request(id);
-    const alone = [id]; // one list for all blocks that nobody shares
+    const alone = [id]; // one list for all blocks without other owners
     for (let index = 0; index < table.length; index++) {
       const block = table[index];
       owners[block] = owners[block] ? [...owners[block], id] : alone;
@@ -399,12 +407,12 @@ function holdersOf(state) {
   return { owners, filled };
 }
 
-/** The first of those who hold each block, or NOBODY. @param {import("./fold.js").State} state */
+/** The owner of each block with the lowest id, or NO_REQUEST. @param {import("./fold.js").State} state */
 function firstHoldersOf(state) {
-  const first = new Int32Array(state.settings.num_blocks).fill(NOBODY);
+  const first = new Int32Array(state.settings.num_blocks).fill(NO_REQUEST);
   for (const id of state.running) {
     for (const block of state.request(id).table) {
-      if (first[block] === NOBODY || id < first[block]) first[block] = id;
+      if (first[block] === NO_REQUEST || id < first[block]) first[block] = id;
     }
   }
   return first;

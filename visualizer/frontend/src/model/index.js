@@ -1,13 +1,13 @@
 /**
- * The data side of the front end: a log in, pictures' facts and words out. No DOM here.
- * `visualizer/frontend/README.md` documents every name and shape.
+ * The data side of the front end: reads a log and computes the facts and sentences for the pictures. No DOM.
+ * `visualizer/frontend/README.md` explains it.
  */
 
-export { LogError } from "./log.js";
-export { parseLog } from "./lines.js";
 export { State } from "./fold.js";
-export { Model } from "./model.js";
-export { compose, sentence } from "./sentence.js";
-export { openingStep, openingRequest } from "./opening.js";
+export { parseLog } from "./lines.js";
+export { LogError } from "./log.js";
 export { reasonWords } from "./messages.js";
+export { Model } from "./model.js";
+export { openingRequest, openingStep } from "./opening.js";
+export { compose, sentence } from "./sentence.js";
 export { plain } from "./words.js";

@@ -1,43 +1,43 @@
 /**
- * A log's lines as bytes. An event is parsed once when it comes, to be folded, and again when somebody
- * asks for it: a million events as objects would take ten times the room of their lines.
+ * The lines of a log, stored as bytes. An event is parsed once when it arrives and again each time it is read,
+ * because a million events as objects take ten times the memory of their lines.
  *
- * Bytes may come cut anywhere, as a stream or a decompressor gives them.
+ * Bytes may be cut anywhere, as streams and decompressors do.
  */
 
 import { roomFor } from "./columns.js";
-import { checked, LogError } from "./log.js";
+import { LogError, problemWith } from "./log.js";
 
 const NEWLINE = 10;
-const SPACE = 32; // and all that is below it
-/** Bytes kept in one piece, and read as one text. */
+const SPACE = 32; // and all smaller bytes
+/** Size of the blocks of bytes that are stored and decoded together. */
 const BLOCK = 1 << 18;
 
 const decoder = new TextDecoder();
 const encoder = new TextEncoder();
 
-export class Lines {
-  /** How many events there are. */
+export class LogLines {
+  /** The number of events. */
   length = 0;
   /** `end` bytes are in use; `first` is the index of its first event. */
   #blocks = [{ bytes: new Uint8Array(0), end: 0, first: 0 }];
-  /** Where each line that is no empty one begins in its block, and how many are known. */
+  /** The offset of each non-empty line in its block, and the number of these lines. */
   #starts = new Uint32Array(1024);
   #known = 0;
-  /** A line whose end has not come. */
+  /** The beginning of an incomplete line. */
   #rest = new Uint8Array(0);
   /** Index of the event before which there was an empty line, for each of them. @type {number[]} */
   #empty = [];
 
   /**
-   * Takes the next bytes of the log; `take` is called with each event whose line is whole by now. Throws
-   * a `LogError` for a line that is no event, when those before it have been taken.
+   * Adds bytes of the log and calls `take` with the event of each line that is now complete. Throws a `LogError`
+   * for a line that is not a valid event, after the events before it have been taken.
    *
    * @param {Uint8Array} bytes
    * @param {(event: any) => void} take
    */
   push(bytes, take) {
-    for (let from = 0; from < bytes.length;) {
+    for (let from = 0; from < bytes.length; ) {
       const piece = bytes.subarray(from, from + BLOCK);
       from += piece.length;
       const cut = piece.lastIndexOf(NEWLINE) + 1;
@@ -49,7 +49,7 @@ export class Lines {
     }
   }
 
-  /** The log ends here: what follows the last line break is dropped unless it is whole. */
+  /** Ends the log: a last line without a line break is dropped unless it is complete. */
   end(/** @type {(event: any) => void} */ take) {
     const rest = this.#rest;
     this.#rest = new Uint8Array(0);
@@ -61,7 +61,7 @@ export class Lines {
     this.#take(joined(rest, Uint8Array.of(NEWLINE)), take);
   }
 
-  /** Takes events that are parsed already. @param {any[]} events */
+  /** Adds parsed events. @param {any[]} events */
   add(events) {
     if (!events.length) return;
     const text = events.map((event) => `${JSON.stringify(event)}\n`).join("");
@@ -79,7 +79,7 @@ export class Lines {
   range(from, to) {
     const events = [];
     const last = Math.min(to, this.length);
-    for (let at = Math.max(0, from); at < last;) {
+    for (let at = Math.max(0, from); at < last; ) {
       const { bytes, end, until } = this.#blockOf(at);
       const stop = Math.min(last, until);
       const piece = bytes.subarray(this.#starts[at], stop < until ? this.#starts[stop] : end);
@@ -111,7 +111,7 @@ export class Lines {
     return { bytes, end, until: this.#blocks[low + 1]?.first ?? this.#known };
   }
 
-  /** Takes whole lines. @param {Uint8Array} whole @param {(event: any) => void} take */
+  /** Adds complete lines. @param {Uint8Array} whole @param {(event: any) => void} take */
   #take(whole, take) {
     const { block, at, bytes } = this.#store(whole);
     this.#index(block, at, bytes);
@@ -123,14 +123,14 @@ export class Lines {
       } catch {
         reason = "not valid JSON";
       }
-      reason ??= checked(event, this.length === 0);
+      reason ??= problemWith(event, this.length === 0);
       if (reason) throw new LogError(reason, { line: this.lineOf(this.length) });
       this.length++;
       take(event);
     }
   }
 
-  /** Copies lines behind those of the last block, or into a new one. @param {Uint8Array} bytes */
+  /** Copies lines into the last block, or into a new one. @param {Uint8Array} bytes */
   #store(bytes) {
     let block = this.#blocks[this.#blocks.length - 1];
     if (block.end + bytes.length > block.bytes.length) {
@@ -145,14 +145,14 @@ export class Lines {
   }
 
   /**
-   * Notes where the lines begin that now stand in a block from `at` on.
+   * Indexes the lines of a block from `at` on.
    *
    * @param {{bytes: Uint8Array}} block
    * @param {number} at
    * @param {Uint8Array} bytes
    */
   #index(block, at, bytes) {
-    for (let start = at; start < at + bytes.length;) {
+    for (let start = at; start < at + bytes.length; ) {
       const end = block.bytes.indexOf(NEWLINE, start);
       if (isEmpty(block.bytes, start, end)) this.#empty.push(this.#known);
       else {
@@ -165,8 +165,8 @@ export class Lines {
 }
 
 /**
- * Reads a whole log. Text after the last newline that is not whole JSON is a line that was being written
- * when the log was cut off: it is dropped. Anything else that is wrong is a `LogError`.
+ * Reads a whole log. An incomplete last line is dropped, because the log may have been cut off while it was being
+ * written. Any other invalid line is a `LogError`.
  *
  * @param {string} text
  * @returns {{events: any[]}}
@@ -174,14 +174,14 @@ export class Lines {
 export function parseLog(text) {
   /** @type {any[]} */
   const events = [];
-  const lines = new Lines();
+  const lines = new LogLines();
   const take = (/** @type {any} */ event) => events.push(event);
   lines.push(encoder.encode(text), take);
   lines.end(take);
   return { events };
 }
 
-/** The lines that are no empty ones. @param {Uint8Array} bytes */
+/** The non-empty lines. @param {Uint8Array} bytes */
 function linesOf(bytes) {
   const lines = decoder.decode(bytes).split("\n");
   return lines.filter((line) => line.charCodeAt(0) > SPACE || line.trim());

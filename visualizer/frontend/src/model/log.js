@@ -1,8 +1,8 @@
-/** What an event of a log must be like: its type, and the fields that the type has. */
+/** Checks that an event has a known type and the fields of that type. */
 
 export const SCHEMA = 1;
 
-/** What is wrong with a log, and where: `line` in a file (from 1), `seq` of the event once parsed. */
+/** An error in a log: its `line` in the file (from 1), or the `seq` of a parsed event. */
 export class LogError extends Error {
   /** @param {string} reason @param {{line?: number, seq?: number}} where */
   constructor(reason, { line, seq } = {}) {
@@ -16,7 +16,7 @@ export class LogError extends Error {
 }
 
 /**
- * The fields an event must have; `?` marks one that is left out where it has its default.
+ * The fields of each event; `?` marks a field that is omitted if it has its default.
  * i: whole number, s: string, b: true or false, o: object, a: list, I: list of whole numbers,
  * S: list of strings.
  */
@@ -67,15 +67,15 @@ const KINDS = {
 };
 
 /**
- * Why this is not an event of ours, or null if it is one.
+ * Why a value is not a valid event, or null if it is.
  *
  * @param {any} event
  * @returns {string | null}
  */
-function wrong(event) {
-  if (!KINDS.o[1](event)) return "an event is an object with a type";
+function problemOf(event) {
+  if (!KINDS.o[1](event)) return "an event must be an object with a type";
   if (!Object.hasOwn(FIELDS, event.type)) {
-    return `there is no event of the type ${JSON.stringify(event.type)}`;
+    return `unknown event type ${JSON.stringify(event.type)}`;
   }
   for (const { name, kind, optional } of FIELDS[event.type]) {
     const value = event[name];
@@ -86,18 +86,18 @@ function wrong(event) {
 }
 
 /**
- * Why a parsed line cannot be the log's next event, or null if it can.
+ * Why a value cannot be the next event of a log, or null if it can.
  *
  * @param {any} event
  * @param {boolean} first
  * @returns {string | null}
  */
-export function checked(event, first) {
-  return (first ? wrongFirst(event) : null) ?? wrong(event);
+export function problemWith(event, first) {
+  return (first ? problemOfFirst(event) : null) ?? problemOf(event);
 }
 
 /** @param {any} event */
-function wrongFirst(event) {
+function problemOfFirst(event) {
   if (event?.type !== "run_started" && event?.type !== "keyframe") {
     return "a log begins with run_started or keyframe: is this an event log?";
   }

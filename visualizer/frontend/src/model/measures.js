@@ -1,8 +1,14 @@
 /**
- * One number per step of everything the strip draws, in typed arrays: index is `step - firstStep`.
+ * The measures that the strip draws, one value per step, in typed arrays with index `step - firstStep`.
  *
  * Blocks: used = shared + unshared, and used + cached + free is all of memory. Tokens: prefill + catchup +
- * decode. Times in microseconds, NaN where the log has none.
+ * decode. Times in microseconds, NaN if the log has none.
+ *
+ * @typedef {"used" | "shared" | "cached" | "free" | "tokens" | "prefill" | "catchup" | "decode" | "rows"
+ *   | "output" | "running" | "waiting" | "preempted" | "evicted" | "found"} CountName
+ * @typedef {"start" | "scheduled" | "end"} TimeName
+ * @typedef {Record<CountName, Int32Array> & Record<TimeName, Float64Array>} MeasureArrays
+ * @typedef {{request: number, count: number, kind: string}} Chunk
  */
 
 import { roomFor } from "./columns.js";
@@ -14,7 +20,7 @@ const COUNTS = [
 ];
 const TIMES = ["start", "scheduled", "end"];
 
-/** What a step adds up to before its first event. @type {Record<string, number>} */
+/** The measures of a step before its first event. @type {Record<CountName | TimeName, number>} */
 export const NOTHING = Object.fromEntries([
   ...COUNTS.map((name) => [name, 0]),
   ...TIMES.map((name) => [name, NaN]),
@@ -25,7 +31,7 @@ export class Measures {
     ...COUNTS.map((name) => ({ name, values: new Int32Array(64) })),
     ...TIMES.map((name) => ({ name, values: new Float64Array(64) })),
   ];
-  /** @type {Map<number, {request: number, count: number, kind: string}[]>} */
+  /** @type {Map<number, Chunk[]>} */
   #chunks = new Map();
 
   constructor() {
@@ -43,8 +49,8 @@ export class Measures {
    * Sets one step's values.
    *
    * @param {number} step
-   * @param {Record<string, number>} values  all that `NOTHING` has
-   * @param {{request: number, count: number, kind: string}[]} chunks
+   * @param {Record<string, number>} values  those that `NOTHING` has
+   * @param {Chunk[]} chunks
    */
   record(step, values, chunks) {
     const index = step - this.firstStep;
@@ -56,8 +62,9 @@ export class Measures {
     if (chunks.length) this.#chunks.set(step, chunks);
   }
 
-  /** Makes the arrays as long as there are steps. */
+  /** Publishes the arrays with one value per step. */
   publish() {
-    for (const { name, values } of this.#columns) this[name] = values.subarray(0, this.length);
+    const arrays = this.#columns.map(({ name, values }) => [name, values.subarray(0, this.length)]);
+    Object.assign(this, Object.fromEntries(arrays));
   }
 }

@@ -8,13 +8,16 @@ import { count, plain, say } from "./words.js";
 
 export { messages };
 
+/** @type {Record<string, {short: string, clause: string, numbers?: string, waited_for?: string}>} */
+export const reasons = messages.reasons;
+
 /**
  * Short words for a waiting reason, for lanes and tables: "batch full".
  *
  * @type {Record<string, string>}
  */
 export const reasonWords = Object.fromEntries(
-  Object.entries(messages.reasons).map(([reason, { short }]) => [reason, short]),
+  Object.entries(reasons).map(([reason, { short }]) => [reason, short]),
 );
 
 /**
@@ -60,8 +63,7 @@ export function supply(free, evictable) {
  * @returns {string}  "too few KV blocks are free: it needs 5, 2 are free and 1 can be evicted"
  */
 export function whyBlocked({ reason, need, have, free, evictable }, settings) {
-  /** @type {{clause: string, numbers?: string}} */
-  const { clause, numbers } = messages.reasons[reason] ?? { clause: reason.replaceAll("_", " ") };
+  const { clause, numbers } = reasons[reason] ?? { clause: reason.replaceAll("_", " ") };
   if (!numbers) return text(clause, { who: "it" });
   // `have` leaves out the head's own cached prefix: evicting what it is about to use gains nothing.
   const others = have - free;

@@ -1,17 +1,17 @@
 /**
- * A log, ready to be looked at: any step at once, each request's life, a measure per step.
+ * A log prepared for display: the frame of any step, the span of each request, measures per step.
  *
  * One pass over the events cuts them into steps, keeps a copy of the folded state about every thousand
- * events, and notes lives and measures; of the events themselves only their lines are kept. `frame(step)`
- * then starts from the nearest copy and parses what it folds. `read` and `append` go on where the pass
- * ended, so a long file that comes piece by piece and a live log are no different from a short file.
+ * events, and collects request spans and measures; of the events only their lines are kept. `frame(step)`
+ * then starts from the nearest copy and parses what it folds. `read` and `append` continue where the pass
+ * ended, so long files that arrive in pieces and live logs work like short files.
  *
- * A step ends with its commit. What happens between two steps (an arrival, an abort, a cleared cache)
- * belongs to the later one: it is what that step finds when it begins.
+ * A step ends with its commit. Events between two steps (an arrival, an abort, a cleared cache) belong to the
+ * later one.
  *
  * @typedef {"pending" | "running" | "finished" | "joined"} Status
  *
- * @typedef {object} Span  a step's events
+ * @typedef {object} StepInfo  a step's events
  * @property {number} step
  * @property {number} from   seq of the first
  * @property {number} to     seq of the last; less than `from` if there is none
@@ -20,57 +20,62 @@
  * @property {number | null} done       seq of its step_finished
  */
 
+/** @import { LogEvent } from "./events.js" */
 import { State } from "./fold.js";
 import { Frame } from "./frame.js";
-import { Lines } from "./lines.js";
-import { Lives } from "./lives.js";
+import { LogLines } from "./lines.js";
 import { LogError } from "./log.js";
 import { Measures, NOTHING } from "./measures.js";
+import { RequestSpans } from "./request_spans.js";
 import { rowKind } from "./rows.js";
 import { Heads, waitReasons, waitSegments } from "./waits.js";
 
 /** Events between two kept copies of the state. */
 const KEYFRAME_EVERY = 1000;
-/** Frames kept, so that all panels may ask for the same one. */
+/** Cached frames, because all panels ask for the same one. */
 const FRAMES_KEPT = 4;
 
 export class Model {
   #live = new State();
-  #lives = new Lives();
+  #requestSpans = new RequestSpans();
   #heads = new Heads();
   /** Copies of the state at the end of a step. @type {{step: number, state: State}[]} */
   #copies = [];
-  /** Where the last question was, as the next is often one further. @type {{step: number, state: State}} */
+  /** The state of the last request, because the next one is often one step later. @type {{step: number, state: State}} */
   #cursor = { step: -Infinity, state: new State() };
   /** @type {Map<number, Frame>} */
   #frames = new Map();
-  /** What the open step has added up to so far. */
+  /** The sums of the open step so far. */
   #sums = { ...NOTHING };
-  /** @type {{request: number, count: number, kind: string}[]} */
+  /** @type {import("./measures.js").Chunk[]} */
   #chunks = [];
 
-  /** @param {any[]} [events] */
+  /** @param {LogEvent[]} [events] */
   constructor(events = []) {
     /** The log's events, parsed when they are asked for. */
-    this.events = new Lines();
+    this.events = new LogLines();
     this.firstSeq = 0;
-    /** @type {Span[]} */
-    this.spans = [];
-    this.measures = new Measures();
+    /** @type {StepInfo[]} */
+    this.steps = [];
+    this.measures = /** @type {Measures & import("./measures.js").MeasureArrays} */ (
+      new Measures()
+    );
+    /** The class of each replaceable part. @type {Record<string, string>} */
     this.classes = {};
+    /** Of a log that begins with run_started. @type {{model?: any, tokenizer?: any, clock?: string}} */
     this.info = {};
     this.append(events);
   }
 
-  /** Goes on with more events of the same log. @param {any[]} events */
+  /** Appends events of the same log. @param {LogEvent[]} events */
   append(events) {
     this.events.add(events);
     this.#pass(() => events.forEach((event) => this.#take(event)));
   }
 
   /**
-   * Goes on with more bytes of the same log, cut anywhere. Throws a `LogError` with the line that cannot be
-   * used; what was read before it stays.
+   * Reads more bytes of the same log, cut anywhere. Throws a `LogError` with the number of an invalid line; the
+   * events before it stay.
    *
    * @param {Uint8Array} bytes
    */
@@ -78,7 +83,7 @@ export class Model {
     this.#pass(() => this.events.push(bytes, (event) => this.#takeLine(event)));
   }
 
-  /** There are no more bytes: a last line without a line break counts if it is whole. */
+  /** Ends the log: a last line without a line break counts if it is complete. */
   end() {
     this.#pass(() => this.events.end((event) => this.#takeLine(event)));
   }
@@ -98,7 +103,7 @@ export class Model {
   }
 
   get firstStep() {
-    return this.spans[0]?.step ?? 1;
+    return this.steps[0]?.step ?? 1;
   }
 
   get lastStep() {
@@ -106,31 +111,38 @@ export class Model {
   }
 
   get stepCount() {
-    return this.spans.length;
+    return this.steps.length;
   }
 
-  /** Lives, in order of appearance. */
+  /** In order of appearance. @returns {import("./request_spans.js").RequestSpan[]} */
   get requests() {
-    return this.#lives.list;
+    return this.#requestSpans.list;
   }
 
-  /** @param {number} id */
+  /** @param {number | null | undefined} id */
   request(id) {
-    return this.#lives.byId.get(id);
+    return this.#requestSpans.byId.get(/** @type {number} */ (id));
   }
 
-  /** A request's name as a span. @param {number} id @returns {import("./words.js").Span} */
+  /** The same; throws if there is no such request. @param {number} id */
+  requestSpan(id) {
+    const span = this.request(id);
+    if (!span) throw new RangeError(`there is no request ${id}`);
+    return span;
+  }
+
+  /** A request's name as a span. @param {number | null} id @returns {import("./words.js").Span} */
   tag(id) {
-    return { text: this.request(id)?.name ?? `r${id}`, request: id };
+    return { text: this.request(id)?.name ?? `r${id}`, request: Number(id) };
   }
 
-  /** @param {number} step @returns {Span} */
-  span(step) {
-    const span = this.spans[step - this.firstStep];
-    if (!span) {
+  /** @param {number} step @returns {StepInfo} */
+  stepInfo(step) {
+    const info = this.steps[step - this.firstStep];
+    if (!info) {
       throw new RangeError(`there is no step ${step}: ${this.firstStep} to ${this.lastStep}`);
     }
-    return span;
+    return info;
   }
 
   /** @param {number} seq */
@@ -145,21 +157,22 @@ export class Model {
 
   /** The step an event belongs to. @param {number} seq */
   stepOf(seq) {
-    return this.spans[lastAtMost(this.spans, seq, (span) => span.from)]?.step ?? this.firstStep;
+    return this.steps[lastAtMost(this.steps, seq, (info) => info.from)]?.step ?? this.firstStep;
   }
 
   /** Everything panels need for one step. @param {number} step @returns {Frame} */
   frame(step) {
     const kept = this.#frames.get(step);
     if (kept) return kept;
-    const span = this.span(step);
+    const info = this.stepInfo(step);
     const frame = new Frame(
       this,
-      span,
+      info,
       step > this.firstStep ? this.stateAt(step - 1) : this.#start(),
     );
     this.#frames.set(step, frame);
-    if (this.#frames.size > FRAMES_KEPT) this.#frames.delete(this.#frames.keys().next().value);
+    if (this.#frames.size > FRAMES_KEPT)
+      this.#frames.delete(this.#frames.keys().next().value ?? step);
     return frame;
   }
 
@@ -168,23 +181,29 @@ export class Model {
     const kept = this.#copies[lastAtMost(this.#copies, step, (copy) => copy.step)];
     const near = this.#cursor.step <= step && this.#cursor.step >= (kept?.step ?? this.firstStep);
     const state = near ? this.#cursor.state : (kept?.state.copy() ?? this.#start());
-    const { to } = this.span(step);
+    const { to } = this.stepInfo(step);
     for (const event of this.eventsIn(state.seq + 1, to)) state.apply(event);
     this.#cursor = { step, state };
     return state.copy();
   }
 
-  /** Why a request waited, run by run. See `waits.js`. */
-  waits(/** @type {any} */ life, /** @type {any} */ segment) {
-    return waitSegments(this, life, segment);
+  /** The reasons of a wait, by runs of steps. See `waits.js`. */
+  waits(
+    /** @type {import("./request_spans.js").RequestSpan} */ span,
+    /** @type {import("./request_spans.js").Segment} */ segment,
+  ) {
+    return waitSegments(this, span, segment);
   }
 
-  /** The same in a few words, with how many steps each reason held. */
-  waitReasons(/** @type {any} */ life, /** @type {any} */ segment) {
-    return waitReasons(this, life, segment);
+  /** The reasons as short labels, with the number of steps of each. */
+  waitReasons(
+    /** @type {import("./request_spans.js").RequestSpan} */ span,
+    /** @type {import("./request_spans.js").Segment} */ segment,
+  ) {
+    return waitReasons(this, span, segment);
   }
 
-  /** Why one request waited in one step: `{reason, head}`. */
+  /** Why a request waited in a step: `{reason, head}`. */
   waitAt(/** @type {number} */ step, /** @type {number} */ id) {
     return this.#heads.waitAt(step, id);
   }
@@ -192,31 +211,31 @@ export class Model {
   /** The state before the first step's events. */
   #start() {
     const state = new State();
-    for (const event of this.eventsIn(this.firstSeq, this.spans[0].from - 1)) state.apply(event);
+    for (const event of this.eventsIn(this.firstSeq, this.steps[0].from - 1)) state.apply(event);
     return state;
   }
 
   // The pass over the events
 
-  /** An event of a file: what is wrong with it is said with its line. @param {any} event */
+  /** Takes an event of a file; an error names its line. @param {LogEvent} event */
   #takeLine(event) {
     try {
       this.#take(event);
     } catch (error) {
       const { reason, seq } = /** @type {LogError} */ (error);
-      throw new LogError(reason, { seq, line: this.events.lineOf(seq - this.firstSeq) });
+      throw new LogError(reason, { seq, line: this.events.lineOf(Number(seq) - this.firstSeq) });
     }
   }
 
-  /** @param {any} event */
+  /** @param {LogEvent} event */
   #take(event) {
     const { type } = event;
     const seq = type === "keyframe" ? event.seq : this.#live.seq + 1;
     try {
       if (this.#beginsStep(event)) this.#open(event);
-      const span = this.spans.at(-1);
-      const step = span?.step ?? 0;
-      this.#lives.note(event, step, this.#live, span?.status !== "pending");
+      const info = this.steps.at(-1);
+      const step = info?.step ?? 0;
+      this.#requestSpans.note(event, step, this.#live, info?.status !== "pending");
       if (type === "step_scheduled") this.#heads.note(event, step, this.#live);
       this.#sum(event);
       this.#live.apply(event);
@@ -229,14 +248,14 @@ export class Model {
         this.#join();
       }
       if (type === "request_arrived" || type === "forked")
-        this.#lives.meet(event, step, this.#live);
-      if (!span) return;
-      span.to = seq;
-      if (type === "step_started") span.status = "running";
-      if (type === "step_scheduled") span.scheduled = seq;
+        this.#requestSpans.meet(event, step, this.#live);
+      if (!info) return;
+      info.to = seq;
+      if (type === "step_started") info.status = "running";
+      if (type === "step_scheduled") info.scheduled = seq;
       if (type === "step_finished") {
-        span.done = seq;
-        span.status = "finished";
+        info.done = seq;
+        info.status = "finished";
       }
     } catch (error) {
       const known = error instanceof LogError;
@@ -244,28 +263,28 @@ export class Model {
     }
   }
 
-  /** @param {any} event */
+  /** @param {LogEvent} event */
   #beginsStep(event) {
-    const { type, reason } = event;
-    const span = this.spans.at(-1);
+    const { type } = event;
+    const info = this.steps.at(-1);
     if (type === "run_started" || type === "keyframe") {
       if (this.#live.seq >= 0) throw new LogError(`${type} can only be the first event`);
       return false;
     }
-    if (type === "step_started") return span?.status !== "pending" || span.step !== event.step;
-    if (!span) return true;
+    if (type === "step_started") return info?.status !== "pending" || info.step !== event.step;
+    if (!info) return true;
     const between =
       type === "request_arrived" ||
-      (type === "request_finished" && reason === "abort") ||
-      (type === "radix_evicted" && reason === "cleared");
+      (type === "request_finished" && event.reason === "abort") ||
+      (type === "radix_evicted" && event.reason === "cleared");
     const over =
-      span.status === "finished" || (span.status === "joined" && !this.#live.plan.length);
+      info.status === "finished" || (info.status === "joined" && !this.#live.plan.length);
     return between && over;
   }
 
-  /** @param {any} event */
+  /** @param {LogEvent} event */
   #open(event) {
-    const last = this.spans.at(-1);
+    const last = this.steps.at(-1);
     const next = (last?.step ?? this.#live.step) + 1;
     const step = event.type === "step_started" ? event.step : next;
     if (last && step !== next) throw new LogError(`step ${step} follows step ${last.step}`);
@@ -274,26 +293,26 @@ export class Model {
     if (last && this.#live.seq - kept >= KEYFRAME_EVERY) {
       this.#copies.push({ step: last.step, state: this.#live.copy() });
     }
-    this.#addSpan(step, "pending");
+    this.#addStep(step, "pending");
   }
 
-  /** A window or a live join: the keyframe's step is over, or half over. */
+  /** Starts from a keyframe, whose step has finished or is running. */
   #join() {
     const { step, requests } = this.#live;
-    if (step) this.#addSpan(step, "joined");
-    else if (requests.list().length) this.#addSpan(1, "pending");
-    this.#lives.rejoin(Math.max(1, step), this.#live);
+    if (step) this.#addStep(step, "joined");
+    else if (requests.list().length) this.#addStep(1, "pending");
+    this.#requestSpans.rejoin(Math.max(1, step), this.#live);
   }
 
-  #addSpan(/** @type {number} */ step, /** @type {Status} */ status) {
+  #addStep(/** @type {number} */ step, /** @type {Status} */ status) {
     const { seq } = this.#live;
-    this.spans.push({ step, from: seq + 1, to: seq, status, scheduled: null, done: null });
+    this.steps.push({ step, from: seq + 1, to: seq, status, scheduled: null, done: null });
     this.measures.firstStep = this.firstStep;
     this.#sums = { ...NOTHING };
     this.#chunks = [];
   }
 
-  /** Adds an event that is about to be applied to the open step's measures. @param {any} event */
+  /** Adds an event that is about to be applied to the open step's measures. @param {LogEvent} event */
   #sum(event) {
     const sums = this.#sums;
     switch (event.type) {
@@ -325,13 +344,13 @@ export class Model {
   }
 
   #record() {
-    const span = this.spans.at(-1);
-    if (!span) return;
+    const info = this.steps.at(-1);
+    if (!info) return;
     const { counts, running, waitingCount: waiting } = this.#live;
     const { unshared, shared, cached, free } = counts;
     const used = unshared + shared;
     Object.assign(this.#sums, { used, shared, cached, free, waiting, running: running.length });
-    this.measures.record(span.step, this.#sums, this.#chunks);
+    this.measures.record(info.step, this.#sums, this.#chunks);
   }
 }
 

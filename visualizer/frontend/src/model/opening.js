@@ -1,6 +1,6 @@
-/** Where a board opens: where something happens, with the request it happens to. */
+/** The step at which a board opens, and the request it selects. */
 
-/** The first preemption, else the first hit, else the fullest batch. @param {import("./model.js").Model} model */
+/** The step of the first preemption, else of the first cache hit, else of the fullest batch. @param {import("./model.js").Model} model */
 export function openingStep(model) {
   const { preempted, found, rows } = model.measures;
   const first = [preempted, found].map((values) => values.findIndex((value) => value > 0));

@@ -1,7 +1,7 @@
 /**
- * What a row of a step is. The engine knows no phases: it computes tokens that are not computed yet.
+ * The kind of a row of a step. The engine has no phases; it computes the tokens that are not computed yet.
  *
- * @param {any[]} row  request, start, count, drafts (left out where there are none)
+ * @param {import("./events.js").ScheduledRow} row
  * @param {{promptLength: number, length: number}} request  as it was when the row was scheduled
  * @returns {"prefill" | "decode" | "catchup"}  catch-up: recomputed after a preemption, or forced
  */

@@ -43,11 +43,11 @@ export function compose(frame) {
     chosen.add(clause);
     room -= width(spans) + 1;
   }
-  const shown = clauses.filter((clause) => chosen.has(clause));
-  return {
-    kinds: shown.map(({ kind }) => kind),
-    spans: shown.reduce((spans, clause) => say`${spans} ${capital(clause.spans)}`, lead),
-  };
+  const told = clauses.filter((clause) => chosen.has(clause));
+  /** @type {Span[]} */
+  let spans = lead;
+  for (const clause of told) spans = say`${spans} ${capital(clause.spans)}`;
+  return { kinds: told.map(({ kind }) => kind), spans };
 }
 
 /** @param {Span[]} spans */

@@ -30,7 +30,7 @@
  * @typedef {{node: number, blocks: number[], texts: string[], neededBy: number, reason: string,
  *   since: number | null, free: number, seq: number}} Eviction
  * @typedef {{request: number, start: number, end: number, count: number, drafts: number[],
- *   kind: string, prompt: number, length: number, seq: number}} Row
+ *   kind: "prefill" | "decode" | "catchup", prompt: number, length: number, seq: number}} Row
  *   tokens start .. end are computed, and drafts after them: `count` in all
  * @typedef {{request: number, source: number, block: number, index: number, sharers: number[],
  *   seq: number}} Copy
@@ -62,7 +62,7 @@ export class Story {
   waiting = [];
   /** Seats that were taken then: one per sample of a running request. */
   seats = 0;
-  /** The step_scheduled event. @type {any} */
+  /** @type {import("./events.js").StepScheduled | null} */
   scheduled = null;
   /** @type {{request: number, parent: number, sample: number, blocks: number, seq: number}[]} */
   forks = [];
@@ -137,7 +137,7 @@ export class Story {
       case "radix_evicted": {
         const { needed_by: neededBy, reason } = event;
         const node = state.node(event.node);
-        const texts = state.tokensOf(node, "texts");
+        const texts = state.textsOf(node);
         const { blocks, used: since } = node;
         const { free } = state.counts;
         this.evictions.push({ node: node.id, blocks, texts, neededBy, reason, since, free, seq });

@@ -1,4 +1,4 @@
-/** One request's tokens as of a step: the prompt with its cached part, the output with times and odds. */
+/** One request's tokens as of a step: the prompt with its cached part, the output with times and probabilities. */
 
 import { draftsOf } from "./drafts.js";
 
@@ -8,21 +8,21 @@ import { draftsOf } from "./drafts.js";
  */
 export function tokensPanel(frame, id) {
   const { model, step, state } = frame;
-  const life = model.request(id);
-  const { promptLength, texts, tokenSteps, arrivedAt, maxTokens } = life;
-  const admission = life.admissions.findLast((one) => one.step <= step);
+  const span = model.requestSpan(id);
+  const { promptLength, texts, tokenSteps, arrivedAt, maxTokens } = span;
+  const admission = span.admissions.findLast((one) => one.step <= step);
   const found = admission ? Math.min(admission.found, promptLength) : 0;
   const prompt = texts
     .slice(0, promptLength)
     .map((text, index) => ({ text, cached: index < found }));
   const live = state.requests.get(id);
   const shown = live ? live.length - promptLength : tokenSteps.filter((at) => at <= step).length;
-  const drafted = new Set(life.drafted);
-  const forced = new Set(life.forced);
+  const drafted = new Set(span.drafted);
+  const forced = new Set(span.forced);
   const output = [];
   for (let index = 0; index < shown; index++) {
     const at = tokenSteps[index];
-    const logprob = life.logprobs[index];
+    const logprob = span.logprobs[index];
     output.push({
       text: texts[promptLength + index],
       probability: logprob === undefined ? null : Math.exp(logprob),
@@ -42,19 +42,19 @@ export function tokensPanel(frame, id) {
     ttft: shown ? elapsed(arrivedAt, first) : null,
     next: next === undefined ? null : { step: next, after: elapsed(last, endOf(model, next)) },
     checked: draftsOf(frame, id),
-    guesses: life.segments.some(({ drafts }) => drafts),
+    guesses: span.segments.some(({ drafts }) => drafts),
     total: tokenSteps.length,
     maxTokens,
   };
 }
 
-/** Microseconds between two times of which either may be unknown. */
+/** Microseconds between two times, or null if one of them is unknown. */
 function elapsed(/** @type {number | null} */ from, /** @type {number | null} */ to) {
   return from === null || to === null ? null : to - from;
 }
 
 /**
- * When a step ended, null where the log does not say.
+ * The end of a step, or null if the log does not have it.
  *
  * @param {import("./model.js").Model} model
  * @param {number | undefined} step  0: before the log begins

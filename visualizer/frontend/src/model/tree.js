@@ -1,4 +1,4 @@
-/** The prefix tree of one step, for drawing: who is locked where, and what a waiting request would find. */
+/** The prefix tree of one step: the requests that lock each node, and the prefix that a waiting request would hit. */
 
 const ROOT = 0;
 
@@ -23,12 +23,12 @@ export class TreeNode {
     this.owners = [];
     /** Labels of holds locked here or below. @type {string[]} */
     this.holders = [];
-    this.read = (/** @type {"tokens" | "texts"} */ what) => state.tokensOf(node, what);
+    this.read = { tokens: () => state.tokensOf(node), texts: () => state.textsOf(node) };
   }
 
   /** One piece per token on the edge. @returns {string[]} */
   get texts() {
-    return this.read("texts");
+    return this.read.texts();
   }
 
   get text() {
@@ -69,8 +69,8 @@ export function treeOf(state) {
 }
 
 /**
- * What a waiting request would find: whole blocks, and never all of its tokens, since one at least has to
- * be computed for its logits.
+ * The cached prefix of a waiting request: whole blocks, and never all of its tokens, because at least one token
+ * has to be computed for its logits.
  *
  * @param {TreeNode[]} tree
  * @param {import("./fold.js").State} state
@@ -83,7 +83,7 @@ export function findPrefix(tree, state, { content, length }) {
   const nodes = [];
   /** @type {number[]} */
   const blocks = [];
-  for (let parent = ROOT; blocks.length < limit;) {
+  for (let parent = ROOT; blocks.length < limit; ) {
     const at = blocks.length * size;
     const agrees = (/** @type {number[]} */ tokens, /** @type {number} */ block) => {
       for (let slot = block * size; slot < (block + 1) * size; slot++) {
@@ -91,9 +91,9 @@ export function findPrefix(tree, state, { content, length }) {
       }
       return true;
     };
-    const next = tree.find((node) => node.parent === parent && agrees(node.read("tokens"), 0));
+    const next = tree.find((node) => node.parent === parent && agrees(node.read.tokens(), 0));
     if (!next) break;
-    const tokens = next.read("tokens");
+    const tokens = next.read.tokens();
     let depth = 1;
     while (depth < Math.min(next.blocks.length, limit - blocks.length) && agrees(tokens, depth))
       depth++;

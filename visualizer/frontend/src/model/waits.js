@@ -29,7 +29,7 @@ export class Heads {
   /**
    * Records a step_scheduled that is about to be applied to `state`.
    *
-   * @param {any} event
+   * @param {import("./events.js").StepScheduled} event
    * @param {number} step
    * @param {import("./fold.js").State} state
    */
@@ -83,14 +83,14 @@ export function waitIn(blocked, deferred, id) {
  * A wait or a preemption of the timeline, cut where its reason changes.
  *
  * @param {import("./model.js").Model} model
- * @param {import("./lives.js").Life} life
- * @param {import("./lives.js").Segment} segment
+ * @param {import("./request_spans.js").RequestSpan} span
+ * @param {import("./request_spans.js").Segment} segment
  * @returns {(Wait & {from: number, to: number, spans: import("./words.js").Span[]})[]}
  */
-export function waitSegments(model, life, segment) {
-  return waitRuns(model, life, segment).map((run) => ({
+export function waitSegments(model, span, segment) {
+  return waitRuns(model, span, segment).map((run) => ({
     ...run,
-    spans: shortWords(model, life, run.reason, run.head),
+    spans: shortWords(model, span, run.reason, run.head),
   }));
 }
 
@@ -98,14 +98,15 @@ export function waitSegments(model, life, segment) {
  * The same without words.
  *
  * @param {import("./model.js").Model} model
- * @param {import("./lives.js").Life} life
- * @param {import("./lives.js").Segment} segment
+ * @param {import("./request_spans.js").RequestSpan} span
+ * @param {import("./request_spans.js").Segment} segment
  * @returns {(Wait & {from: number, to: number})[]}
  */
-export function waitRuns(model, life, segment) {
+export function waitRuns(model, span, segment) {
+  /** @type {(Wait & {from: number, to: number})[]} */
   const runs = [];
   for (let step = segment.from; step <= (segment.to ?? model.lastStep); step++) {
-    const { reason, head } = model.waitAt(step, life.id);
+    const { reason, head } = model.waitAt(step, span.id);
     const last = runs[runs.length - 1];
     if (last && last.reason === reason && last.head === head) last.to = step;
     else runs.push({ from: step, to: step, reason, head });
@@ -122,23 +123,24 @@ const known = new WeakMap();
  * where there is another reason.
  *
  * @param {import("./model.js").Model} model
- * @param {import("./lives.js").Life} life
- * @param {import("./lives.js").Segment} segment
+ * @param {import("./request_spans.js").RequestSpan} span
+ * @param {import("./request_spans.js").Segment} segment
  * @returns {{words: string, steps: number, own: boolean}[]}
  *   [{words: "behind r9", steps: 2, own: false}, {words: "batch full", steps: 7, own: true}]
  */
-export function waitReasons(model, life, segment) {
+export function waitReasons(model, span, segment) {
   const to = segment.to ?? model.lastStep;
   if (known.get(segment)?.to === to) return known.get(segment).reasons;
-  const all = waitRuns(model, life, segment).filter(({ reason }) => reason);
+  const all = waitRuns(model, span, segment).filter(({ reason }) => reason);
   const lasting = all.filter(({ reason }) => reason !== "after_preemption");
+  /** @type {{words: string, steps: number, own: boolean}[]} */
   const reasons = [];
   for (const run of lasting.length ? lasting : all) {
-    const words = plain(shortWords(model, life, run.reason, run.head));
+    const words = plain(shortWords(model, span, run.reason, run.head));
     const last = reasons[reasons.length - 1];
     const steps = run.to - run.from + 1;
     if (last?.words === words) last.steps += steps;
-    else reasons.push({ words, steps, own: run.head === life.id });
+    else reasons.push({ words, steps, own: run.head === span.id });
   }
   known.set(segment, { to, reasons });
   return reasons;
@@ -146,10 +148,10 @@ export function waitReasons(model, life, segment) {
 
 function shortWords(
   /** @type {import("./model.js").Model} */ model,
-  /** @type {import("./lives.js").Life} */ life,
+  /** @type {import("./request_spans.js").RequestSpan} */ span,
   /** @type {string | null} */ reason,
   /** @type {number | null} */ head,
 ) {
   if (!reason) return say`not examined yet`;
-  return head === life.id ? say`${reasonWords[reason] ?? reason}` : say`behind ${model.tag(head)}`;
+  return head === span.id ? say`${reasonWords[reason] ?? reason}` : say`behind ${model.tag(head)}`;
 }

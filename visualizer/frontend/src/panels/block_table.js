@@ -1,14 +1,14 @@
-/** The selected request's block table: logical to physical, and what became of each block it lost. */
+/** The selected request's block table: logical to physical blocks, and what happened to the blocks it lost. */
 
 import { h, plural } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 
-// px of a line's beginning, of a column, and of one that says what became of its block
+// Widths in px: of a row's heading, of a column, and of a column that also states what happened to its block.
 const HEAD = 62;
 const CELL = 38;
 const FATED = 44;
 
-/** Nodes below the block map. `context` has model, frame, theme, selected, claim, and the width there is. */
+/** The nodes below the block map. `context` has model, frame, theme, selected, claim and the available width. */
 export function blockTableNodes(context) {
   const { model, frame, selected, claim, width } = context;
   if (selected == null)
@@ -55,7 +55,7 @@ function cut(columns, most) {
   return Array.from({ length: count }, (_, i) => columns.slice(i * most, (i + 1) * most));
 }
 
-/** As many columns as there is room for; the next ones stand below. */
+/** One row of the table; further columns follow in rows below. */
 function lineNodes(columns) {
   const row = (name, head, at) =>
     h(
@@ -75,6 +75,6 @@ function holdsNothing(frame, selected, { wanted }) {
   if (kind === "future") return "has not arrived yet.";
   if (kind === "finished") return "has finished and holds no blocks.";
   return wanted.size
-    ? `waits and holds no blocks; ${plural(wanted.size, "block")} of its prompt would be found.`
+    ? `waits and holds no blocks; ${plural(wanted.size, "block")} of its prompt would be cache hits.`
     : "waits and holds no blocks.";
 }

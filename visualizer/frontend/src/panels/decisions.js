@@ -1,30 +1,30 @@
 /**
- * The scheduler panel: the decisions of a step in order, with tokens, budget left and reasons, and which
- * function of the engine made the one that is looked at.
+ * The scheduler panel: the decisions of a step in order, with tokens, remaining budget and reasons, and the
+ * function of the engine that made the decision under the pointer.
  *
- * A batch of two hundred has as many rows, most of them alike and out of sight. Writing them all takes
- * longer than all pictures together, so the frame writes what it shows, and the others follow when the
- * reader stands still; their place is kept, and nothing moves when they come.
+ * A batch of two hundred requests has two hundred rows, most of them alike and not visible. Writing them all
+ * takes longer than drawing all pictures, so at first only the visible rows are written. The others follow when
+ * the user stops moving; their height is reserved, so nothing moves.
  */
 
-import { h, plural } from "../drawing/html.js";
-import { Pencil } from "../drawing/pencil.js";
-import { renew } from "../board/renew.js";
+import { patchChildren } from "../board/patch_children.js";
 import { labAddress, sourceOf } from "../board/sources.js";
+import { CanvasPainter } from "../drawing/canvas_painter.js";
+import { h, plural } from "../drawing/html.js";
 import { chip, wordNodes } from "../drawing/words_html.js";
 
-/** So many requests are named in one line; with two thousand waiting a page would hold nothing else. */
+/** The most requests named in one line; two thousand waiting requests would fill the page. */
 const MOST_NAMED = 24;
 const NAME = { size: 12.5, bold: true };
-const SEEN = 17; // the list shows so many rows at once, if they have a line each
-const TOGETHER = 6; // plain rows in one body of the table
+const SEEN = 17; // visible rows of the list, if each has one line
+const TOGETHER = 6; // plain rows per body of the table
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
 export class DecisionsPanel {
   constructor(board) {
     this.board = board;
     this.list = h("div", {});
-    this.ruler = new Pencil(h("canvas"));
+    this.ruler = new CanvasPainter(h("canvas"));
     this.source = h("p", { class: "note source" });
     this.element = h(
       "section",
@@ -52,50 +52,53 @@ export class DecisionsPanel {
     this.lines = linesOf(board.frame);
     this.context = board.context();
     const moment = this.lines.findIndex(({ hot }) => hot);
-    // Below the first rows the moment is scrolled into the middle; at the end there is no more to scroll.
+    // A highlighted row below the first ones is scrolled to the middle, as far as the list can scroll.
     const top = moment < SEEN ? 0 : Math.min(moment - SEEN / 2, this.lines.length - SEEN) - 1;
     this.writeRows(top, Math.max(SEEN, moment + SEEN / 2 + 1));
-    // When all words are written: asked for now, the page would be laid out twice.
+    // After all text is written: reading the layout now would compute it twice.
     queueMicrotask(() => showMoment(this.element));
     this.writeSource(moment);
   }
 
-  /** What `write` left out because it is out of sight. */
+  /** Writes the rows that `write` left out because they are not visible. */
   writeRest() {
     if (this.lines) this.writeRows(0, this.lines.length);
   }
 
   writeRows(from, to) {
-    renew(this.list, decisionNodes(this.lines, this.context, { from, to, ruler: this.ruler }));
+    patchChildren(
+      this.list,
+      decisionNodes(this.lines, this.context, { from, to, ruler: this.ruler }),
+    );
   }
 
-  /** The function that made a decision: a link where JupyterLab can open it, else its path to copy. */
+  /** The function that made a decision, as a link if JupyterLab can open it, otherwise as a path to copy. */
   writeSource(index) {
     const { frame, project } = this.board;
     const line = this.lines[index];
     const source = line && sourceOf(frame, line);
-    if (!source) return renew(this.source, ["\u00a0"]);
+    if (!source) return patchChildren(this.source, ["\u00a0"]);
     const { file, name } = source;
     const href = labAddress(file, project);
-    // It may break after a slash, and nowhere else.
+    // The path may break after a slash only.
     const parts = `${file}::${name}`.split(/(?<=\/)/);
     const path = parts.flatMap((part) => [part, h("wbr")]);
     const where = href
       ? h("a", { href, target: "_blank", rel: "noopener" }, ...path)
       : h("code", { tabindex: "0" }, ...path);
-    renew(this.source, [h("span", { class: "muted" }, `${line.kind}: `), where]);
+    patchChildren(this.source, [h("span", { class: "muted" }, `${line.kind}: `), where]);
     return undefined;
   }
 }
 
-/** What came between the steps lies before the decisions, what the commit brought behind them. */
+/** Events between the steps come before the decisions, those of the commit after them. */
 function linesOf(frame) {
   const before = frame.outcomes.filter(({ kind }) => BETWEEN_STEPS.has(kind));
   const after = frame.outcomes.filter(({ kind }) => !BETWEEN_STEPS.has(kind));
   return [...grouped(before), ...frame.decisions, ...after];
 }
 
-/** Scrolls a long list to the event of the moment; never the page around the board. */
+/** Scrolls a long list to its highlighted row, without scrolling the page. */
 function showMoment(panel) {
   const list = panel.querySelector(".scroll");
   const moment = panel.querySelector(".moment");
@@ -105,7 +108,7 @@ function showMoment(panel) {
   if (list.scrollTop !== top) list.scrollTop = top;
 }
 
-/** Of the plain rows those between two lines, in a list that has its measures without the others. */
+/** The nodes of the list; of the plain rows only those from line `from` to line `to`. */
 function decisionNodes(lines, context, { from, to, ruler }) {
   const { model, frame } = context;
   const { taken, all } = frame.seats;
@@ -128,7 +131,7 @@ function decisionNodes(lines, context, { from, to, ruler }) {
   ];
 }
 
-/** Neighbours that are plain, a few together; and those that are not. */
+/** Groups of neighbouring lines for the bodies of the table: plain ones, a few together, and others. */
 function bodiesOf(lines) {
   const bodies = [];
   for (const [i, line] of lines.entries()) {
@@ -141,7 +144,7 @@ function bodiesOf(lines) {
   return bodies;
 }
 
-/** Three arrivals and more are one line: who they are, not how long each prompt is. */
+/** Joins three or more arrivals into one line that names the requests. */
 function grouped(outcomes) {
   const arrivals = outcomes.filter(({ kind }) => kind === "arrived");
   if (arrivals.length < 3) return outcomes;
@@ -176,7 +179,7 @@ function row(decision, index, context) {
   );
 }
 
-/** The first of them and the selected one by name, the others by their number. */
+/** Chips of the first requests and the selected one; the others are counted. */
 function namesOf(requests, context) {
   const { selected } = context;
   const first = requests.slice(0, MOST_NAMED);

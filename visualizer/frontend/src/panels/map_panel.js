@@ -1,18 +1,18 @@
 /**
- * The block map as a panel: header, canvas, what changed hands, the selected request's block table, and
- * what there is to say of the block that is looked at.
+ * The block map as a panel: header, canvas, a line on blocks that changed owners, the selected request's block
+ * table, and the description of the highlighted block.
  */
 
+import { describeBlock } from "../board/descriptions.js";
+import { patchChildren } from "../board/patch_children.js";
 import { blockGrid } from "../drawing/block_grid.js";
-import { blockTableNodes } from "./block_table.js";
-import { drawLookedAt } from "../drawing/block_sharers.js";
+import { drawHighlighted } from "../drawing/block_sharers.js";
 import { claimOf, drawBlocks, drawSwatch } from "../drawing/blocks.js";
+import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
-import { Pencil } from "../drawing/pencil.js";
-import { renew } from "../board/renew.js";
-import { blockTable } from "./tables.js";
-import { tellBlock } from "../board/tell.js";
 import { wordNodes } from "../drawing/words_html.js";
+import { blockTableNodes } from "./block_table.js";
+import { blockTable } from "./tables.js";
 
 const FORMS = ["unshared", "shared", "cached", "free"];
 const BLEED = 6;
@@ -22,7 +22,7 @@ export class MapPanel {
     this.board = board;
     this.canvas = h("canvas", { role: "application", tabindex: "0" });
     this.counts = FORMS.map((form) => {
-      const glyph = new Pencil(h("canvas", { "aria-hidden": "true" }));
+      const glyph = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
       const text = document.createTextNode("");
       return { form, glyph, text, element: h("span", {}, glyph.canvas, text) };
     });
@@ -46,7 +46,7 @@ export class MapPanel {
       this.told,
       this.alternative,
     );
-    this.pencil = new Pencil(this.canvas);
+    this.painter = new CanvasPainter(this.canvas);
     this.listen();
   }
 
@@ -62,7 +62,7 @@ export class MapPanel {
     this.drawn = null;
   }
 
-  /** The headers' glyphs change with theme and size only. */
+  /** Draws the header's glyphs, which change with theme and size only. */
   drawSwatches() {
     const { unit, theme } = this.board;
     if (this.drawn === theme) return;
@@ -73,32 +73,32 @@ export class MapPanel {
     }
   }
 
-  /** Its usual height in board pixels: header, grid, the line on changes and a block table. */
+  /** The usual height in board pixels: header, grid, the line on changes and a block table. */
   get height() {
     return 22 + this.grid.height + 110;
   }
 
   draw() {
-    const { board, model, grid, pencil } = this;
+    const { board, model, grid, painter } = this;
     const { frame, theme, unit, store } = board;
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
-    pencil.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
-    pencil.context.translate(BLEED, 0);
+    painter.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
+    painter.context.translate(BLEED, 0);
     const { selected, block } = store;
-    drawBlocks(pencil, { model, frame, grid, claim: this.claim, selected });
-    if (block != null) drawLookedAt(pencil, { model, frame, grid, block });
+    drawBlocks(painter, { model, frame, grid, claim: this.claim, selected });
+    if (block != null) drawHighlighted(painter, { model, frame, grid, block });
   }
 
-  /** What stands around the picture in words. */
+  /** Writes the text around the picture. */
   write() {
     const { model, claim } = this;
     const { frame, theme, store } = this.board;
     const context = { model, frame, theme, selected: store.selected, claim, width: this.width };
     for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
-    renew(this.note, changeNodes(frame, context));
-    renew(this.table, blockTableNodes(context));
-    this.tell(frame, store.block);
+    patchChildren(this.note, changeNodes(frame, context));
+    patchChildren(this.table, blockTableNodes(context));
+    this.describeBlock(frame, store.block);
     this.describe(frame);
   }
 
@@ -106,9 +106,9 @@ export class MapPanel {
     return [blockTable(this.board)];
   }
 
-  /** The block that is looked at: who has it, and what it holds. */
-  tell(frame, block) {
-    const lines = block == null ? null : tellBlock(this.model, frame, block);
+  /** Writes the description of the highlighted block. */
+  describeBlock(frame, block) {
+    const lines = block == null ? null : describeBlock(this.model, frame, block);
     this.told.hidden = !lines;
     if (!lines) return;
     const words = lines.map((line) =>
@@ -122,7 +122,7 @@ export class MapPanel {
     this.canvas.setAttribute(
       "aria-label",
       `${frame.blocks.length} KV blocks: ${unshared} unshared, ${shared} shared, ${cached} cached, ` +
-        `${free} free; arrow keys look at one, Enter selects who has it; a table follows`,
+        `${free} free; arrow keys highlight a block, Enter selects its owner; a table follows`,
     );
   }
 
@@ -142,13 +142,13 @@ export class MapPanel {
     on("pointermove", (event) => {
       const id = blockAt(event);
       this.canvas.style.cursor = id < 0 ? "" : "pointer";
-      tip.show(event, () => tellBlock(this.model, board.frame, blockAt(event)));
+      tip.show(event, () => describeBlock(this.model, board.frame, blockAt(event)));
     });
     on("pointerleave", () => tip.hide());
     on("click", (event) => {
       const id = blockAt(event);
       if (id < 0) return;
-      tip.hide(); // what it says stands below the map now
+      tip.hide(); // its text is below the map now
       board.lookAt(id);
       this.selectOwner(id);
     });
@@ -165,7 +165,7 @@ export class MapPanel {
     });
   }
 
-  /** A shared block has several owners: asking again selects the next one. */
+  /** Selects an owner of a block; for a shared block, each call selects the next owner. */
   selectOwner(id) {
     const { owners } = this.board.frame.blocks[id];
     const { selected } = this.board.store;
@@ -173,7 +173,7 @@ export class MapPanel {
   }
 }
 
-/** One line that says what the triangles mean: at most two changes in words, else a count. */
+/** A line that explains the triangles: at most two changes as text, more as a count. */
 function changeNodes(frame, context) {
   const { changes } = frame;
   if (!changes.length) return [];

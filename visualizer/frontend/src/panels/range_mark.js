@@ -1,4 +1,4 @@
-/** The brushed range over strip and lanes: two boxes, because on a long log each has its own scale. */
+/** Marks the selected range on strip and lanes with two boxes, because on a long log their scales differ. */
 
 import { h } from "../drawing/html.js";
 import { STRIP_HEIGHT } from "../drawing/strip.js";

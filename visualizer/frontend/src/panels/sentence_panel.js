@@ -1,11 +1,11 @@
-/** The step's sentence: large, first, and always as high as two lines, so that the board never moves. */
+/** The step's sentence, above the panels. It always has the height of two lines, so that the board does not move. */
 
-import { compose, plain } from "../model/index.js";
-import { SANS } from "../drawing/pencil.js";
-import { renew } from "../board/renew.js";
+import { patchChildren } from "../board/patch_children.js";
+import { SANS } from "../drawing/canvas_painter.js";
 import { wordNodes } from "../drawing/words_html.js";
+import { compose, plain } from "../model/index.js";
 
-// Size and line height in px. Where a sentence needs more room it is set smaller, before it grows.
+// Size and line height in px. A long sentence is set smaller before it takes more lines.
 const SIZES = {
   wide: {
     reserved: 56,
@@ -26,21 +26,21 @@ const SIZES = {
   },
 };
 const SWATCH = 0.9; // em, with its margin
-const LOOSE = 0.92; // lines end at words, so a line is never quite full
+const LOOSE = 0.92; // lines end at words, so a line is not quite full
 
 const ruler = globalThis.document?.createElement("canvas").getContext("2d");
-// Once: choosing a font resolves the styles of a page that has changed.
+// Set once, because setting a font makes the browser recalculate styles.
 if (ruler) ruler.font = `500 100px ${SANS}`;
 
-/** Writes the sentence of the context's frame and sets it in the largest size that fits `width`. */
+/** Writes the sentence of the context's frame in the largest size that fits `width`. */
 export function fitSentence(element, context, { narrow, unit, width }) {
   const { kinds, spans } = compose(context.frame);
-  renew(element, wordNodes(spans, context));
+  patchChildren(element, wordNodes(spans, context));
   const { step, status } = context.frame;
   Object.assign(element.dataset, { step, status, told: kinds.join(" ") });
   const { reserved, sizes } = SIZES[narrow ? "narrow" : "wide"];
   element.style.minHeight = `${reserved * unit}px`;
-  // Measured with a ruler: asking the page for a height would lay it out in the middle of drawing.
+  // Measured on a canvas: reading the element's height would force a layout.
   const ems =
     ruler.measureText(plain(spans)).width / 100 +
     spans.filter(({ request }) => request != null).length * SWATCH;

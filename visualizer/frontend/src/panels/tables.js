@@ -1,8 +1,8 @@
 /**
- * What the canvases show, as tables: for those who hear the board, and for everybody with "T".
+ * The content of the canvases as tables, for screen readers, and visible with "T".
  *
- * While they are out of sight they are written once the reader rests, and are empty until then: a table never
- * shows another step than the pictures. They hold at most MOST rows each, because a log of a million events has thousands of everything.
+ * Hidden tables are written when the user stops moving and are empty until then, so that a table never shows
+ * another step than the pictures. Each has at most MOST rows.
  */
 
 import { h, visible } from "../drawing/html.js";
@@ -43,9 +43,9 @@ export function stepTable({ model, frame }) {
     ["blocks cached", cached[i]],
     ["blocks free", free[i]],
     ["tokens", `${frame.budget.tokens} of ${frame.budget.budget}`],
-    ["of them prefill", prefill[i]],
-    ["of them decode", decode[i]],
-    ["of them computed again", catchup[i]],
+    ["prefill tokens", prefill[i]],
+    ["decode tokens", decode[i]],
+    ["recomputed tokens", catchup[i]],
     ["seats taken", `${frame.seats.taken} of ${frame.seats.all}`],
     ["running", frame.running.length],
     ["waiting", frame.waiting.length],
@@ -75,30 +75,34 @@ export function blockTable({ model, frame, store }) {
   const rank = ({ owners }) => (owners.includes(store.selected) ? 0 : 1);
   const busy = frame.blocks.filter(({ kind }) => kind !== "free");
   const first = [0, 1].flatMap((wanted) => busy.filter((block) => rank(block) === wanted));
-  const rows = first.slice(0, MOST).map(({ id, kind, owners, filled, slots }) => [
-    String(id),
-    kind,
-    owners.map(name).join(", "),
-    `${filled} of ${slots}`,
-    visible(frame.blockTexts(id).join("")),
-  ]);
+  const rows = first
+    .slice(0, MOST)
+    .map(({ id, kind, owners, filled, slots }) => [
+      String(id),
+      kind,
+      owners.map(name).join(", "),
+      `${filled} of ${slots}`,
+      visible(frame.blockTexts(id).join("")),
+    ]);
   const caption = `KV blocks in use at step ${frame.step}; ${frame.counts.free} free`;
   return table(caption, ["block", "state", "requests", "slots", "text"], rows, busy.length);
 }
 
 export function treeTable({ model, frame }) {
   const { tree } = frame;
-  const rows = tree.slice(0, MOST).map((node) => [
-    String(node.id),
-    node.parent ? String(node.parent) : "root",
-    String(node.blocks.length),
-    String(node.lock),
-    [
-      ...node.owners.map((id) => model.request(id).name),
-      ...node.holders.map((label) => (label ? `a buffer of ${label}` : "a buffer")),
-    ].join(", ") || "cached",
-    visible(node.text.slice(0, 80)),
-  ]);
+  const rows = tree
+    .slice(0, MOST)
+    .map((node) => [
+      String(node.id),
+      node.parent ? String(node.parent) : "root",
+      String(node.blocks.length),
+      String(node.lock),
+      [
+        ...node.owners.map((id) => model.request(id).name),
+        ...node.holders.map((label) => (label ? `a buffer of ${label}` : "a buffer")),
+      ].join(", ") || "cached",
+      visible(node.text.slice(0, 80)),
+    ]);
   const heads = ["node", "below", "blocks", "lock", "requests", "text"];
   return table(`Prefix tree at step ${frame.step}`, heads, rows, tree.length);
 }

@@ -1,14 +1,11 @@
-/** Strip, lanes and axis as one panel: three canvases on one time axis, and the pointer over them. */
+/** The timeline: strip, lanes and axis, three canvases with one time axis. */
 
+import { rangeWords } from "../board/range.js";
+import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { laneAt, occupant, packLanes, ROOM } from "../drawing/lane_packing.js";
 import { laneRows } from "../drawing/lane_rows.js";
-import { Pencil } from "../drawing/pencil.js";
-import { rangeWords } from "../board/range.js";
-import { RangeMark } from "./range_mark.js";
 import { drawStrip, STRIP_HEIGHT } from "../drawing/strip.js";
-import { requestTable, stepTable } from "./tables.js";
-import { listenToPointer } from "./time_pointer.js";
 import {
   clampView,
   panView,
@@ -20,10 +17,13 @@ import {
 } from "../drawing/time_axis.js";
 import { BLEED, drawAxis, drawTimeline, HEADROOM } from "../drawing/timeline.js";
 import { wallAxis } from "../drawing/wall_axis.js";
+import { RangeMark } from "./range_mark.js";
+import { requestTable, stepTable } from "./tables.js";
+import { listenToPointer } from "./time_pointer.js";
 
 const AXIS_HEIGHT = 22;
-const COMFORTABLE = 12; // px a step gets when the log is too long to be shown whole
-// px a step; below this the strip becomes an overview. By time steps differ, and half is enough for a usual one.
+const COMFORTABLE = 12; // px per step if the log is too long to be shown whole
+// px per step below which the strip becomes an overview; on a time axis, half of it for a typical step.
 const TIGHTEST = { steps: { wide: 8, narrow: 4 }, time: { wide: 4, narrow: 2 } };
 
 export class TimePanel {
@@ -47,28 +47,29 @@ export class TimePanel {
       this.rangeWords,
       this.alternative,
     );
-    this.pencils = [this.strip, this.lanes, this.axis].map((canvas) => new Pencil(canvas));
-    this.scrolled = 0; // kept, because asking the page lays it out
+    this.pencils = [this.strip, this.lanes, this.axis].map((canvas) => new CanvasPainter(canvas));
+    this.scrolled = 0; // kept here, because reading it forces a layout
     this.together = [this]; // panels that share one axis
-    this.pinned = false; // does the view stay at the end, while a live log grows?
+    this.pinned = false; // whether the window stays at the end while a live log grows
     this.listen();
   }
 
-  /** Takes over a model (again, when a live log has grown). */
+  /** Sets the model; called again when a live log has grown. */
   setModel(model) {
     this.model = model;
     this.log = { first: model.firstStep, last: model.lastStep };
-    this.spans = model.requests.map((life) => spanOf(life, model));
+    this.spans = model.requests.map((span) => spanOf(span, model));
     this.forks = model.requests.filter(({ forked }) => forked);
     this.pack();
     this.measureTime();
-    for (const pencil of this.pencils) pencil.forget();
+    for (const painter of this.pencils) painter.forget();
   }
 
-  /** The axis that the reader asked for; steps where a log has no times. */
+  /** Computes the axis that the user chose, or steps if a log has no times. */
   measureTime() {
-    const byTime = this.board.store.axis === "time" && this.together.map(({ model }) => wallAxis(model));
-    const all = byTime && byTime.every(Boolean) ? byTime : this.together.map(({ log }) => stepAxis(log));
+    const byTime =
+      this.board.store.axis === "time" ? this.together.map(({ model }) => wallAxis(model)) : null;
+    const all = byTime?.every(Boolean) ? byTime : this.together.map(({ log }) => stepAxis(log));
     this.timeAxis = {
       ...all[this.together.indexOf(this)],
       from: Math.min(...all.map(({ from }) => from)),
@@ -77,7 +78,7 @@ export class TimePanel {
     if (this.view && this.pinned) this.pin();
   }
 
-  /** The other axis, with the same steps in view. */
+  /** Switches to the axis in the store and keeps the same steps in view. */
   changeAxis() {
     const shown = !this.element.hidden;
     const window = shown ? this.window : null;
@@ -89,8 +90,8 @@ export class TimePanel {
   }
 
   /**
-   * Gives everybody a lane. A live picture keeps all it gave; of a log the whole is known, and a crowd that
-   * would not fit anyway gets lanes of full height.
+   * Assigns a lane to each request. A live timeline keeps the lanes that it has assigned. A whole log with more
+   * requests than fit gets lanes of full height.
    */
   pack() {
     const { requests, settings } = this.model;
@@ -103,20 +104,23 @@ export class TimePanel {
     this.packing = packLanes(this.spans, { room: this.room, batch });
   }
 
-  /** Who has which lane; `model`, the same log without its beginning, is to be shown with them. */
+  /** Keeps the assigned lanes for `model`, the same log without its beginning. */
   keepLanes(model) {
     const { requests } = this.model;
     const kept = requests.map(({ id, index }) => [id, this.packing.chosen[index]]);
     this.lanesKept = new Map(kept.filter(([id]) => model.request(id)));
   }
 
-  /** Measures: where the axis begins, how high the lanes are, whether the strip is an overview. */
+  /** Computes where the axis begins, the height of the lanes, and whether the strip is an overview. */
   layout() {
     const { unit, narrow } = this.board;
     this.width = this.element.clientWidth / unit;
-    const [pencil] = this.pencils;
+    const [painter] = this.pencils;
     const named = this.together.flatMap(({ model }) => model?.requests.slice(0, 400) ?? []);
-    const longestName = Math.max(...named.map(({ name }) => pencil.measure(name, { bold: true })), 17);
+    const longestName = Math.max(
+      ...named.map(({ name }) => painter.measure(name, { bold: true })),
+      17,
+    );
     const stateAt = 13 + Math.min(longestName, narrow ? 44 : 96) + (narrow ? 4 : 8);
     const gutter = stateAt + (narrow ? 62 : 68);
     this.columns = { stateAt, end: gutter - 2 };
@@ -125,14 +129,14 @@ export class TimePanel {
     const { kind, from, to, typical } = this.timeAxis;
     const perStep = ((this.right - this.left) / (to - from)) * typical;
     this.long = perStep < TIGHTEST[kind][narrow ? "narrow" : "wide"];
-    // A view of all there was is no view to keep once there is too much: it may have been of few steps.
+    // A window of the whole log is not kept once the log is too long: it may have had few steps.
     if (!this.view || !this.long || !this.wasLong) this.view = this.openingView();
     this.wasLong = this.long;
     const rows = laneRows(this.lanesInSight(), this.room, this.board);
     this.laneHeight = rows.pitch;
     this.full = this.packing.lanes.length * rows.pitch;
     this.viewHeight = rows.height;
-    // With more lanes than are seen, the keyboard scrolls them, too.
+    // If not all lanes are visible, the keyboard can scroll them.
     if (this.full > rows.height) this.scroller.tabIndex = 0;
     else this.scroller.removeAttribute("tabindex");
     this.spacer.style.height = `${(this.full + HEADROOM) * unit}px`;
@@ -144,8 +148,8 @@ export class TimePanel {
   }
 
   /**
-   * How many lanes there is something in. A live picture forgets a crowd that has left it, but not before
-   * half of its lanes are empty: its height should not change all the time.
+   * The number of lanes. A live timeline removes empty lanes only when half of them are empty, so that its
+   * height does not change all the time.
    */
   lanesInSight() {
     const { lanes } = this.packing;
@@ -157,12 +161,12 @@ export class TimePanel {
     return this.rowsBefore;
   }
 
-  /** Its height in board pixels, known before it is drawn. */
+  /** The height in board pixels, known before drawing. */
   get height() {
     return STRIP_HEIGHT + HEADROOM + this.viewHeight + AXIS_HEIGHT;
   }
 
-  /** Another log: the view stays as wide as it is, on the new axis and around the cursor. */
+  /** Fits the window to another log: it keeps its width, around the cursor. */
   refit() {
     if (!this.view) return;
     const axis = this.timeAxis;
@@ -182,13 +186,13 @@ export class TimePanel {
     return timeScale(this.view, this.left, this.right, this.timeAxis);
   }
 
-  /** The scale of the strip: of the whole axis, where there is more than the lanes show. */
+  /** The scale of the strip: the whole axis if the lanes show only a part of it. */
   get overview() {
     const axis = this.timeAxis;
     return this.long ? timeScale(wholeView(axis), this.left, this.right, axis) : this.scale;
   }
 
-  /** The cursor must stay in sight; so must the selected lane. */
+  /** Moves the window so that the cursor is visible. */
   revealCursor() {
     this.view = revealStep(this.view, this.board.store.step, this.timeAxis);
   }
@@ -206,7 +210,7 @@ export class TimePanel {
     this.scrolled = this.scroller.scrollTop;
   }
 
-  /** `anchor`, a place on the axis, stays where it is. */
+  /** Zooms; `anchor`, a place on the axis, stays where it is. */
   zoom(factor, anchor = this.middleOf(this.board.store.step)) {
     if (this.long) this.look(zoomView(this.view, factor, anchor, this.timeAxis));
   }
@@ -223,7 +227,7 @@ export class TimePanel {
     this.look(panView(view, delta, this.timeAxis));
   }
 
-  /** Moves the view, as wide as it is, to the end of the axis. */
+  /** Moves the window to the end of the axis and keeps its width. */
   pin() {
     const { to } = this.timeAxis;
     this.view = clampView({ from: to - (this.view.to - this.view.from), to }, this.timeAxis);
@@ -235,33 +239,33 @@ export class TimePanel {
     this.board.store.set({ window: [view.from, view.to] });
   }
 
-  /** The steps from, to (excluded). */
+  /** Shows the steps [from, to). */
   lookAt([from, to]) {
     const { timeAxis: axis } = this;
     if (this.long) this.look(clampView({ from: axis.begin(from), to: axis.end(to - 1) }, axis));
   }
 
-  /** Is there more than can be seen? */
+  /** Whether the window shows only a part of the axis. */
   get isZoomed() {
     return this.view.to - this.view.from < this.timeAxis.to - this.timeAxis.from;
   }
 
-  /** The steps that are shown, [from, to), or null where all are. */
+  /** The visible steps, [from, to), or null if all are visible. */
   get window() {
     if (!this.isZoomed) return null;
     const { first, last } = this.scale;
     return [first, Math.min(last, this.log.last) + 1];
   }
 
-  /** All steps; where they are all in sight already, the selected request's life; else back again. */
+  /** Shows all steps; if they are all visible already, the selected request's steps; else the previous window. */
   fit() {
     if (!this.long) return;
     const whole = wholeView(this.timeAxis);
-    const life = this.model.request(this.board.store.selected);
+    const span = this.model.request(this.board.store.selected);
     const isWhole = this.view.from === whole.from && this.view.to === whole.to;
     if (!isWhole) this.look(whole);
-    else if (life) {
-      const { from, to } = this.spans[life.index];
+    else if (span) {
+      const { from, to } = this.spans[span.index];
       this.lookAt([Math.max(this.log.first, from - 1), to + 3]);
     } else this.look(this.openingView());
   }
@@ -273,9 +277,9 @@ export class TimePanel {
     const { kind, from, to } = this.timeAxis;
     const known = [model.events.length, narrow, kind, from, to, this.left];
     const [strip, lanes, axis] = this.pencils;
-    const bleed = (pencil, height, draw) => {
-      pencil.begin(width + 2 * BLEED, height, unit, theme);
-      pencil.context.translate(BLEED, 0);
+    const bleed = (painter, height, draw) => {
+      painter.begin(width + 2 * BLEED, height, unit, theme);
+      painter.context.translate(BLEED, 0);
       draw();
     };
     bleed(strip, STRIP_HEIGHT, () =>
@@ -309,7 +313,7 @@ export class TimePanel {
     this.rangeMark.draw();
   }
 
-  /** The same for those who hear the board: a label each. The tables are tables.js's. */
+  /** Writes the canvases' labels for screen readers; the tables are in `tables.js`. */
   write() {
     const { model, board } = this;
     const { frame } = board;
@@ -330,12 +334,17 @@ export class TimePanel {
     );
   }
 
-  /** The requests whose lanes are in sight, from the top. */
+  /** The requests whose lanes are visible, from the top. */
   shown() {
     const { scrolled, laneHeight, viewHeight, packing, model, board } = this;
     const top = scrolled / board.unit / laneHeight;
-    const seen = packing.lanes.slice(Math.ceil(top - 0.5), Math.floor(top + viewHeight / laneHeight + 0.5));
-    const stays = seen.filter((lane) => lane.length).map((lane) => occupant(lane, board.store.step));
+    const seen = packing.lanes.slice(
+      Math.ceil(top - 0.5),
+      Math.floor(top + viewHeight / laneHeight + 0.5),
+    );
+    const stays = seen
+      .filter((lane) => lane.length)
+      .map((lane) => occupant(lane, board.store.step));
     return stays.map(({ index }) => model.requests[index].id);
   }
 
@@ -343,7 +352,7 @@ export class TimePanel {
     return [stepTable(this.board), requestTable(this.board)];
   }
 
-  /** The brushed range, in words. */
+  /** Writes the sums of the selected range. */
   writeRange() {
     const { range } = this.board.store;
     this.rangeWords.hidden = !range;
@@ -360,13 +369,13 @@ export class TimePanel {
     const onStrip = canvas === this.strip;
     const scale = onStrip ? this.overview : this.scale;
     const step = Math.min(Math.max(scale.stepAt(x), this.log.first), this.log.last);
-    const place = { x, y, step, inPlot: x >= this.left - 2 && x <= this.right + 6, life: null };
+    const place = { x, y, step, inPlot: x >= this.left - 2 && x <= this.right + 6, span: null };
     if (canvas === this.lanes) {
       const lane =
         this.packing.lanes[Math.floor((y - HEADROOM + this.scene.scroll) / this.laneHeight)];
       if (lane?.length) {
         const stay = occupant(lane, place.inPlot ? step : this.board.store.step);
-        place.life = this.model.requests[stay.index];
+        place.span = this.model.requests[stay.index];
       }
     }
     return place;
@@ -385,10 +394,10 @@ export class TimePanel {
   }
 }
 
-/** From when to when there is something of a request to draw, and since when it runs. */
-function spanOf(life, { firstStep, lastStep }) {
-  const from = life.forked?.step ?? life.arrived ?? firstStep;
-  const waits = ["waiting", "preempted"].includes(life.segments[0]?.kind);
-  const runs = life.admissions[0]?.step ?? (waits ? null : from);
-  return { from, to: Math.max(from, life.finished?.step ?? lastStep), runs };
+/** The first and last step to draw of a request, and since which step it runs. */
+function spanOf(span, { firstStep, lastStep }) {
+  const from = span.forked?.step ?? span.arrived ?? firstStep;
+  const waits = ["waiting", "preempted"].includes(span.segments[0]?.kind);
+  const runs = span.admissions[0]?.step ?? (waits ? null : from);
+  return { from, to: Math.max(from, span.finished?.step ?? lastStep), runs };
 }

@@ -1,14 +1,14 @@
 /**
- * The pointer over strip, lanes and axis.
+ * Pointer events over strip, lanes and axis.
  *
- * Dragging over strip or axis scrubs; over the lanes it moves the view where there is more than is shown.
- * With shift it brushes a range of steps. A wheel zooms at the pointer with Ctrl, as a pinch does, and over
- * strip and axis of a board that has the focus; otherwise the page scrolls, as ever.
+ * Dragging on strip or axis moves the cursor; on zoomed lanes it moves the window. With Shift it selects a
+ * range of steps. The wheel zooms at the pointer with Ctrl (a pinch does the same), and on strip and axis of a
+ * board that has the focus; otherwise the page scrolls.
  */
 
-import { tellLane } from "../board/tell.js";
+import { describeLane } from "../board/descriptions.js";
 
-const SLOP = 4; // px that a hand moves in a click
+const SLOP = 4; // px that a pointer may move during a click
 
 export function listenToPointer(panel) {
   const { board, strip, lanes, axis } = panel;
@@ -49,12 +49,13 @@ export function listenToPointer(panel) {
       }
       canvas.style.cursor = cursorFor(canvas === lanes, place, dragging && drag.kind);
       const onLanes = canvas === lanes;
-      const tell = () => tellLane(panel.model, store.step, panel.locate(event, canvas), onLanes);
-      tip.show(event, dragging ? null : tell);
+      const describe = () =>
+        describeLane(panel.model, store.step, panel.locate(event, canvas), onLanes);
+      tip.show(event, dragging ? null : describe);
     });
     on("pointerup", () => {
       const clicked = drag && !drag.moved && canvas === lanes && drag.kind !== "brush";
-      if (clicked && drag.from.life) board.select(drag.from.life.id);
+      if (clicked && drag.from.span) board.select(drag.from.span.id);
       drag = null;
     });
     on("pointercancel", () => (drag = null));
@@ -85,5 +86,5 @@ export function listenToPointer(panel) {
 function cursorFor(onLanes, place, dragging) {
   if (dragging === "pan") return "grabbing";
   if (!onLanes) return place.inPlot ? "ew-resize" : "";
-  return place.life ? "pointer" : "";
+  return place.span ? "pointer" : "";
 }

@@ -1,10 +1,10 @@
-/** The selected request's text: prompt, then output, token by token, with probability as underline. */
+/** The selected request's text: prompt and output, token by token; underlines show probabilities. */
 
+import { patchChildren } from "../board/patch_children.js";
 import { h, plural } from "../drawing/html.js";
 import { lookOf } from "../drawing/palette.js";
-import { renew } from "../board/renew.js";
-import { duration } from "../model/duration.js";
 import { chip } from "../drawing/words_html.js";
+import { duration } from "../model/duration.js";
 
 const MOST_PROMPT = 240;
 const MOST_OUTPUT = 400;
@@ -28,20 +28,20 @@ export class TokensPanel {
     const { board } = this;
     const context = board.context();
     const { model, frame, theme, selected, block } = context;
-    const life = model.request(selected);
-    const panel = life && frame.tokensOf(selected);
-    const blocks = life && frame.table(selected).blocks;
-    // Who has finished, or has not come yet, reads the same at every step.
-    const told = JSON.stringify([selected, block, theme, blocks, panel]);
-    if (told === this.told) return;
-    this.told = told;
-    renew(this.element, tokenNodes(context, panel, blocks));
+    const span = model.request(selected);
+    const panel = span && frame.tokensOf(selected);
+    const blocks = span && frame.table(selected).blocks;
+    // A finished request, or one that has not arrived, has the same text at every step.
+    const written = JSON.stringify([selected, block, theme, blocks, panel]);
+    if (written === this.written) return;
+    this.written = written;
+    patchChildren(this.element, tokenNodes(context, panel, blocks));
     if (this.written !== selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
     this.written = selected;
-    if (life) this.element.style.setProperty("--hue", lookOf(theme, life.hueIndex).hue);
+    if (span) this.element.style.setProperty("--hue", lookOf(theme, span.hueIndex).hue);
   }
 
-  /** A token of the output leads to the step that brought it, one of the prompt to its block. */
+  /** Goes to the step that computed an output token, or highlights the block of a prompt token. */
   clicked({ target }) {
     const { step, block } = target.closest(".token")?.dataset ?? {};
     if (step) this.board.goTo(Number(step));
@@ -49,11 +49,14 @@ export class TokensPanel {
   }
 }
 
-/** `panel` is what there is to read of the selected request, `blocks` its block table; undefined for nobody. */
+/** `panel` has the text of the selected request, `blocks` its block table; both are undefined without a selection. */
 function tokenNodes(context, panel, blocks) {
   const { model, selected, block } = context;
   if (!panel) {
-    return [h("h2", {}, "Tokens"), h("p", { class: "note muted" }, "Select a request to read it.")];
+    return [
+      h("h2", {}, "Tokens"),
+      h("p", { class: "note muted" }, "Select a request to read its text."),
+    ];
   }
   const { prompt, output, next } = panel;
   const text = h("div", {
@@ -66,7 +69,7 @@ function tokenNodes(context, panel, blocks) {
   text.append(words);
   const omit = (count) =>
     count > 0 && words.append(h("span", { class: "token muted" }, `… ${count} before `));
-  // Which block a token's KV lies in, and whether it is the one that is looked at.
+  // The block that holds a token's KV, and whether it is the highlighted one.
   const place = (element, index) => {
     const own = blocks[Math.floor(index / model.settings.block_size)];
     if (own != null) element.dataset.block = own;
@@ -79,9 +82,7 @@ function tokenNodes(context, panel, blocks) {
   words.append(h("span", { class: "token gap" }));
   omit(output.length - MOST_OUTPUT);
   const start = Math.max(0, output.length - MOST_OUTPUT);
-  output
-    .slice(start)
-    .forEach((token, i) => place(outputToken(token), prompt.length + start + i));
+  output.slice(start).forEach((token, i) => place(outputToken(token), prompt.length + start + i));
   if (next)
     words.append(
       h(
@@ -100,33 +101,43 @@ function tokenNodes(context, panel, blocks) {
 const FATES = {
   kept: "a draft, kept",
   refused: "a draft, refused",
-  unused: "a draft behind the last token: not used",
+  unused: "a draft after the last token: not used",
   open: "a draft",
 };
 
-/** The drafts of the step: those kept ticked, the refused one struck out, and what the model said there. */
+/** The drafts of the step: accepted ones ticked, the rejected one struck out, then the model's own token. */
 function draftLine(checked) {
   if (!checked) return h("p", { class: "drafts muted" }, "No drafts in this step.");
   const { drafts, kept, gained, own } = checked;
   const all = plural(drafts.length, "draft");
   const nodes = drafts.map(({ text, token, fate }) => {
     const written = text == null ? ` token ${token}` : shown(text);
-    const word = fate === "refused" ? h("del", {}, ` ${written.trimStart()} `) : `${fate === "kept" ? "✓" : ""}${written}`;
-    const unsaid = text == null ? "; nobody said it, so the log has its number alone" : "";
+    const word =
+      fate === "refused"
+        ? h("del", {}, ` ${written.trimStart()} `)
+        : `${fate === "kept" ? "✓" : ""}${written}`;
+    const unsaid = text == null ? "; no request has this token, so the log has only its id" : "";
     return h("span", { class: `draft ${fate}`, title: FATES[fate] + unsaid }, word);
   });
-  const title = kept < drafts.length ? "the model's own, in its place" : "the model's own, one more";
+  const title =
+    kept < drafts.length ? "the model's own token instead" : "one more token, from the model";
   const sign = kept < drafts.length ? "→" : "+";
   if (own != null)
-    nodes.splice(kept + 1, 0, h("span", { class: "draft own", title }, h("ins", {}, sign + shown(own))));
-  const line = gained ? `1 pass, ${plural(gained, "token")}: ${kept} of ${all} kept` : `${all}, not judged`;
+    nodes.splice(
+      kept + 1,
+      0,
+      h("span", { class: "draft own", title }, h("ins", {}, sign + shown(own))),
+    );
+  const line = gained
+    ? `1 pass, ${plural(gained, "token")}: ${kept} of ${all} kept`
+    : `${all}, not verified`;
   return h("p", { class: "drafts" }, h("strong", {}, line), ...nodes);
 }
 
 function summary({ prompt, output, found, ttft, maxTokens }) {
   const parts = [
     `${prompt.length} prompt tokens${found ? `, ${found} of them from the cache` : ""}`,
-    `${output.length} of at most ${maxTokens} tokens out${ttft > 0 ? `, first after ${duration(ttft)}` : ""}`,
+    `${output.length} of at most ${maxTokens} output tokens${ttft > 0 ? `, first after ${duration(ttft)}` : ""}`,
   ];
   const known = output.some(({ probability }) => probability != null);
   return `${parts.join("; ")}.${known ? " Underline: probability" : ""}`;
@@ -152,13 +163,17 @@ function outputToken({ text, probability, forced, drafted, step, at }) {
   const when = `step ${step}${at > 0 ? `, ${duration(at)}` : ""}`;
   return h(
     "span",
-    { class: "token", "data-step": step, title: [when, how, drafted && FATES.kept].filter(Boolean).join("; ") },
+    {
+      class: "token",
+      "data-step": step,
+      title: [when, how, drafted && FATES.kept].filter(Boolean).join("; "),
+    },
     shown(text),
     bar,
   );
 }
 
-/** A newline as an arrow; an empty piece (half a character) as a thin mark. */
+/** A newline as an arrow, an empty piece (part of a character) as a thin mark. */
 function shown(text) {
   return text === "" ? "·" : text.replace(/\n/g, "⏎");
 }

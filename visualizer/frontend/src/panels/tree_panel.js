@@ -1,11 +1,11 @@
-/** The prefix tree as a panel: header, canvas, the pointer over it, and the same as a table. */
+/** The prefix tree as a panel: header, canvas, pointer events, and a table. */
 
+import { listed } from "../board/descriptions.js";
+import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural, visible } from "../drawing/html.js";
-import { Pencil } from "../drawing/pencil.js";
-import { treeTable } from "./tables.js";
-import { listed } from "../board/tell.js";
 import { drawTree, treeColumns, treeItemAt, treeRow } from "../drawing/tree.js";
 import { layoutTree } from "../drawing/tree_layout.js";
+import { treeTable } from "./tables.js";
 
 const MOST_ROWS = { wide: 9, narrow: 14 };
 
@@ -24,7 +24,7 @@ export class TreePanel {
       this.told,
       this.alternative,
     );
-    this.pencil = new Pencil(this.canvas);
+    this.painter = new CanvasPainter(this.canvas);
     this.tallest = 0;
     this.listen();
   }
@@ -39,7 +39,7 @@ export class TreePanel {
   }
 
   draw() {
-    const { board, model, width, pencil } = this;
+    const { board, model, width, painter } = this;
     const { frame, narrow, unit, store, theme } = board;
     const { tree } = frame;
     const { selected } = store;
@@ -64,13 +64,13 @@ export class TreePanel {
       waiting: claim ? !claim.holds : false,
       columns: treeColumns(layout, width, narrow),
     };
-    // The panel only grows while the reader steps: what lies below it must not jump.
+    // The panel only grows while the user steps, so that the content below it does not jump.
     this.tallest = Math.max(this.tallest, layout.rows * rowHeight + 6);
-    pencil.begin(width, Math.max(this.tallest, rowHeight), unit, theme);
-    drawTree(pencil, this.scene);
+    painter.begin(width, Math.max(this.tallest, rowHeight), unit, theme);
+    drawTree(painter, this.scene);
   }
 
-  /** What stands around the picture in words. */
+  /** Writes the text around the picture. */
   write() {
     const { narrow, frame } = this.board;
     const { tree } = frame;
@@ -81,14 +81,14 @@ export class TreePanel {
       ? "empty"
       : narrow
         ? inNodes
-        : `${inNodes}; half-filled squares are not in it yet`;
+        : `${inNodes}; half-filled squares are not in the tree yet`;
     this.describe(inNodes);
   }
 
   describe(inNodes) {
     this.canvas.setAttribute(
       "aria-label",
-      `Prefix tree: ${inNodes}; arrow keys go through it, Enter selects who uses a node; a table follows`,
+      `Prefix tree: ${inNodes}; arrow keys move through it, Enter selects a request that uses the node; a table follows`,
     );
   }
 
@@ -96,13 +96,16 @@ export class TreePanel {
     return [treeTable(this.board)];
   }
 
-  /** The item that the keys point at, told below the picture while the tree has the focus. */
+  /** Highlights an item with the arrow keys and describes it below the picture while the tree has the focus. */
   point(row) {
     const items = this.scene?.layout.items ?? [];
     const item = items[Math.min(Math.max(row, 0), items.length - 1)];
     this.pointed = item ? items.indexOf(item) : -1;
     this.told.hidden = !item;
-    if (item) this.told.textContent = this.tell(item).map((line) => line.text ?? line).join(". ");
+    if (item)
+      this.told.textContent = this.describeItem(item)
+        .map((line) => line.text ?? line)
+        .join(". ");
     return item;
   }
 
@@ -132,7 +135,7 @@ export class TreePanel {
       this.canvas.style.cursor = item?.node || ownersOf(item).length ? "pointer" : "";
       tip.show(event, () => {
         const now = itemAt(event);
-        return now && this.tell(now);
+        return now && this.describeItem(now);
       });
     });
     on("pointerleave", () => tip.hide());
@@ -149,11 +152,11 @@ export class TreePanel {
     });
   }
 
-  tell(item) {
+  describeItem(item) {
     const { model, board } = this;
     if (item.kind === "request")
       return [
-        `${model.request(item.request).name}: what it computed after this is not in the tree yet`,
+        `${model.request(item.request).name}: the tokens it computed after this node are not in the tree yet`,
       ];
     if (item.kind === "rest")
       return [`${item.subtrees} more subtrees: ${plural(item.folded.blocks, "block")}`];
@@ -177,8 +180,8 @@ function ownersOf(item) {
 }
 
 /**
- * Running requests whose path ends at a node that others continue (or at the root): node id -> request
- * ids. They have no leaf to be named at.
+ * Running requests whose path ends at an inner node or at the root, as a map of node id to request ids. They
+ * have no leaf that could show their names.
  */
 function endsWithoutLeaf(frame) {
   const ends = new Map();

@@ -1,20 +1,20 @@
 /**
- * Predict, then see: the board up to a decision, a question, and then what came.
+ * A prediction game: the board up to a decision, a question about it, and then the step that shows the answer.
  *
- * The page never has more of the log than it shows. An answer goes to the kernel, which says whether it is
- * right and sends the step; see `prediction.py`.
+ * The page never has more of the log than it shows. The kernel checks an answer and sends the next step; see
+ * `prediction.py`.
  */
 
 import { Board } from "../board/board.js";
+import { buildSheet, spansOf } from "../board/sheet.js";
+import { View } from "../board/view.js";
 import { h } from "../drawing/html.js";
+import { chip, wordNodes } from "../drawing/words_html.js";
 import { fromBase64 } from "../host/log_bytes.js";
 import { modelOf } from "../host/notebook.js";
 import { saveWith } from "../host/saved_state.js";
-import { buildSheet, spansOf } from "../board/sheet.js";
-import { View } from "../board/view.js";
-import { chip, wordNodes } from "../drawing/words_html.js";
 
-const PATIENCE = 4000; // ms for a kernel that may be busy, or gone
+const PATIENCE = 4000; // ms to wait for a kernel that may be busy or gone
 
 /** anywidget's `render` of a prediction. `load(board, log, opening)` draws a log. */
 export const predictionInNotebook =
@@ -53,17 +53,20 @@ class PredictionPage {
     return this.traits.get(name);
   }
 
-  /** Traits that are sent together arrive one after the other: what they say is read once. */
+  /** Updates the page once for several traits, which arrive one after the other. */
   follow() {
     this.following ??= Promise.resolve()
-      .then(() => ((this.following = null), this.open()))
+      .then(() => {
+        this.following = null;
+        return this.open();
+      })
       .then(() => this.signal.aborted || this.write());
     return this.following;
   }
 
   /**
-   * Shows as much of the log as there is, in place of what was shown. Jupyter's manager may set an equal log once
-   * more: then the reader stays. And the next question may be about the very next step, of the same log.
+   * Shows the log as far as the page has it. Jupyter's widget manager may set an equal log again; then the board
+   * stays. The next question may also be about the next step of the same log.
    */
   async open() {
     const log = this.get("log");
@@ -73,7 +76,7 @@ class PredictionPage {
     if (isShown) return;
     const { answer } = this.get("verdict");
     const selected = about ?? (form === "requests" ? answer?.[0] : undefined);
-    // A board shows what a selected request would find in the cache: that is the answer.
+    // A board would show what the selected request finds in the cache, which is the answer.
     const secret = kind === "hit" && !answer ? about : null;
     this.boards.style.minHeight = `${this.boards.clientHeight}px`;
     this.shown?.abort();
@@ -81,12 +84,16 @@ class PredictionPage {
     this.signal.addEventListener("abort", () => shown.abort());
     this.board = new Board(this.boards, {
       signal: shown.signal,
-      view: keeping(secret, new View()),
+      view: withoutSelecting(secret, new View()),
       linkOf: () => "",
       onChange: () => this.writeVerdict(),
     });
     const opening = selected === undefined ? { step } : { step, selected };
-    await this.load(this.board, fromBase64(log), secret === null ? opening : { step, selected: null });
+    await this.load(
+      this.board,
+      fromBase64(log),
+      secret === null ? opening : { step, selected: null },
+    );
     this.boards.style.minHeight = "";
   }
 
@@ -119,13 +126,14 @@ class PredictionPage {
     root.dataset.right = verdict.right ?? "";
     const wasAnswering = root.contains(root.getRootNode().activeElement) || this.acted;
     if (this.acted && wasAnswering && state !== this.stateShown) {
-      const next = state === "asking" ? this.form.querySelector("input") : this.said.querySelector(".go");
+      const next =
+        state === "asking" ? this.form.querySelector("input") : this.said.querySelector(".go");
       next?.focus({ preventScroll: true });
     }
     this.stateShown = state;
   }
 
-  /** The question as a form: nothing in it is chosen. */
+  /** Shows the question as a form with nothing chosen. */
   ask({ number, words, form, choices, texts, unit }) {
     this.asked = number;
     this.said.replaceChildren();
@@ -135,13 +143,20 @@ class PredictionPage {
       prefixes: () => choices.map((id, i) => this.choice("checkbox", id, texts[i])),
       yes: () => [this.choice("radio", 1, "yes"), this.choice("radio", 0, "no")],
       number: () => [
-        h("label", {}, h("input", { type: "number", name: "answer", min: 0, required: true }), ` ${unit}`),
+        h(
+          "label",
+          {},
+          h("input", { type: "number", name: "answer", min: 0, required: true }),
+          ` ${unit}`,
+        ),
       ],
     }[form]();
     const none = form === "requests" || form === "prefixes";
-    const hint = none ? h("p", { class: "note muted" }, "Choose all that there are; it may be none.") : null;
+    const hint = none
+      ? h("p", { class: "note muted" }, "Choose all that apply; none is possible.")
+      : null;
     const box = h("div", { class: `choices ${form}` }, ...fields);
-    const button = h("button", { type: "submit", class: "go" }, "That is what comes");
+    const button = h("button", { type: "submit", class: "go" }, "Submit");
     this.form.replaceChildren(h("fieldset", {}, legend, box, hint), button);
   }
 
@@ -150,7 +165,7 @@ class PredictionPage {
     return h("label", {}, h("input", { type, name: "answer", value, required }), " ", words);
   }
 
-  /** A name in a label: a button there would take the click. */
+  /** A request's name in a label; a button would take the click. */
   nameOf(id) {
     const name = h("span", { class: "chip", "data-name": id });
     name.append(...chip(id, this.context()).childNodes);
@@ -171,7 +186,7 @@ class PredictionPage {
   }
 
   clicked({ target }) {
-    if (target.closest(".so-far")) return; // a board hears of its own
+    if (target.closest(".so-far")) return; // a board handles its own clicks
     if (target.closest(".said .go")) {
       this.acted = true;
       this.send("turn", this.get("question").number + 1);
@@ -180,7 +195,7 @@ class PredictionPage {
     if (named) this.board.select(Number(named.dataset.request));
   }
 
-  /** To the kernel; if none answers, the reader is told. */
+  /** Sends a value to the kernel; shows a message if no kernel answers. */
   send(name, value) {
     const before = [this.get("question"), this.get("verdict")];
     this.traits.set(name, value);
@@ -189,7 +204,11 @@ class PredictionPage {
       const now = [this.get("question"), this.get("verdict")];
       if (this.signal.aborted || now.some((one, i) => one !== before[i])) return;
       this.said.replaceChildren(
-        h("p", { "data-message": "no-kernel" }, "No kernel answers. Only it has the rest of the log: run the cell again."),
+        h(
+          "p",
+          { "data-message": "no-kernel" },
+          "The kernel does not answer. It has the rest of the log: run the cell again.",
+        ),
       );
     }, PATIENCE);
   }
@@ -200,18 +219,22 @@ class PredictionPage {
     if (!this.board?.view.model && of) return;
     if (!of) {
       this.said.replaceChildren(
-        h("p", {}, "There is nothing to ask: in this log nothing is decided that could be foreseen."),
+        h("p", {}, "There are no questions: this log has no decision that could be predicted."),
       );
     } else if (number >= of) {
       const score = `${this.get("score")} of ${of} right.`;
-      this.said.replaceChildren(h("p", { class: "sentence" }, h("strong", {}, score), " Here is all of the log."));
+      this.said.replaceChildren(
+        h("p", { class: "sentence" }, h("strong", {}, score), " This is the whole log."),
+      );
     } else if (right !== undefined) this.reveal(right, words, why, number + 1 < of);
   }
 
   reveal(right, words, why, more) {
     const known = this.said.querySelector(".go");
-    const go = known ?? h("button", { type: "button", class: "go" }, more ? "Next question" : "All of the log");
-    const lead = right ? "Right: " : "Not so. It is ";
+    const go =
+      known ??
+      h("button", { type: "button", class: "go" }, more ? "Next question" : "Show the whole log");
+    const lead = right ? "Right: " : "Wrong. The answer is ";
     const texts = [
       h("p", { class: "muted" }, ...this.nodes(this.get("question").words)),
       h("p", { class: "sentence" }, h("strong", {}, lead), ...this.nodes(words), "."),
@@ -223,11 +246,12 @@ class PredictionPage {
   }
 }
 
-/** A view in which one request cannot be selected. */
-function keeping(secret, view) {
+/** Prevents the selection of one request in a view. */
+function withoutSelecting(secret, view) {
   const { store } = view;
   const set = store.set.bind(store);
   if (secret !== null)
-    store.set = (values) => set(values.selected === secret ? { ...values, selected: null } : values);
+    store.set = (values) =>
+      set(values.selected === secret ? { ...values, selected: null } : values);
   return view;
 }

@@ -10,13 +10,19 @@ const storytellers = readFileSync(new URL("../storytellers.jsonl", import.meta.u
 
 /** A log with letters of one to four bytes, and enough steps for some copies of the state. */
 function long(steps = 1200) {
-  const events = [make.started({ num_blocks: 6 }), make.arrived(1, "a\u00e9\u20ac\u{1f409}", { max_tokens: 9 })];
+  const events = [
+    make.started({ num_blocks: 6 }),
+    make.arrived(1, "a\u00e9\u20ac\u{1f409}", { max_tokens: 9 }),
+  ];
   events.push(make.step(1), make.admitted(1), make.allocated(1, 0, 1), make.scheduled([[1, 0, 4]]));
   events.push(make.finished([[1, "\u{1f409}"]]));
   for (let step = 2; step <= steps; step++) {
     const id = step;
     events.push(make.arrived(id, "\u20ac\u{1f409}"), make.step(step));
-    events.push(make.scheduled([], { blocked: [2, "batch_full", step - 2, 1, 0] }), make.finished());
+    events.push(
+      make.scheduled([], { blocked: [2, "batch_full", step - 2, 1, 0] }),
+      make.finished(),
+    );
   }
   return events;
 }
@@ -50,7 +56,7 @@ function readIn(pieces) {
 function told(model) {
   const steps = [model.firstStep, (model.firstStep + model.lastStep) >> 1, model.lastStep];
   return {
-    spans: model.spans,
+    steps: model.steps,
     lives: model.requests,
     measures: { ...model.measures },
     frames: steps.map((step) => model.frame(step).state.core()),
@@ -63,8 +69,14 @@ test("an event by its number is the line parsed", () => {
   const model = readIn([encoder.encode(storytellers)]);
   assert.equal(model.events.length, rows.length);
   rows.forEach((row, seq) => assert.deepEqual(model.event(seq), JSON.parse(row)));
-  assert.deepEqual([...model.events], rows.map((row) => JSON.parse(row)));
-  assert.deepEqual(model.eventsIn(3, 5), rows.slice(3, 6).map((row) => JSON.parse(row)));
+  assert.deepEqual(
+    [...model.events],
+    rows.map((row) => JSON.parse(row)),
+  );
+  assert.deepEqual(
+    model.eventsIn(3, 5),
+    rows.slice(3, 6).map((row) => JSON.parse(row)),
+  );
 });
 
 test("events that come parsed are found again like those of a file", () => {
@@ -79,7 +91,13 @@ test("bytes cut anywhere, within letters too, give the model that they give at o
   for (const text of [textOf(long()), storytellers]) {
     const bytes = encoder.encode(text);
     const whole = told(readIn([bytes]));
-    for (const [seed, most] of [[1, 3], [2, 100], [3, 5000], [4, 1 << 17], [5, 1 << 20]]) {
+    for (const [seed, most] of [
+      [1, 3],
+      [2, 100],
+      [3, 5000],
+      [4, 1 << 17],
+      [5, 1 << 20],
+    ]) {
       assert.deepEqual(told(readIn(cut(bytes, seed, most))), whole, `seed ${seed}, ${most} bytes`);
     }
   }

@@ -49,14 +49,17 @@ const secondStep = [
 test("no steps, no frames", () => {
   assert.equal(model().stepCount, 0);
   assert.equal(model(started()).stepCount, 0);
-  assert.throws(() => model(started()).frame(1), (error) => names(error.message, 1));
+  assert.throws(
+    () => model(started()).frame(1),
+    (error) => names(error.message, 1),
+  );
   assert.equal(openingRequest(model()), null);
 });
 
 test("a step ends with its commit; arrivals, aborts and clearings belong to the next", () => {
   const one = model(started(), firstStep, arrived(2, "x"), make.ended(2, "abort"));
   assert.deepEqual(
-    one.spans.map((span) => span.status),
+    one.steps.map(({ status }) => status),
     ["finished", "pending"],
   );
   assert.deepEqual(one.frame(1).waiting, []);
@@ -113,13 +116,13 @@ test("times are NaN where the log has none", () => {
   assert.deepEqual([...measures.end], [NaN]);
 });
 
-test("a life: arrival, segments, tokens, end", () => {
-  const life = model(started(), firstStep, secondStep, make.ended(2)).request(2);
-  assert.equal(life.arrived, 2);
-  assert.equal(life.arrivedAt, 450);
-  assert.deepEqual(life.tokenSteps, [2]);
-  assert.equal(life.texts.join(""), "abcdxy");
-  assert.deepEqual(life.segments, [
+test("a request span has arrival, segments, tokens and end", () => {
+  const span = model(started(), firstStep, secondStep, make.ended(2)).request(2);
+  assert.equal(span.arrived, 2);
+  assert.equal(span.arrivedAt, 450);
+  assert.deepEqual(span.tokenSteps, [2]);
+  assert.equal(span.texts.join(""), "abcdxy");
+  assert.deepEqual(span.segments, [
     {
       kind: "prefill",
       from: 2,
@@ -132,7 +135,7 @@ test("a life: arrival, segments, tokens, end", () => {
       accepted: 0,
     },
   ]);
-  assert.deepEqual(life.finished, { step: 2, reason: "length", message: "", seq: 15 });
+  assert.deepEqual(span.finished, { step: 2, reason: "length", message: "", seq: 15 });
 });
 
 test("what a row is", () => {
@@ -350,15 +353,30 @@ test("why a request waited, run by run", () => {
   ];
   const whole = model(started(), firstStep, queue, blocked);
   const reasons = (id) => {
-    const life = whole.request(id);
-    return whole.waitReasons(life, life.segments[0]).map(({ words, steps, own }) => [words, steps, own]);
+    const span = whole.request(id);
+    return whole
+      .waitReasons(span, span.segments[0])
+      .map(({ words, steps, own }) => [words, steps, own]);
   };
   const { batch_full: full_, no_free_blocks: blocks } = reasonWords;
   const [first, second, [behindCy, ...cy]] = reasons(2);
-  assert.deepEqual([first, second, cy], [[full_, 1, true], [blocks, 1, true], [1, false]]);
+  assert.deepEqual(
+    [first, second, cy],
+    [
+      [full_, 1, true],
+      [blocks, 1, true],
+      [1, false],
+    ],
+  );
   assertNames(behindCy, "Cy");
   const [[behindR2, ...r2], own] = reasons(3);
-  assert.deepEqual([r2, own], [[2, false], [blocks, 1, true]]);
+  assert.deepEqual(
+    [r2, own],
+    [
+      [2, false],
+      [blocks, 1, true],
+    ],
+  );
   assertNames(behindR2, "r2");
 });
 
@@ -437,7 +455,10 @@ const draftStep = (gains, drafts = "abgh") => [
   scheduled([[1, 5, 1 + drafts.length, [...drafts].map((one) => one.codePointAt(0))]]),
   finished(gains),
 ];
-const checkedIn = (...events) => model(started(), firstStep, ...events).frame(2).tokensOf(1);
+const checkedIn = (...events) =>
+  model(started(), firstStep, ...events)
+    .frame(2)
+    .tokensOf(1);
 const fates = ({ drafts }) => drafts.map(({ text, fate }) => [text, fate]);
 
 test("drafts up to the first wrong one are kept, and the model's own token stands in its place", () => {

@@ -153,7 +153,8 @@ const drafts = (accepted) => [
 ];
 const twin = [arrived(2, "abcde"), step(2), admitted(2), allocated(2, 3, 4, 5)];
 const same = [scheduled([[2, 0, 5]]), finished([[2, "f"]])];
-export const FAILURE = "RuntimeError: the device is on fire and cannot be reached by anybody at all";
+export const FAILURE =
+  "RuntimeError: the device is on fire and cannot be reached by anybody at all";
 
 /** A wait at the head of the queue: `blocked` is the log's. */
 export function blockedBy(blocked, settings) {
@@ -219,14 +220,7 @@ export const scenes = {
   "a resume": scene(4, started({ num_blocks: 5 }), one(), two(), three, back),
   "an eviction": scene(3, started({ num_blocks: 5, token_budget: 16 }), one(), gone, big),
   "a cleared cache": scene(3, started(), one(), gone, make.evicted(1, -1, "cleared")),
-  "an abort": scene(
-    2,
-    started(),
-    one(),
-    arrived(2, "x"),
-    arrived(3, "y"),
-    make.ended(2, "abort"),
-  ),
+  "an abort": scene(2, started(), one(), arrived(2, "x"), arrived(3, "y"), make.ended(2, "abort")),
   "a fork": scene(1, started(), fork),
   "two copies": scene(
     2,
@@ -249,12 +243,11 @@ export const scenes = {
   ),
   "a draft accepted": scene(2, started(), one(), drafts(1)),
   "no draft accepted": scene(2, started(), one(), drafts(0)),
-  "a forced token": scene(
-    2,
-    started(),
-    one(),
-    [step(2), scheduled([[1, 5, 1]]), finished([[1, "gh", 0, 1]])],
-  ),
+  "a forced token": scene(2, started(), one(), [
+    step(2),
+    scheduled([[1, 5, 1]]),
+    finished([[1, "gh", 0, 1]]),
+  ]),
   "two blocks computed twice": scene(2, started(), one(), twin, same, make.joined(2, 1, 0, 1)),
   "one block computed twice": scene(2, started(), one(), twin, same, make.joined(2, 1, 0)),
   "a sibling joins its own blocks": scene(1, started(), siblings),
@@ -262,12 +255,12 @@ export const scenes = {
   "a stop": ended(make.ended(1, "stop")),
   "a stop and a limit": ended(make.ended(1, "stop"), make.ended(2)),
   "two limits": ended(make.ended(1), make.ended(2)),
-  "a failed forward pass": scene(
-    2,
-    started(),
-    one(),
-    [step(2), scheduled([[1, 5, 1]]), make.ended(1, "error", FAILURE), finished()],
-  ),
+  "a failed forward pass": scene(2, started(), one(), [
+    step(2),
+    scheduled([[1, 5, 1]]),
+    make.ended(1, "error", FAILURE),
+    finished(),
+  ]),
   "a step given up": scene(
     2,
     started(),

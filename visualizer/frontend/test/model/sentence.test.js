@@ -61,7 +61,9 @@ test("a wait that ends with a hit", () => {
 
 test("a wait for more than one reason names none", () => {
   tells("a wait for two reasons", ["admitted", "cut"], "r2", 2, 4, 5);
-  const [one, two] = ["a wait, then a hit", "a wait for two reasons"].map((name) => tell(name).text);
+  const [one, two] = ["a wait, then a hit", "a wait for two reasons"].map(
+    (name) => tell(name).text,
+  );
   assert.ok(two.length < one.length, "the same without the reason");
 });
 
@@ -82,7 +84,10 @@ test("requests that wait behind a preemption", () => {
 
 test("preempting itself", () => {
   const { frame, text } = tells("preempting itself", ["preempted"], "r1", 3, 2, 1);
-  assert.deepEqual(frame.story.preemptions.map(({ by, request }) => [by, request]), [[1, 1]]);
+  assert.deepEqual(
+    frame.story.preemptions.map(({ by, request }) => [by, request]),
+    [[1, 1]],
+  );
   assert.equal(text.split("r1").length, 2, "it is named once");
 });
 
@@ -98,7 +103,10 @@ test("a resume tells what is computed again", () => {
 
 test("an eviction: need, free, and how long it was idle", () => {
   const { frame } = tells("an eviction", ["evicted"], "r2", 5, 3, 2);
-  assert.deepEqual(frame.story.evictions.map(({ since, free }) => [since, free]), [[2, 3]]);
+  assert.deepEqual(
+    frame.story.evictions.map(({ since, free }) => [since, free]),
+    [[2, 3]],
+  );
 });
 
 test("a cleared cache and an abort, between two steps", () => {
@@ -121,7 +129,10 @@ test("a prompt that the budget cuts, and a running request that gets nothing", (
 test("drafts", () => {
   tells("a draft accepted", ["drafted"], 1, 2, 3, 8);
   const { frame } = tells("no draft accepted", ["drafted"], 2);
-  assert.deepEqual(frame.story.gains.map(({ accepted }) => accepted), [0]);
+  assert.deepEqual(
+    frame.story.gains.map(({ accepted }) => accepted),
+    [0],
+  );
 });
 
 test("forced tokens", () => {
@@ -177,7 +188,10 @@ test("why the head of the queue waits, with what it needs and what there is", ()
 
 test("a request that is put off blocks no other, and the head of the queue waits for its own reason", () => {
   const all = tells("all put off", ["waiting"], "r2", "r3", 2);
-  assert.deepEqual([2, 3, 4, 5].map((id) => all.frame.waitOf(id).reason), Array(4).fill("policy"));
+  assert.deepEqual(
+    [2, 3, 4, 5].map((id) => all.frame.waitOf(id).reason),
+    Array(4).fill("policy"),
+  );
   const one = tells("one put off, one blocked", ["waiting", "waiting"], "r2", "r3", 3, "r4", "r5");
   assert.deepEqual(
     [2, 3, 4, 5].map((id) => Object.values(one.frame.waitOf(id))),

@@ -8,7 +8,7 @@
 import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { compose, Model, parseLog, plain, sentence, State } from "../../src/model/index.js";
+import { compose, Model, parseLog, plain, State, sentence } from "../../src/model/index.js";
 import { assertNames } from "../facts.js";
 
 const [folder] = process.argv.slice(2);
@@ -36,7 +36,8 @@ function recount(/** @type {any[]} */ events) {
     }
     if (event.type === "blocks_allocated") {
       const { length } = state.request(event.request).table;
-      for (const at of event.blocks.keys()) allocated.push({ request: event.request, index: length + at });
+      for (const at of event.blocks.keys())
+        allocated.push({ request: event.request, index: length + at });
     }
     if (event.type === "preempted") firstLack ??= room(state.core());
     if (event.type === "step_scheduled") {
@@ -44,8 +45,12 @@ function recount(/** @type {any[]} */ events) {
       const { rows, blocked } = event;
       const { free, evictable } = room(core);
       // Drafts get their blocks after the head of the queue was considered.
-      const ends = new Map(rows.map(([id, start, count, drafts = []]) => [id, start + count - drafts.length]));
-      const forDrafts = allocated.filter(({ request, index }) => index * state.blockSize >= ends.get(request));
+      const ends = new Map(
+        rows.map(([id, start, count, drafts = []]) => [id, start + count - drafts.length]),
+      );
+      const forDrafts = allocated.filter(
+        ({ request, index }) => index * state.blockSize >= ends.get(request),
+      );
       const before = { free: free + forDrafts.length, evictable };
       steps.set(state.step, { rows, blocked, waiting: core.waiting, firstLack, ...before });
     }
@@ -88,7 +93,9 @@ function checkHands(/** @type {import("../../src/model/frame.js").Frame} */ fram
     if (group.length !== 1 || others.length) continue;
     const [{ id, owners }] = group;
     assertNames(plain(spans), id);
-    const words = spans.map(({ text, request }) => (request ? "" : text.replace(/\d+/g, ""))).join("");
+    const words = spans
+      .map(({ text, request }) => (request ? "" : text.replace(/\d+/g, "")))
+      .join("");
     const holds = owners.includes(to);
     assert.equal(meanings.get(words) ?? holds, holds, plain(spans));
     meanings.set(words, holds);
@@ -120,7 +127,7 @@ function checkSentence(
   const text = plain(spans);
   assertNames(text, frame.step);
   assert.match(text, /\.$/);
-  assert.doesNotMatch(text, /undefined|null|NaN|object|  | [.,;:]/);
+  assert.doesNotMatch(text, /undefined|null|NaN|object| {2}| [.,;:]/);
   assert.doesNotMatch(
     text,
     /\b1 (tokens|blocks|steps|drafts|seats|decodes)\b|\b0 (tokens?|blocks?|steps?|drafts?|seats|decodes?)\b/,
@@ -204,9 +211,12 @@ function checkDecisions(
   for (const { request, spans } of rows) {
     const evictions = frame.story.evictions.filter(({ neededBy }) => neededBy === request);
     const evicted = evictions.flatMap(({ blocks }) => blocks);
-    const victims = frame.story.preemptions.filter(({ table }) => table.some((one) => evicted.includes(one)));
+    const victims = frame.story.preemptions.filter(({ table }) =>
+      table.some((one) => evicted.includes(one)),
+    );
     assert.equal(/left by/.test(plain(spans)), victims.length > 0, plain(spans));
-    for (const victim of victims) assert.ok(plain(spans).includes(model.request(victim.request).name));
+    for (const victim of victims)
+      assert.ok(plain(spans).includes(model.request(victim.request).name));
   }
   assert.ok(frame.decisions.filter(({ hot }) => hot).length <= 1);
   for (const one of [...frame.decisions, ...frame.outcomes]) {
@@ -230,21 +240,21 @@ function checkMeasures(/** @type {any} */ model, /** @type {any} */ frame) {
 }
 
 /** Every step of a request's time is in exactly one segment, or in none where it is new or just forked. */
-function checkLife(/** @type {any} */ model, /** @type {any} */ life) {
+function checkRequestSpan(/** @type {any} */ model, /** @type {any} */ span) {
   const at = new Map();
-  for (const { kind, from, to } of life.segments) {
+  for (const { kind, from, to } of span.segments) {
     for (let step = from; step <= (to ?? model.lastStep); step++) {
-      assert.ok(!at.has(step), `${life.short} is two things in step ${step}`);
+      assert.ok(!at.has(step), `${span.short} is two things in step ${step}`);
       at.set(step, kind);
     }
   }
-  assert.equal(life.tokens.length, life.promptLength + life.tokenSteps.length);
+  assert.equal(span.tokens.length, span.promptLength + span.tokenSteps.length);
   for (let step = model.firstStep; step <= model.lastStep; step++) {
-    const { kind } = model.frame(step).phase(life.id);
+    const { kind } = model.frame(step).phase(span.id);
     const segment = at.get(step);
     if (kind === "waits") assert.equal(segment, "waiting");
     if (["prefill", "decode", "catchup", "stalled", "preempted"].includes(kind)) {
-      assert.equal(segment, kind, `${life.short} in step ${step}`);
+      assert.equal(segment, kind, `${span.short} in step ${step}`);
     }
     if (kind === "future") assert.equal(segment, undefined);
   }
@@ -278,7 +288,7 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
       checkSentence(model, frame, truths.get(step));
       if (complete && truths.size) checkDecisions(model, frame, truths.get(step));
     }
-    for (const life of model.requests) checkLife(model, life);
+    for (const span of model.requests) checkRequestSpan(model, span);
 
     // A live log, taken in piece by piece and looked at in between, ends in the same frames.
     const live = new Model();

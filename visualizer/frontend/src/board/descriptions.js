@@ -1,21 +1,21 @@
-/** What the hover box says: lines of text about the thing under the pointer. */
+/** The text of tooltips: lines about the thing under the pointer. */
 
-import { duration } from "../model/duration.js";
 import { plural } from "../drawing/html.js";
+import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";
 import { messages, text } from "../model/messages.js";
 import { list } from "../model/words.js";
 
-/** About a request at a step of the timeline, or about the step if the pointer is on the strip. */
-export function tellLane(model, cursor, { step, inPlot, life }, onLanes) {
-  if (!onLanes) return inPlot ? tellStep(model, step) : null;
-  if (!life) return null;
+/** Describes a request at a step of the timeline, or the step if the pointer is on the strip. */
+export function describeLane(model, cursor, { step, inPlot, span }, onLanes) {
+  if (!onLanes) return inPlot ? describeStep(model, step) : null;
+  if (!span) return null;
   const at = inPlot ? step : cursor;
-  const head = `${life.label && life.label !== life.name ? `${life.name}, ${life.label}` : life.name}: ${life.promptLength} prompt tokens, at most ${life.maxTokens} out`;
-  return [head, `step ${at}: ${tellSegment(model, life, at)}`];
+  const head = `${span.label && span.label !== span.name ? `${span.name}, ${span.label}` : span.name}: ${span.promptLength} prompt tokens, at most ${span.maxTokens} output tokens`;
+  return [head, `step ${at}: ${describeSegment(model, span, at)}`];
 }
 
-function tellStep(model, step) {
+function describeStep(model, step) {
   const i = step - model.firstStep;
   const { tokens, prefill, decode, used, cached, free, waiting, start, end } = model.measures;
   const took = end[i] - start[i];
@@ -27,18 +27,18 @@ function tellStep(model, step) {
   return lines;
 }
 
-function tellSegment(model, life, step) {
-  if (life.arrived != null && step < life.arrived) return "not here yet";
-  if (life.finished && step > life.finished.step)
-    return `finished at step ${life.finished.step}: ${life.finished.reason}`;
-  const segment = life.segments.find(
+function describeSegment(model, span, step) {
+  if (span.arrived != null && step < span.arrived) return "not arrived yet";
+  if (span.finished && step > span.finished.step)
+    return `finished at step ${span.finished.step}: ${span.finished.reason}`;
+  const segment = span.segments.find(
     ({ from, to }) => from <= step && step <= (to ?? model.lastStep),
   );
-  if (!segment) return "nothing to compute";
+  if (!segment) return "no tokens to compute";
   switch (segment.kind) {
     case "waiting": {
       const run = model
-        .waits(life, segment)
+        .waits(span, segment)
         .find(({ from, to }) => from <= step && step <= (to ?? model.lastStep));
       return run ? `waits, ${plain(run.spans)}` : "waits";
     }
@@ -60,14 +60,14 @@ function tellSegment(model, life, step) {
   }
 }
 
-/** About a block: who owns it, who shares it, what it holds. */
-export function tellBlock(model, frame, id) {
+/** Describes a block: its owners and its content. */
+export function describeBlock(model, frame, id) {
   const block = frame.blocks[id];
   if (!block) return null;
   const names = block.owners.map((owner) => model.request(owner).name);
   const held = {
     free: "free",
-    cached: "cached, nobody uses it now",
+    cached: "cached, in use by no request",
     unshared: `held by ${names[0]}`,
     shared: `shared by ${listed(names)}`,
   }[block.kind];

@@ -2,7 +2,7 @@
  * Prints what the model says of each request of each log of a folder, as JSON: by log, by request, what
  * `log.requests` says of it, too. tests/visualizer/test_golden_fold.py compares the two.
  *
- *   node lives.js FOLDER
+ *   node request_spans.js FOLDER
  */
 
 import { readdirSync, readFileSync } from "node:fs";
@@ -21,6 +21,8 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
     output_tokens: tokenSteps.length,
     preemptions: preemptions.length,
   });
-  said[name.replace(".jsonl", "")] = Object.fromEntries(requests.map((life) => [life.id, row(life)]));
+  said[name.replace(".jsonl", "")] = Object.fromEntries(
+    requests.map((span) => [span.id, row(span)]),
+  );
 }
 console.log(JSON.stringify(said));

@@ -1,10 +1,10 @@
 /**
- * Words that change with every step are renewed, not replaced: a page lays out again what is new, and a
- * step leaves most of its words as they were. What has the focus or is scrolled stays what it is.
+ * Patches the DOM in place: a browser lays out again what is new, and a step leaves most text as it was.
+ * Elements that have the focus or are scrolled stay the same elements.
  */
 
-/** Makes the children of `parent` equal to `fresh`, nodes and strings, and keeps those that are so already. */
-export function renew(parent, fresh) {
+/** Makes the children of `parent` equal to `fresh`, a list of nodes and strings; keeps children that are equal already. */
+export function patchChildren(parent, fresh) {
   let old = parent.firstChild;
   for (const item of fresh) {
     const node = typeof item === "string" ? document.createTextNode(item) : item;
@@ -20,7 +20,7 @@ export function renew(parent, fresh) {
   }
 }
 
-/** Makes one node equal to another of its kind; false if they are not of a kind. */
+/** Makes a node equal to another of the same kind; returns false if their kinds differ. */
 function become(old, node) {
   if (old.nodeName !== node.nodeName) return false;
   if (old.isEqualNode(node)) return true;
@@ -34,6 +34,6 @@ function become(old, node) {
     const value = node.getAttribute(name);
     if (old.getAttribute(name) !== value) old.setAttribute(name, value);
   }
-  renew(old, [...node.childNodes]);
+  patchChildren(old, [...node.childNodes]);
   return true;
 }

@@ -1,31 +1,31 @@
-/** The two ways to a live board: a page that reads the feed itself, a notebook whose kernel does. */
+/** Entry points of a live board: for a page that reads the feed itself, and for a notebook whose kernel does. */
 
 import { Board } from "../board/board.js";
-import { Live } from "./live.js";
-import { listen } from "./live_feed.js";
 import { h } from "../drawing/html.js";
 import { modelOf } from "../host/notebook.js";
+import { LiveBoard } from "./live_board.js";
+import { subscribe } from "./live_feed.js";
 
 const SYNC_EVERY = 200; // ms
-const PATIENCE = 5000; // ms for a kernel that may be busy, or gone
+const PATIENCE = 5000; // ms to wait for a kernel that may be busy or gone
 
 /**
  * Draws a running engine in `host`; returns {board, live}. `options`: url of the feed, headers() to send,
- * told(live) hears of changes, limit (events kept), theme, signal.
+ * onChange(live), limit (events kept), theme, signal.
  */
 export function watch(
   host,
-  { url = "/events", headers, told, limit, signal = new AbortController().signal, ...options },
+  { url = "/events", headers, onChange, limit, signal = new AbortController().signal, ...options },
 ) {
   const board = new Board(host, { ...options, signal });
-  const live = new Live(board, { told, limit, rejoin: () => rejoin() });
-  const rejoin = listen(url, { headers, signal, hear: (message) => live.hear(message) });
+  const live = new LiveBoard(board, { onChange, limit, rejoin: () => rejoin() });
+  const rejoin = subscribe(url, { headers, signal, onMessage: (message) => live.receive(message) });
   return { board, live };
 }
 
 /**
- * anywidget's `render` for `visualizer.watch`. The kernel holds the connection, because a browser may not be
- * able, or allowed, to reach the server; messages sent before a view exists are lost, so it says hello first.
+ * anywidget's `render` for `visualizer.watch`. The kernel has the connection, because the browser may not be
+ * able or allowed to reach the server. Messages sent before a view exists are lost, so the view sends hello first.
  */
 export async function watchInNotebook({ model, el, signal, host }) {
   const ending = signal ?? new AbortController().signal;
@@ -33,10 +33,11 @@ export async function watchInNotebook({ model, el, signal, host }) {
   if (ending.aborted) return;
   const me = Math.random().toString(36).slice(2);
   let timer = null;
-  let shown = null; // not yet in the model: the kernel's own state may be set there meanwhile
+  let shown = null; // not written to the widget model yet, where the kernel may set its own state meanwhile
   const sync = ({ step, selected }) => {
     shown = { step, selected, following: live.following };
-    timer ??= setTimeout(() => {
+    if (timer) return;
+    timer = setTimeout(() => {
       timer = null;
       traits.set("shown", shown);
       traits.save_changes();
@@ -45,21 +46,25 @@ export async function watchInNotebook({ model, el, signal, host }) {
   };
   const board = new Board(el, { signal: ending, onChange: (state) => sync(state) });
   const hello = () => traits.send({ hello: me });
-  const live = new Live(board, {
+  const live = new LiveBoard(board, {
     rejoin: hello,
-    told: ({ shows }) => shows && sync(board.state()),
+    onChange: ({ shows }) => shows && sync(board.state()),
   });
   const patience = setTimeout(() => {
-    board.say(
+    board.showMessage(
       "waiting",
       h("h2", {}, "The kernel does not answer."),
-      h("p", {}, "It is busy, or this is a saved notebook. Run the cell again to watch the server."),
+      h(
+        "p",
+        {},
+        "It is busy, or this is a saved notebook. Run the cell again to watch the server.",
+      ),
     );
   }, PATIENCE);
   const hear = (message) => {
     clearTimeout(patience);
     if (message.type === "go") go(message);
-    else if (!message.to || message.to === me) live.hear(message);
+    else if (!message.to || message.to === me) live.receive(message);
   };
   const go = ({ following, ...place }) => {
     if (!live.shows) return;

@@ -1,5 +1,5 @@
-/** What a reader can do with a board, one function per key and button. `names`: its panels, by digit. */
-export function verbsOf(board, names) {
+/** The actions of a board, one function per key and button. `names` are its panels, in the order of their digits. */
+export function actionsOf(board, names) {
   const { store, view } = board;
   return {
     step: (delta) => board.goTo(store.step + delta),
@@ -19,7 +19,7 @@ export function verbsOf(board, names) {
     tables: () => board.toggleTables(),
     link: () => board.link.open(),
     help: () => board.toggleHelp(),
-    escape: () => escape(board),
+    escape: () => dismiss(board),
   };
 }
 
@@ -30,13 +30,13 @@ function selectNeighbour({ model, store }, delta) {
   if (requests[next]) store.set({ selected: requests[next].id });
 }
 
-/** Steps or wall time, where there is a timeline to be seen. */
+/** Switches between steps and wall time, if the timeline is shown. */
 function changeAxis({ axis, store }) {
   if (axis) store.set({ axis: store.axis === "time" ? "steps" : "time" });
 }
 
-/** Closes what is open, or else forgets one thing after the other. */
-function escape(board) {
+/** Closes the open box; if none is open, clears the range, the block or the selection, one per call. */
+function dismiss(board) {
   const { store } = board;
   if (!board.help.hidden) board.toggleHelp();
   else if (board.link.isOpen) board.link.close();

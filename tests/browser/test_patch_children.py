@@ -1,4 +1,4 @@
-"""`renew` makes an element's children equal to new ones, and leaves alone what was equal before."""
+"""`patchChildren` makes an element's children equal to new ones, and leaves alone what was equal before."""
 
 from pathlib import Path
 
@@ -7,17 +7,17 @@ from playwright.sync_api import Page
 
 from tests.browser.conftest import REPOSITORY, NewPage
 
-SOURCE = REPOSITORY / "visualizer" / "frontend" / "src" / "board" / "renew.js"
+SOURCE = REPOSITORY / "visualizer" / "frontend" / "src" / "board" / "patch_children.js"
 
 
 @pytest.fixture
 def page(new_page: NewPage) -> Page:
-    """A blank page that knows `renew`, and makes random elements with `grown(chance)`."""
+    """A blank page that knows `patchChildren`, and makes random elements with `grown(chance)`."""
     page = new_page()
     page.evaluate(
         """async (source) => {
           const url = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
-          window.renew = (await import(url)).renew;
+          window.patchChildren = (await import(url)).patchChildren;
           window.dice = (seed) => (sides) => {
             seed = (Math.imul(seed, 1664525) + 1013904223) >>> 0;
             return Math.floor((seed / 2 ** 32) * sides);
@@ -48,7 +48,7 @@ def test_what_is_there_afterwards_is_what_was_asked_for(page: Page) -> None:
             const fresh = Array.from({ length: chance(5) }, () => (chance(4) ? grown(chance) : "text"));
             const asked = document.createElement("div");
             asked.append(...fresh.map((node) => node.cloneNode?.(true) ?? node));
-            renew(parent, fresh);
+            patchChildren(parent, fresh);
             if (!parent.isEqualNode(asked)) wrong.push([seed, parent.innerHTML, asked.innerHTML]);
           }
           return wrong;
@@ -62,12 +62,12 @@ def test_nothing_is_touched_where_nothing_changes(page: Page) -> None:
         """() => {
           const parent = document.createElement("div");
           const made = () => [grown(dice(7)), "words", grown(dice(8))];
-          renew(parent, made());
+          patchChildren(parent, made());
           const before = [...parent.querySelectorAll("*")];
           const watch = new MutationObserver(() => {});
           const all = { subtree: true, childList: true, attributes: true, characterData: true };
           watch.observe(parent, all);
-          renew(parent, made());
+          patchChildren(parent, made());
           const same = [...parent.querySelectorAll("*")].every((node, i) => node === before[i]);
           return [before.length > 3, same, watch.takeRecords().length];
         }"""
@@ -88,11 +88,11 @@ def test_a_button_keeps_the_focus_and_a_list_its_place(page: Page) -> None:
             }
             return [list, "and so on"];
           };
-          renew(document.body, made(20));
+          patchChildren(document.body, made(20));
           const list = document.body.firstChild;
           list.querySelectorAll("button")[9].focus();
           list.scrollTop = 77;
-          renew(document.body, made(15));
+          patchChildren(document.body, made(15));
           const { activeElement: active } = document;
           return [active.textContent, document.body.firstChild === list, list.scrollTop];
         }"""

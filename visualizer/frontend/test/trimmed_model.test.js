@@ -4,12 +4,10 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
-import { keyframe, Successor } from "../src/live/live_window.js";
-import { Model, State, parseLog } from "../src/model/index.js";
+import { keyframe, TrimmedModel } from "../src/live/trimmed_model.js";
+import { Model, parseLog, State } from "../src/model/index.js";
 
-const { events } = parseLog(
-  readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"),
-);
+const { events } = parseLog(readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"));
 
 test("a state's keyframe gives that state back, display fields included", () => {
   const state = new State();
@@ -25,7 +23,7 @@ test("a state's keyframe gives that state back, display fields included", () => 
 for (const kept of [1, 50, 200, events.length - 1]) {
   test(`the last ${kept} events as a log of their own show the same steps`, () => {
     const old = new Model(events);
-    const successor = new Successor(old, kept);
+    const successor = new TrimmedModel(old, kept);
     while (!successor.advance(1));
     const { model } = successor;
     assert.equal(model.lastStep, old.lastStep);
@@ -42,7 +40,7 @@ for (const kept of [1, 50, 200, events.length - 1]) {
 test("a window knows what ran, and gives each request the hue that those who joined gave it", () => {
   const old = new Model([keyframe(new Model(events).stateAt(12)), ...afterStep(12)]);
   assert.ok(old.classes.policy);
-  const successor = new Successor(old, 100);
+  const successor = new TrimmedModel(old, 100);
   while (!successor.advance(1));
   assert.deepEqual(successor.model.classes, old.classes);
   for (const { id, hueIndex } of successor.model.requests)
@@ -52,12 +50,12 @@ test("a window knows what ran, and gives each request the hue that those who joi
 /** The storytellers' events after a step. */
 function afterStep(step) {
   const whole = new Model(events);
-  return whole.eventsIn(whole.span(step).to + 1, events.length - 1);
+  return whole.eventsIn(whole.stepInfo(step).to + 1, events.length - 1);
 }
 
 test("events that come while it is made are in it", () => {
   const old = new Model(events.slice(0, 200));
-  const successor = new Successor(old, 50);
+  const successor = new TrimmedModel(old, 50);
   old.append(events.slice(200));
   while (!successor.advance(1));
   assert.equal(successor.model.lastStep, old.lastStep);

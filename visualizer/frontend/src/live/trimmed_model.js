@@ -1,15 +1,15 @@
 /**
- * A live log grows without end, and a browser's memory does not: when it has become too long, the same log
- * from a later step on takes its place. It begins with a keyframe, as the server's window does, and is folded a
- * little at a time while the old one is still shown.
+ * A live log grows without limit, a browser's memory does not. When the log is too long, a model of the same log
+ * from a later step on replaces it. The new log begins with a keyframe, as the server's window does, and is
+ * folded in small slices while the old model is still shown.
  */
 
 import { Model } from "../model/index.js";
 
 const SLICE = 400; // events
 
-export class Successor {
-  /** Begins at the step that leaves about `kept` events behind it. */
+export class TrimmedModel {
+  /** Starts at the step after which about `kept` events follow. */
   constructor(old, kept) {
     this.old = old;
     const step = old.stepOf(old.firstSeq + old.events.length - kept);
@@ -18,7 +18,7 @@ export class Successor {
     this.model = new Model([keyframe(state)]);
   }
 
-  /** Works for some milliseconds; true once it has caught up. */
+  /** Works for some milliseconds; returns true once it has caught up. */
   advance(milliseconds) {
     const until = performance.now() + milliseconds;
     const { old, model } = this;
@@ -32,7 +32,7 @@ export class Successor {
   }
 }
 
-/** A folded state as the event that a log may begin with; `State.keyframe` in Python. */
+/** A folded state as a keyframe event, as `State.keyframe` in Python. */
 export function keyframe(state) {
   const core = state.core();
   const { settings, classes } = state;
@@ -43,7 +43,7 @@ export function keyframe(state) {
   });
   const nodes = core.nodes.map((entry) => ({
     ...entry,
-    texts: state.tokensOf(state.node(entry.id), "texts"),
+    texts: state.textsOf(state.node(entry.id)),
   }));
   const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id).label }));
   const shown = { schema: 1, settings, classes, requests, nodes, holds };

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { Pages } from "../../src/model/pages.js";
+import { CowList } from "../../src/model/cow_list.js";
 
 test("items come back by index, in order, without the gaps", () => {
-  const pages = new Pages();
+  const pages = new CowList();
   pages.set(200, "b");
   pages.set(3, "a");
   assert.deepEqual(pages.list(), ["a", "b"]);
@@ -13,7 +13,7 @@ test("items come back by index, in order, without the gaps", () => {
 });
 
 test("items are taken off the end, across pages, or out of the middle", () => {
-  const pages = new Pages();
+  const pages = new CowList();
   for (let item = 0; item < 130; item++) pages.push(item);
   for (let item = 129; item >= 60; item--) assert.ok(pages.take(item));
   assert.deepEqual(
@@ -30,7 +30,7 @@ test("a copy and its origin never see each other's changes", () => {
   // A small linear congruential generator, so that a failure repeats.
   let seed = 7;
   const random = (below) => (seed = (seed * 1103515245 + 12345) % 2 ** 31) % below;
-  const pairs = [[new Pages(), new Map()]];
+  const pairs = [[new CowList(), new Map()]];
   for (let round = 0; round < 3000; round++) {
     const [pages, plain] = pairs[random(pairs.length)];
     const index = random(300);

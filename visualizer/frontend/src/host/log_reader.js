@@ -1,59 +1,59 @@
 /**
- * Reads a log into a model a few milliseconds at a time, so that the page lives meanwhile: the first
- * picture is drawn as soon as what it shows is there, and the rest comes while the reader looks at it.
+ * Reads a log into a model a few milliseconds at a time, so that the page stays responsive: the first
+ * picture is drawn as soon as the log is read that far, and the rest is read afterwards.
  */
 
-import { piecesOf } from "./log_bytes.js";
 import { LogError, Model } from "../model/index.js";
+import { piecesOf } from "./log_bytes.js";
 
 const SLICE = 8; // ms of work before the page gets its turn
-const SHORT = 20_000; // events that are read before anything is drawn: most logs are shorter
-const PATIENT = 100_000; // events to wait for a preemption where nobody said what to show
+const SHORT = 20_000; // events to read before drawing; most logs are shorter
+const PATIENT = 100_000; // events to search for a preemption if no step was given
 
-export class Reading {
+export class LogReader {
   model = new Model();
   share = 0;
   done = false;
-  /** What is wrong with the log; what comes before it is in the model. @type {Error | null} */
+  /** The error in the log; the events before it are in the model. @type {Error | null} */
   error = null;
   #listeners = new Set();
 
-  /** Begins to read; `wanted()` says whether it is to go on. */
-  constructor(log, wanted = () => true) {
-    this.#run(log, wanted);
+  /** Starts to read; stops when `isWanted()` returns false. */
+  constructor(log, isWanted = () => true) {
+    this.#run(log, isWanted);
   }
 
   /**
-   * Resolves once there is enough to open a board at what it asks for, or all there is; calls `tell()`
-   * whenever more has been read until then.
+   * Resolves when enough is read to open a board at `opening`, or the whole log; until then calls `onProgress()`
+   * whenever more has been read.
    */
-  async until(opening, tell) {
-    for (; !this.done && !isEnough(this.model, opening); tell()) await this.#news();
+  async until(opening, onProgress) {
+    for (; !this.done && !isEnough(this.model, opening); onProgress()) await this.#nextProgress();
   }
 
-  /** Calls `tell()` whenever more has been read; resolves after the last time. */
-  async follow(tell) {
+  /** Calls `onProgress()` whenever more has been read; resolves after the last call. */
+  async follow(onProgress) {
     while (!this.done) {
-      await this.#news();
-      tell();
+      await this.#nextProgress();
+      onProgress();
     }
   }
 
-  #news() {
+  #nextProgress() {
     return new Promise((resolve) => this.#listeners.add(resolve));
   }
 
-  async #run(log, wanted) {
+  async #run(log, isWanted) {
     const { model } = this;
     let until = performance.now() + SLICE;
     try {
       for await (const { bytes, share } of piecesOf(log)) {
         model.read(bytes);
-        this.share = Math.min(share, 0.99); // what was taken in is not yet read
+        this.share = Math.min(share, 0.99); // consumed bytes are not parsed yet
         if (performance.now() < until) continue;
-        this.#tell();
+        this.#notify();
         await turn();
-        if (!wanted()) break;
+        if (!isWanted()) break;
         until = performance.now() + SLICE;
       }
       model.end();
@@ -62,17 +62,17 @@ export class Reading {
     }
     this.share = 1;
     this.done = true;
-    this.#tell();
+    this.#notify();
   }
 
-  #tell() {
+  #notify() {
     const listeners = this.#listeners;
     this.#listeners = new Set();
     for (const listener of listeners) listener();
   }
 }
 
-/** Whether a board can open at what it asks for, or at what a reader should see first. */
+/** Whether a board can open at the given step, or at the opening step. */
 function isEnough(model, { step, selected, range, window }) {
   if (model.events.length < SHORT) return false;
   if (step == null) {
@@ -83,7 +83,7 @@ function isEnough(model, { step, selected, range, window }) {
   return model.lastStep > last && (selected == null || !!model.request(selected));
 }
 
-/** Lets whatever else waits have its turn; a timer would take four milliseconds or, hidden, a second. */
+/** Yields to other tasks of the page; a timer would take 4 ms or, in a hidden tab, 1 s. */
 function turn() {
   return new Promise((resolve) => {
     const { port1, port2 } = new MessageChannel();

@@ -1,24 +1,23 @@
 /**
- * A list that is copied in no time: copies share pages of 64 items until one side writes to one.
+ * A copy-on-write list: copies share pages of 64 items until one of them writes to a page.
  *
- * This is what makes seeking instant in a log of a million events. The model keeps a copy of the
- * whole folded state about every thousand events, and such a copy costs what changed, not what is.
- * Unix's fork() shares memory the same way: copy on write.
+ * It makes seeking fast in a log of a million events: the model keeps a copy of the whole folded state about
+ * every thousand events, and such a copy costs only what has changed. Unix's fork() shares memory the same way.
  *
  * @template T
  */
-export class Pages {
+export class CowList {
   constructor() {
     /** @type {(T[] | undefined)[]} */
     this.pages = [];
-    /** Which pages only this list can reach. @type {boolean[]} */
+    /** Which pages are not shared. @type {boolean[]} */
     this.own = [];
     this.length = 0;
   }
 
-  /** @returns {Pages<T>} */
+  /** @returns {CowList<T>} */
   copy() {
-    const copy = new Pages();
+    const copy = new CowList();
     copy.pages = this.pages.slice();
     copy.length = this.length;
     this.own = [];
@@ -41,7 +40,7 @@ export class Pages {
   delete(index) {
     const number = index >> 6;
     const page = this.#writable(number);
-    page[index & 63] = undefined;
+    page[index & 63] = /** @type {any} */ (undefined);
     if (page.every((item) => item === undefined)) this.pages[number] = undefined;
   }
 
@@ -51,21 +50,21 @@ export class Pages {
   }
 
   /**
-   * Takes out an item, which is quick at the end; those after it move down.
+   * Removes an item, which is fast near the end; later items move down.
    *
    * @param {T} item
-   * @returns {boolean}  whether it was there
+   * @returns {boolean}  whether the list had it
    */
   take(item) {
     let at = this.length - 1;
     while (at >= 0 && this.get(at) !== item) at--;
     if (at < 0) return false;
     this.length--;
-    for (; at < this.length; at++) this.set(at, this.get(at + 1));
+    for (; at < this.length; at++) this.set(at, /** @type {T} */ (this.get(at + 1)));
     return true;
   }
 
-  /** All items there are, by index. @returns {T[]} */
+  /** All items, by index. @returns {T[]} */
   list() {
     const items = [];
     for (let index = 0; index < this.length; index++) {

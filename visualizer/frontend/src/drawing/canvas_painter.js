@@ -1,28 +1,28 @@
 /**
- * A canvas that is crisp on any screen, and the few marks the board is drawn with.
+ * Draws on a canvas that is crisp on any screen, with the few marks that the board consists of.
  *
- * Everything is measured in the board's own pixels: `scale` is the projector's factor, the device's
- * pixel ratio comes on top, and neither is seen by the drawing code.
+ * All lengths are in board pixels. The scale for projectors and the device's pixel ratio are applied here, so
+ * that the drawing code does not need them.
  */
 
 import { lookOf } from "./palette.js";
 
 const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace';
 
-/** The board's own fonts: a host's may be wide, and a canvas knows no fallback of its own. */
+/** The board's own fonts: the host's may be wide, and a canvas has no fallback. */
 export const SANS =
   '-apple-system, "Segoe UI", Inter, "Helvetica Neue", Arial, "Liberation Sans", sans-serif';
 
 const fontOf = ({ size = 11, bold = false, mono = false }) =>
   `${bold ? "600 " : ""}${size}px ${mono ? MONO : SANS}`;
 
-/** What was measured before: the same names and states are written in every frame. By font, then string. */
+/** Text widths by font and string: most strings are drawn in every frame. */
 const widths = new Map();
 const MOST_WIDTHS = 4000;
 
 const PERIOD = 28; // board pixels after which both dots (4) and hatching (7) repeat
 
-export class Pencil {
+export class CanvasPainter {
   constructor(canvas) {
     this.canvas = canvas;
     this.context = canvas.getContext("2d");
@@ -30,14 +30,14 @@ export class Pencil {
     this.tiles = new Map();
   }
 
-  /** Sizes the canvas, clears it and takes over the theme. Call before each drawing. */
+  /** Sizes and clears the canvas and sets the theme. Call it before each drawing. */
   begin(width, height, scale, theme) {
     const { canvas, context } = this;
     const ratio = (globalThis.devicePixelRatio || 1) * scale;
     const pixels = [Math.round(width * ratio), Math.round(height * ratio)];
     if (canvas.width !== pixels[0] || canvas.height !== pixels[1]) {
       [canvas.width, canvas.height] = pixels;
-      this.font = null; // resizing forgets it
+      this.font = null; // resizing resets it
       canvas.style.width = `${width * scale}px`;
       canvas.style.height = `${height * scale}px`;
     }
@@ -53,11 +53,11 @@ export class Pencil {
   }
 
   /**
-   * A picture of this canvas' size that was drawn with `draw(pencil)` and is kept until `key`, theme or size
-   * changes: what stays the same while the cursor moves. Put it on the canvas with `lay`.
+   * A picture of this canvas's size, drawn with `draw(painter)` and cached until `key`, theme or size changes,
+   * for the parts that stay the same while the cursor moves. `lay` puts it on the canvas.
    */
   layer(key, draw) {
-    this.kept ??= new Pencil(document.createElement("canvas"));
+    this.kept ??= new CanvasPainter(document.createElement("canvas"));
     const { kept, theme, width, height, scale } = this;
     const full = `${key} ${width} ${height} ${this.ratio}`;
     if (kept.key !== full || kept.theme !== theme) {
@@ -69,7 +69,7 @@ export class Pencil {
     return kept;
   }
 
-  /** Forgets what was kept: it shows something that has changed. */
+  /** Drops the cached picture. */
   forget() {
     if (this.kept) this.kept.key = null;
   }
@@ -83,7 +83,7 @@ export class Pencil {
     this.font = font;
   }
 
-  /** Runs `draw` at a fraction of the present opacity. */
+  /** Runs `draw` at a fraction of the current opacity. */
   faded(alpha, draw) {
     const { context } = this;
     const before = context.globalAlpha;
@@ -92,7 +92,7 @@ export class Pencil {
     context.globalAlpha = before;
   }
 
-  /** Runs `draw` where only the given rectangle can be painted. */
+  /** Runs `draw`, clipped to a rectangle. */
   clipped(x, y, width, height, draw) {
     const { context } = this;
     const { font } = this;
@@ -146,7 +146,7 @@ export class Pencil {
     context.fill();
   }
 
-  /** Chooses a font. Only if it is another: a canvas resolves the page's styles each time it is set. */
+  /** Sets the font if it differs, because setting it makes the browser recalculate styles. */
   useFont(style) {
     const font = fontOf(style);
     if (font === this.font) return;
@@ -164,7 +164,7 @@ export class Pencil {
       context.lineWidth = 3;
       context.lineJoin = "round";
       context.strokeText(string, x, y);
-      context.lineJoin = "miter"; // else the corners of whatever comes next are cut
+      context.lineJoin = "miter"; // the default again, for the lines that follow
     }
     context.fillStyle = color ?? this.theme.ink;
     context.fillText(string, x, y);
@@ -207,7 +207,7 @@ export class Pencil {
     return this.tile(`hatch ${color} ${thickness}`, 7, (tile) => hatch(tile, color, thickness));
   }
 
-  /** A paint as device pixels, for who writes pixels: a square of `side`, which repeats. Made once. */
+  /** A paint as device pixels: a square of `side` pixels, which repeats. Cached. */
   pixels(paint, alpha) {
     const known = this.tiles.get(paint) ?? new Map();
     this.tiles.set(paint, known);

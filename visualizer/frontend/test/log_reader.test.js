@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { gzipSync } from "node:zlib";
+import { LogReader } from "../src/host/log_reader.js";
 import { LogError, Model } from "../src/model/index.js";
-import { Reading } from "../src/host/reading.js";
 import * as make from "./model/events.js";
 
 /** `steps` steps of which each has nine events: three requests come and leave unserved. */
@@ -10,7 +10,10 @@ function log(steps, { preemptedAt } = {}) {
   const events = [make.started()];
   for (let step = 1; step <= steps; step++) {
     const ids = [1, 2, 3].map((nth) => 3 * step + nth);
-    events.push(...ids.map((id) => make.arrived(id, "a")), ...ids.map((id) => make.ended(id, "abort")));
+    events.push(
+      ...ids.map((id) => make.arrived(id, "a")),
+      ...ids.map((id) => make.ended(id, "abort")),
+    );
     events.push(make.step(step));
     if (step === preemptedAt)
       events.push(make.arrived(1, "a"), make.admitted(1), make.preempted(1, 1));
@@ -29,7 +32,7 @@ async function finish(reading) {
 const nobody = () => {};
 
 test("a short log is whole before it is shown", async () => {
-  const reading = new Reading(log(200));
+  const reading = new LogReader(log(200));
   await reading.until({ step: 3 }, nobody);
   assert.ok(reading.done);
   assert.equal(reading.model.lastStep, 200);
@@ -38,34 +41,37 @@ test("a short log is whole before it is shown", async () => {
 test("a long log is shown once its step is there, and then goes on to its end", async () => {
   const bytes = log(8000);
   for (const packed of [bytes, gzipSync(bytes)]) {
-    const reading = new Reading(packed);
+    const reading = new LogReader(packed);
     const heard = [];
     await reading.until({ step: 3, range: [3000, 4000] }, () => heard.push(reading.share));
     assert.ok(!reading.done);
     assert.ok(reading.model.lastStep > 4000);
     const rest = await finish(reading);
     const shares = [...heard, ...rest];
-    assert.deepEqual(shares, shares.toSorted((a, b) => a - b));
+    assert.deepEqual(
+      shares,
+      shares.toSorted((a, b) => a - b),
+    );
     assert.equal(shares.at(-1), 1);
     const whole = new Model();
     whole.read(bytes);
-    assert.deepEqual(reading.model.spans, whole.spans);
+    assert.deepEqual(reading.model.steps, whole.steps);
     assert.deepEqual({ ...reading.model.measures }, { ...whole.measures });
   }
 });
 
 test("where nobody says what to show, a long log is read up to its first preemption", async () => {
-  const early = new Reading(log(8000, { preemptedAt: 3000 }));
+  const early = new LogReader(log(8000, { preemptedAt: 3000 }));
   await early.until({}, nobody);
   assert.ok(!early.done && early.model.lastStep > 3000);
-  const late = new Reading(log(20_000, { preemptedAt: 19_000 }));
+  const late = new LogReader(log(20_000, { preemptedAt: 19_000 }));
   await late.until({}, nobody);
   assert.ok(!late.done && late.model.events.length >= 100_000 && late.model.lastStep < 19_000);
   await Promise.all([finish(early), finish(late)]);
 });
 
 test("a selected request is waited for", async () => {
-  const reading = new Reading(log(8000));
+  const reading = new LogReader(log(8000));
   await reading.until({ step: 1, selected: 3 * 4000 }, nobody);
   assert.ok(reading.model.request(12_000));
   await finish(reading);
@@ -73,19 +79,19 @@ test("a selected request is waited for", async () => {
 
 test("what cannot be read is said, and what came before it is there", async () => {
   const bytes = log(4000);
-  const broken = new Reading(new Uint8Array([...bytes, ...new TextEncoder().encode("oh\n")]));
+  const broken = new LogReader(new Uint8Array([...bytes, ...new TextEncoder().encode("oh\n")]));
   await finish(broken);
   assert.ok(broken.error instanceof LogError);
   assert.equal(broken.error.line, 1 + 9 * 4000 + 1);
   assert.equal(broken.model.lastStep, 4000);
-  const torn = new Reading(gzipSync(bytes).subarray(0, -2000));
+  const torn = new LogReader(gzipSync(bytes).subarray(0, -2000));
   await finish(torn);
   assert.ok(torn.error && !(torn.error instanceof LogError), "the bytes are at fault, not a line");
   assert.ok(torn.model.lastStep > 100);
 });
 
 test("nobody wants the rest: reading stops", async () => {
-  const reading = new Reading(log(8000), () => false);
+  const reading = new LogReader(log(8000), () => false);
   await finish(reading);
   assert.ok(reading.model.lastStep < 8000);
 });

@@ -1,18 +1,18 @@
-/** The box that tells what is under the pointer. */
+/** The tooltip: a box with text about the thing under the pointer. */
 
 import { h } from "../drawing/html.js";
 
-export class Tip {
+export class Tooltip {
   constructor(root) {
     this.root = root;
     this.element = h("div", { class: "tip", role: "tooltip", hidden: true });
     root.append(this.element);
   }
 
-  /** Shows the lines that `tell()` returns beside the pointer: the first in ink, the others muted. */
-  show(event, tell) {
-    this.tell = tell;
-    this.renew();
+  /** Shows the lines that `describe()` returns beside the pointer: the first in ink, the others muted. */
+  show(event, describe) {
+    this.describe = describe;
+    this.update();
     if (this.element.hidden) return;
     const root = this.root.getBoundingClientRect();
     const own = this.element.getBoundingClientRect();
@@ -24,9 +24,9 @@ export class Tip {
     this.element.style.top = `${Math.max(4, top)}px`;
   }
 
-  /** Tells it again: the board shows another step now. */
-  renew() {
-    const lines = this.tell?.();
+  /** Updates the text after the board has moved to another step. */
+  update() {
+    const lines = this.describe?.();
     this.element.hidden = !lines?.length;
     if (this.element.hidden) return;
     this.element.replaceChildren(
@@ -35,7 +35,7 @@ export class Tip {
   }
 
   hide() {
-    this.tell = null;
+    this.describe = null;
     this.element.hidden = true;
   }
 }

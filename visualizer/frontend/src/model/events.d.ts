@@ -1,0 +1,181 @@
+/**
+ * The event vocabulary, generated from `engine/events/vocabulary.py`. Do not edit;
+ * `pytest tests/visualizer/test_event_types.py --update-snapshots` writes it.
+ */
+
+export type ScheduledRow = [request: number, start: number, count: number, drafts?: number[]];
+
+export type Blocked = [request: number, reason: "after_preemption" | "batch_full" | "no_free_blocks" | "policy" | "reserved_blocks" | "static_batch" | "token_budget", behind: number, need: number, have: number];
+
+export type TokenRow = [request: number, ids: number[], texts: string[], accepted?: number, forced?: number];
+
+export interface RunStarted {
+  type: "run_started";
+  schema: number;
+  settings: Record<string, any>;
+  classes: Record<string, string>;
+  model: Record<string, any>;
+  tokenizer: Record<string, any>;
+  clock: string;
+  t?: Record<string, any>;
+}
+
+export interface RequestArrived {
+  type: "request_arrived";
+  request: number;
+  prompt: number[];
+  texts: string[];
+  label: string;
+  max_tokens: number;
+  n: number;
+  priority: number;
+  sampling: Record<string, any>;
+  t?: Record<string, any>;
+}
+
+export interface StepStarted {
+  type: "step_started";
+  step: number;
+}
+
+export interface Admitted {
+  type: "admitted";
+  request: number;
+  node: number;
+  blocks: number[];
+  resumed: boolean;
+  key: number[];
+}
+
+export interface BlocksAllocated {
+  type: "blocks_allocated";
+  request: number;
+  blocks: number[];
+}
+
+export interface BlockCopied {
+  type: "block_copied";
+  request: number;
+  index: number;
+  source: number;
+  block: number;
+}
+
+export interface Preempted {
+  type: "preempted";
+  request: number;
+  needed_by: number;
+  refunded: number;
+}
+
+export interface RadixEvicted {
+  type: "radix_evicted";
+  node: number;
+  needed_by: number;
+  reason: "cleared" | "room";
+}
+
+export interface StepScheduled {
+  type: "step_scheduled";
+  rows: ScheduledRow[];
+  skipped: [number, string][];
+  blocked?: Blocked | null;
+}
+
+export interface Forked {
+  type: "forked";
+  request: number;
+  parent: number;
+  sample: number;
+}
+
+export interface StepFinished {
+  type: "step_finished";
+  tokens: TokenRow[];
+  t?: Record<string, any>;
+}
+
+export interface BlocksTrimmed {
+  type: "blocks_trimmed";
+  request: number;
+  keep: number;
+}
+
+export interface RadixSplit {
+  type: "radix_split";
+  node: number;
+  at: number;
+  upper: number;
+}
+
+export interface RadixJoined {
+  type: "radix_joined";
+  request: number;
+  node: number;
+  blocks: number[];
+}
+
+export interface RadixInserted {
+  type: "radix_inserted";
+  request: number;
+  node: number;
+  parent: number;
+  blocks: number[];
+}
+
+export interface RadixExtended {
+  type: "radix_extended";
+  request: number;
+  node: number;
+  blocks: number[];
+}
+
+export interface RequestFinished {
+  type: "request_finished";
+  request: number;
+  reason: "abort" | "error" | "length" | "stop";
+  message?: string;
+  matched?: string;
+}
+
+export interface PrefixHeld {
+  type: "prefix_held";
+  hold: number;
+  node: number;
+  blocks: number[];
+  label: string;
+}
+
+export interface PrefixReleased {
+  type: "prefix_released";
+  hold: number;
+  reason: "released" | "room";
+}
+
+export interface Keyframe {
+  type: "keyframe";
+  seq: number;
+  state: Record<string, any>;
+}
+
+export type LogEvent =
+  | RunStarted
+  | RequestArrived
+  | StepStarted
+  | Admitted
+  | BlocksAllocated
+  | BlockCopied
+  | Preempted
+  | RadixEvicted
+  | StepScheduled
+  | Forked
+  | StepFinished
+  | BlocksTrimmed
+  | RadixSplit
+  | RadixJoined
+  | RadixInserted
+  | RadixExtended
+  | RequestFinished
+  | PrefixHeld
+  | PrefixReleased
+  | Keyframe;

@@ -1,0 +1,286 @@
+/**
+ * What happened to each request from its arrival to its end: the timeline draws it, the sentences describe it.
+ *
+ * @typedef {object} Segment
+ * @property {"waiting" | "preempted" | "prefill" | "catchup" | "decode" | "stalled"} kind
+ * @property {number} from
+ * @property {number | null} to    the last step of it; null while it lasts
+ * @property {number | null} [by]        preempted: the request that needed its blocks
+ * @property {number | null} [resume]    preempted: the step that resumed it
+ * @property {number} [start]      prefill and catch-up: the first token computed
+ * @property {number} [count]      tokens computed, without drafts
+ * @property {number} [found]      tokens found in the cache just before
+ * @property {number} [recomputed] of `count`, those that had been computed before a preemption
+ * @property {number} [drafts]
+ * @property {number} [accepted]
+ * @property {string} [reason]     stalled: why
+ *
+ * @typedef {object} RequestSpan
+ * @property {number} id
+ * @property {string} short     "r8"
+ * @property {string} name      its label, numbered if another has it, or the short
+ * @property {string} label
+ * @property {number} index     its place among all requests, in order of appearance
+ * @property {number} hueIndex  which hue it has
+ * @property {number} root
+ * @property {number} sample
+ * @property {number} n
+ * @property {number} promptLength
+ * @property {number} maxTokens
+ * @property {number} priority
+ * @property {Record<string, any>} sampling
+ * @property {number[]} tokens
+ * @property {string[]} texts
+ * @property {number | null} arrived
+ * @property {number | null} arrivedAt
+ * @property {{step: number, found: number, resumed: boolean, node: number, seq: number}[]} admissions
+ * @property {{step: number, by: number, computed: number, resume: number | null, seq: number}[]} preemptions
+ * @property {{step: number, parent: number} | null} forked
+ * @property {{step: number, request: number}[]} forks
+ * @property {{step: number, reason: string, message: string, seq: number} | null} finished
+ * @property {number[]} tokenSteps
+ * @property {number[]} logprobs   by output token, as far as the log has them
+ * @property {number[]} drafted    positions of output tokens that were accepted drafts
+ * @property {number[]} forced     positions of output tokens that a tool wrote
+ * @property {Segment[]} segments
+ */
+
+import { LogError } from "./log.js";
+import { rowKind } from "./rows.js";
+
+/** Longer labels are cut in a name. */
+const NAME_LENGTH = 16;
+
+export class RequestSpans {
+  constructor() {
+    /** @type {RequestSpan[]} */
+    this.list = [];
+    /** @type {Map<number, RequestSpan>} */
+    this.byId = new Map();
+    this.names = new Set();
+    /** The last number given to each name that several requests share. @type {Map<string, number>} */
+    this.numbers = new Map();
+    /** Does the log begin in the middle of a run? */
+    this.joined = false;
+  }
+
+  /**
+   * Records an event that is about to be applied to `state`.
+   *
+   * @param {import("./events.js").LogEvent} event
+   * @param {number} step
+   * @param {import("./fold.js").State} state
+   * @param {boolean} hasBegun  false: the event comes before the step's first decision
+   */
+  note(event, step, state, hasBegun) {
+    const seq = state.seq + 1;
+    switch (event.type) {
+      case "admitted": {
+        const span = this.#of(event.request);
+        const found = event.blocks.length * state.blockSize;
+        span.admissions.push({ step, found, resumed: event.resumed, node: event.node, seq });
+        this.#endWait(span, step - 1);
+        const last = span.preemptions.at(-1);
+        if (event.resumed && last) last.resume = step;
+        break;
+      }
+      case "preempted": {
+        const span = this.#of(event.request);
+        const { computed } = state.request(span.id);
+        span.preemptions.push({ step, by: event.needed_by, computed, resume: null, seq });
+        const { needed_by: by } = event;
+        span.segments.push({ kind: "preempted", from: step, to: null, by, resume: null });
+        break;
+      }
+      case "step_scheduled":
+        for (const row of event.rows) this.#row(row, step, state);
+        for (const [id, reason] of event.skipped) this.#skipped(id, reason, step, state);
+        break;
+      case "step_finished":
+        event.tokens.forEach((row, index) => this.#gain(row, event.t?.logprobs?.[index], step));
+        break;
+      case "request_finished": {
+        const span = this.#of(event.request);
+        const { reason, message = "" } = event;
+        // The last step in which it existed, as `finished_step` in `log.requests`.
+        const last = Math.max(hasBegun ? step : step - 1, span.arrived ?? 0);
+        span.finished = { step: last, reason, message, seq };
+        this.#endWait(span, step - 1);
+      }
+    }
+  }
+
+  /**
+   * Adds the request of an arrival or a fork that has just been applied to `state`.
+   *
+   * @param {import("./events.js").RequestArrived | import("./events.js").Forked} event
+   * @param {number} step
+   * @param {import("./fold.js").State} state
+   */
+  meet(event, step, state) {
+    if (event.type === "request_arrived") {
+      const span = this.#add(state.request(event.request));
+      span.arrived = step;
+      span.arrivedAt = event.t?.at ?? null;
+      span.segments.push({ kind: "waiting", from: step, to: null });
+    } else {
+      const span = this.#add(state.request(event.request));
+      const parent = this.#of(event.parent);
+      span.arrived = parent.arrived;
+      span.arrivedAt = parent.arrivedAt;
+      span.n = parent.n;
+      span.forked = { step, parent: parent.id };
+      parent.forks.push({ step, request: span.id });
+    }
+  }
+
+  /**
+   * Adds the requests of a keyframe: which requests exist is known, their history is not.
+   *
+   * @param {number} step
+   * @param {import("./fold.js").State} state
+   */
+  rejoin(step, state) {
+    this.joined = true;
+    for (const request of state.requests.list()) {
+      const span = this.#add(request);
+      span.tokenSteps = new Array(request.length - request.promptLength).fill(0);
+      if (request.place === null) continue;
+      span.segments.push(
+        request.preemptions
+          ? { kind: "preempted", from: step, to: null, by: null, resume: null }
+          : { kind: "waiting", from: step, to: null },
+      );
+    }
+  }
+
+  #of(/** @type {number} */ id) {
+    const span = this.byId.get(id);
+    if (!span) throw new LogError(`there is no request ${id}`);
+    return span;
+  }
+
+  /** @param {import("./fold.js").RequestState} request @returns {RequestSpan} */
+  #add(request) {
+    const { id, root, sample, promptLength, maxTokens, priority, sampling, label } = request;
+    /** @type {RequestSpan} */
+    const span = {
+      id,
+      short: `r${id}`,
+      name: this.#name(label, `r${id}`),
+      label,
+      index: this.list.length,
+      // Boards that joined a running log late must give a request the same hue as all others.
+      hueIndex: this.joined ? id - 1 : this.list.length,
+      root,
+      sample,
+      n: request.slots,
+      promptLength,
+      maxTokens,
+      priority,
+      sampling,
+      tokens: request.content.tokens,
+      texts: request.content.texts,
+      arrived: null,
+      arrivedAt: null,
+      admissions: [],
+      preemptions: [],
+      forked: null,
+      forks: [],
+      finished: null,
+      tokenSteps: [],
+      logprobs: [],
+      drafted: [],
+      forced: [],
+      segments: [],
+    };
+    this.list.push(span);
+    this.byId.set(id, span);
+    return span;
+  }
+
+  #name(/** @type {string} */ label, /** @type {string} */ short) {
+    const one = label.replace(/[\s\p{C}]+/gu, " ").trim();
+    const letters = [...one];
+    const base =
+      letters.length > NAME_LENGTH
+        ? `${letters.slice(0, NAME_LENGTH - 1).join("")}…`
+        : one || short;
+    let name = base;
+    for (let number = this.numbers.get(base) ?? 2; this.names.has(name); number++) {
+      name = `${base} ${number}`;
+      this.numbers.set(base, number);
+    }
+    this.names.add(name);
+    return name;
+  }
+
+  /** Ends the open wait or preemption; one that took no step is removed. */
+  #endWait(/** @type {RequestSpan} */ span, /** @type {number} */ to) {
+    const open = openWait(span);
+    if (!open) return;
+    if (to < open.from) span.segments.pop();
+    else open.to = to;
+    if (open.kind === "preempted" && !span.finished) open.resume = to + 1;
+  }
+
+  #row(
+    /** @type {import("./events.js").ScheduledRow} */ row,
+    /** @type {number} */ step,
+    /** @type {import("./fold.js").State} */ state,
+  ) {
+    const [id, start, count] = row;
+    const drafts = row[3]?.length ?? 0;
+    const span = this.#of(id);
+    const last = span.segments[span.segments.length - 1];
+    const kind = rowKind(row, state.request(id));
+    if (kind === "decode") {
+      const goesOn = last?.kind === kind && last.to === step - 1 && !last.drafts;
+      if (goesOn && !drafts) last.to = step;
+      else span.segments.push({ kind, from: step, to: step, drafts, accepted: 0 });
+      return;
+    }
+    const segment = { kind, from: step, to: step, drafts, accepted: 0 };
+    const tokens = count - drafts;
+    const admission = span.admissions.at(-1);
+    const found = admission?.step === step ? admission.found : 0;
+    const once = span.preemptions.reduce((most, { computed }) => Math.max(most, computed), 0);
+    const recomputed = Math.max(0, Math.min(start + tokens, once) - start);
+    span.segments.push({ ...segment, start, count: tokens, found, recomputed });
+  }
+
+  /** Records the tokens of a step. @param {import("./events.js").TokenRow} row @param {number[] | undefined} logprobs */
+  #gain(row, logprobs, /** @type {number} */ step) {
+    const [id, ids] = row;
+    const accepted = row[3] ?? 0;
+    const fromTool = ids.length - (row[4] ?? 0);
+    const span = this.#of(id);
+    for (let index = 0; index < ids.length; index++) {
+      const place = span.tokenSteps.push(step) - 1;
+      if (index < accepted) span.drafted.push(place);
+      if (index >= fromTool) span.forced.push(place);
+      else if (logprobs?.[index] !== undefined) span.logprobs[place] = logprobs[index];
+    }
+    const segment = span.segments[span.segments.length - 1];
+    if (segment?.from === step && segment.drafts) segment.accepted = accepted;
+  }
+
+  #skipped(
+    /** @type {number} */ id,
+    /** @type {string} */ reason,
+    /** @type {number} */ step,
+    /** @type {import("./fold.js").State} */ state,
+  ) {
+    if (state.request(id).place !== null) return; // a waiting request that the policy deferred
+    const { segments } = this.#of(id);
+    const last = segments.at(-1);
+    if (last?.kind === "stalled" && last.to === step - 1) last.to = step;
+    else segments.push({ kind: "stalled", from: step, to: step, reason });
+  }
+}
+
+/** The wait or preemption that has not ended. @param {RequestSpan} span @returns {Segment | null} */
+function openWait({ segments }) {
+  const last = segments.at(-1);
+  return last && last.to === null ? last : null;
+}
