@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 
 START_SECONDS = 120.0
 STOP_SECONDS = 40.0
@@ -70,12 +69,7 @@ class BackgroundServer:
     def __enter__(self) -> "BackgroundServer":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def _wait_for_url(self) -> str:

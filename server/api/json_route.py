@@ -76,14 +76,11 @@ def read_body(model: type[_Body], content: bytes, content_type: str) -> _Body:
         raise unreadable_body() from error
     _check_names(model, values)
     try:
-        body = model.model_validate(values)
+        return model.model_validate(values)
     except ValidationError as error:
         found = error.errors(include_url=False)
         # pydantic reports every member of a union. One that is only too long has the right type.
         raise invalid_body(next((e for e in found if e["type"] == "too_long"), found[0])) from error
-    if check := getattr(body, "check_fields", None):
-        check()
-    return body
 
 
 def _check_names(model: type[BaseModel], values: Any) -> None:

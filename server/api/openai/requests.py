@@ -7,9 +7,9 @@ asks for nothing, is accepted. Bounds that OpenAI's API and LMTP share are in `s
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
 from server.core.settings import (
@@ -154,6 +154,11 @@ class SamplingRequest(BaseModel):
         le=LARGEST_COUNT,
         description="With --policy priority: lower values first.",
     )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        self.check_fields()
+        return self
 
     def check_fields(self) -> None:
         """Raise ApiError for a field that is not supported, or not in this combination."""
