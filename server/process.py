@@ -1,11 +1,11 @@
-"""A server for a notebook: started in the background, gone when the notebook is.
+"""A server in the background of a notebook. It ends with the notebook.
 
     with serve_in_background(token_budget=32) as server:
         Client(server.url).health()
 
-The server is a process of its own, so that a busy cell does not hold it up and an interrupted one
-does not stop it. It watches its stdin: when the notebook's kernel ends, in whatever way, the pipe
-closes and the server follows.
+The server is a process of its own, so that a busy cell does not delay it and an interrupted cell does
+not stop it. It watches its stdin: when the notebook's kernel ends, in whatever way, the pipe closes and
+the server stops.
 """
 
 import atexit
@@ -14,18 +14,17 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from types import TracebackType
 
 START_SECONDS = 120.0
 STOP_SECONDS = 40.0
 
 
 class ServerError(RuntimeError):
-    """The server did not start. The message is what it said."""
+    """The server did not start. The message is what it wrote to standard error."""
 
 
 class BackgroundServer:
-    """A running server process. `url` is where it answers."""
+    """A running server process; `url` is its address."""
 
     def __init__(self, command: Sequence[str]) -> None:
         """Run `command` and wait until it announces its URL. Raises ServerError if it does not."""
@@ -35,18 +34,21 @@ class BackgroundServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            start_new_session=True,  # an interrupt of the notebook is none of the server's business
+            start_new_session=True,  # an interrupt of the notebook must not reach the server
         )
         atexit.register(self.stop)
         try:
             self.url = self._wait_for_url()
-        except BaseException:  # an interrupt, too, leaves no server behind
+        except BaseException:  # also an interrupt
             self.process.kill()
             self.stop()
             raise
 
     def stop(self) -> int:
-        """Let running requests finish, end the server and return its exit code. Twice is harmless."""
+        """Let running requests finish, end the server and return its exit code.
+
+        Calling it twice is harmless.
+        """
         atexit.unregister(self.stop)
         self.process.terminate()
         try:
@@ -60,41 +62,36 @@ class BackgroundServer:
         return self.process.returncode
 
     def output(self) -> str:
-        """What the server wrote to its standard error so far."""
+        """Return what the server has written to standard error."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
     def __enter__(self) -> "BackgroundServer":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.stop()
 
     def _wait_for_url(self) -> str:
         assert self.process.stdout is not None
-        impatience = threading.Timer(START_SECONDS, self.process.kill)
-        impatience.start()
+        timeout = threading.Timer(START_SECONDS, self.process.kill)
+        timeout.start()
         try:
             for line in self.process.stdout:  # ends when the process does
                 head, found, address = line.decode().strip().partition(" at http://")
                 if found and head.startswith("Underglass serves"):
                     return f"http://{address}"
         finally:
-            impatience.cancel()
-        raise ServerError(self.output().strip() or "the server ended without a word")
+            timeout.cancel()
+        raise ServerError(self.output().strip() or "the server ended without a message")
 
 
 def serve_in_background(model: str | None = None, **options: object) -> BackgroundServer:
-    """Start `underglass serve` on a free port; returns when it answers requests.
+    """Start `underglass serve` on a free port; return when it answers requests.
 
-    `options` are the command's own: `token_budget=32`, `policy="sjf"`, `chunked_prefill=False`;
-    `train=True` trains the model to serve first.
-    Raises ServerError with the command's message for a wrong one.
+    `options` are those of the command: `token_budget=32`, `policy="sjf"`, `chunked_prefill=False`;
+    `train=True` first trains the model to serve.
+    Raises ServerError with the command's message for an invalid option.
     """
     command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--until-stdin-closes"]
     if model is not None:

@@ -166,12 +166,12 @@ class EngineThread:
     def pause(self, reply: asyncio.Future[Any]) -> None:
         """Pause the engine; reply with the number of the last step."""
         self._engine.pause()
-        self._report.replies.append((reply, self._engine.step_count))
+        self._reply_with_step(reply)
 
     def resume(self, reply: asyncio.Future[Any]) -> None:
         """Resume the engine; reply with the number of the last step."""
         self._engine.resume()
-        self._report.replies.append((reply, self._engine.step_count))
+        self._reply_with_step(reply)
 
     def step(self, steps: int, reply: asyncio.Future[Any]) -> None:
         """Run up to `steps` steps of a paused engine; reply with the number of the last one.
@@ -192,8 +192,8 @@ class EngineThread:
                 self._busy_since = time.monotonic()
                 for command in self._take_inbox():
                     command()
-                if not self._may_step():  # nothing to step through
-                    self._reply_to_steps(len(self._steps))
+                while self._steps and not self._engine.has_work():  # nothing to step through
+                    self._reply_with_step(self._steps.popleft().reply)
                 self._hand_over()  # before the step, which may take long
                 if self._may_step():
                     self._hand_over(self._step())
@@ -226,12 +226,11 @@ class EngineThread:
         if self._steps:
             self._steps[0].left -= 1
             if self._steps[0].left == 0 or not self._engine.has_work():
-                self._reply_to_steps(1)
+                self._reply_with_step(self._steps.popleft().reply)
         return output
 
-    def _reply_to_steps(self, count: int) -> None:
-        for _ in range(count):
-            self._report.replies.append((self._steps.popleft().reply, self._engine.step_count))
+    def _reply_with_step(self, reply: asyncio.Future[Any]) -> None:
+        self._report.replies.append((reply, self._engine.step_count))
 
     def _hand_over(self, output: StepOutput | None = None) -> None:
         events = self._outbox.take()

@@ -1,26 +1,26 @@
-"""Which bridge serves the model that a request names.
+"""The model registry: which bridge serves the model that a request names.
 
-    Models(bridge)              one model; it answers under any name
-    Models(bridge, directory)   `--model auto`: it, and those of a directory, each loaded when asked for
+    Models(bridge)              one model, which answers to any name
+    Models(bridge, directory)   `--model auto`: also the models of a directory, loaded on request
 
-Every loaded model has an engine, a bridge and an engine thread of its own; they share the processor and
-nothing else. A request leases its model from the lookup to the request's end. When there is no room
-for one more model, the least recently requested one without a lease is evicted (Ollama does the same,
-`server/sched.go`). A request that names no model goes to the first, which is always loaded and does
-not count.
+Every loaded model has its own engine, bridge and engine thread. A request leases its model from the
+lookup to the request's end. If the limit of loaded models is reached, the least recently requested
+model without a lease is evicted (Ollama does the same, `server/sched.go`). A request without a
+model uses the first one, which is always loaded and does not count.
 
-A name is looked up among the directory's entries and never becomes a path: no name leaves the
-directory, and nothing is fetched.
+A name is looked up among the directory's entries and never becomes a path: no name leads out of the
+directory, and nothing is downloaded.
 
-Loading happens on a thread, and streams go on meanwhile, but for one thing: the `tokenizers` library
-holds the GIL while it reads a tokenizer.json. With 120,000 tokens all streams stand still for about
-half a second; only a process of its own for each model would be rid of that.
+Models are loaded on a thread, while streams go on, with one exception: the `tokenizers` library holds
+the GIL while it reads a tokenizer.json. With 120,000 tokens, all streams stop for about half
+a second. Only a process per model would avoid that.
 """
 
 import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext, suppress
+from concurrent.futures import Future
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -35,17 +35,17 @@ from server.http.errors import ApiError, no_model, too_many, unavailable
 
 ViewedModel = Annotated[
     str | None,
-    Query(description="Which model, with `--model auto`: one that is loaded. Else the first."),
+    Query(description="With `--model auto`: the name of a loaded model. Default: the first one."),
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDirectory:
-    """Where `--model auto` finds models.
+    """The directory of `--model auto`.
 
-    path    holds one Hugging Face model directory or GGUF file per model, whose name is the model's
-    limit   how many of them may be loaded at once
-    load    makes an engine of one; called on a thread of its own, raises whatever is wrong with it
+    path    contains one Hugging Face model directory or GGUF file per model, named like the model
+    limit   how many models may be loaded at once
+    load    returns an engine for a path; called on a thread of its own, may raise any exception
     """
 
     path: Path
@@ -53,7 +53,7 @@ class ModelDirectory:
     load: Callable[[Path], tuple[Engine, Outbox]]
 
     def models(self) -> dict[str, Path]:
-        """What is there now, by name. Empty when the directory cannot be read."""
+        """Return the current models by name; empty if the directory cannot be read."""
         try:
             entries = sorted(self.path.resolve().iterdir())
         except OSError:
@@ -62,7 +62,7 @@ class ModelDirectory:
 
 
 def _is_model(entry: Path) -> bool:
-    # What cannot be printed can be no JSON string, either: a file name need not be UTF-8.
+    # File names need not be UTF-8. One that is not printable cannot be a JSON string either.
     if entry.name.startswith(".") or not entry.name.isprintable():
         return False
     return (entry / "config.json").is_file() or (entry.suffix == ".gguf" and entry.is_file())
@@ -70,9 +70,9 @@ def _is_model(entry: Path) -> bool:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """A model that is loaded, or about to be.
+    """A model that is loaded or loading.
 
-    ready     its bridge, once it can take requests; or why it cannot
+    ready     its bridge, or the error if it cannot be loaded
     leases    requests that wait for the bridge or use it
     """
 
@@ -93,12 +93,12 @@ class _Entry:
 
     @property
     def failed(self) -> bool:
-        """Whether its engine has ended and no request uses it any more."""
+        """Whether its engine has failed and no request uses it any more."""
         return self.idle and self.bridge is not None and bool(self.bridge.failure)
 
     @contextmanager
     def lease(self) -> Iterator[None]:
-        """Keep it from being evicted while the block runs."""
+        """Protect it from eviction while the block runs."""
         self.leases += 1
         try:
             yield
@@ -106,12 +106,12 @@ class _Entry:
             self.leases -= 1
 
     async def unload(self) -> None:
-        """End the engine thread and give the memory back."""
+        """End the engine thread and free the memory."""
         assert self.bridge is not None
         assert self.engine is not None
         await self.bridge.stop()
-        # Weights and KV memory go now. Engine and bridge are in reference cycles, which wait for the
-        # garbage collector: they are small.
+        # This frees weights and KV memory now. Engine and bridge are small; they are in reference
+        # cycles and wait for the garbage collector.
         del self.engine.runner
         self.engine = None
 
@@ -119,31 +119,31 @@ class _Entry:
 class Models:
     """The registry. Lives on the event loop.
 
-    first       serves whoever names no model
-    directory   where the others are, with `--model auto`
+    first       serves requests without a model
+    directory   the other models, with `--model auto`
     """
 
     def __init__(self, first: Bridge, directory: ModelDirectory | None = None) -> None:
         self.first = first
         self.settings = first.settings
         self.directory = directory
-        self._entries: dict[str, _Entry] = {}  # the longest not asked for first
+        self._entries: dict[str, _Entry] = {}  # least recently requested first
         self._draining = False
 
     def names(self) -> dict[str, bool]:
-        """Every model that can be asked for, and whether it is loaded."""
+        """Return every model that requests can name, and whether it is loaded."""
         names = [self.settings.model_name, *self._found(), *self._entries]
         return {name: self.is_loaded(name) for name in names}
 
     @property
     def bridges(self) -> list[Bridge]:
-        """Those that are loaded, the first one first."""
+        """The bridges of all loaded models; `first` comes first."""
         loaded = [entry.bridge for entry in self._entries.values()]
         return [self.first, *(bridge for bridge in loaded if bridge is not None)]
 
     @asynccontextmanager
     async def lease(self, name: str | None) -> AsyncIterator[Bridge]:
-        """Lend the bridge of a model to a request; load the model if need be.
+        """Lend the bridge of a model to a request; load the model if necessary.
 
         The model is not evicted before the block ends. Raises ApiError if there is no such model
         (404), it cannot be loaded, too many requests wait for it, or every loaded model has a lease.
@@ -154,7 +154,7 @@ class Models:
         assert name is not None
         entry = self._entries.pop(name, None)
         if entry is None or entry.failed:
-            entry = self._begin(name, entry)
+            entry = self._start_loading(name, entry)
         self._entries[name] = entry  # at the end: it is now the most recently requested
         limit = self.settings.max_waiting
         if entry.bridge is None and entry.leases >= limit:
@@ -165,15 +165,15 @@ class Models:
                 1,
             )
         with entry.lease():
-            # Shielded: a request that is cancelled does not end the load for the others.
+            # Shielded: other requests may wait for the same load.
             yield await asyncio.shield(entry.ready)
 
     def viewed(self, name: str | None) -> Bridge:
         """Return the bridge of a loaded model, for a viewer; load nothing.
 
-        Otherwise a page that was left open would load its model again and again. The model may be
-        evicted at the next `await`. Raises ApiError for a model that does not exist (404) or is not
-        loaded now (503).
+        If it loaded models, an open page would load its model again and again. The model may be evicted
+        at the next `await`. Raises ApiError for a model that does not exist (404) or that is not loaded
+        (503).
         """
         if self._is_first(name):
             return self.first
@@ -203,11 +203,11 @@ class Models:
         return self._is_first(name) or (entry is not None and entry.bridge is not None)
 
     def start(self) -> None:
-        """Start the first one's engine thread; called on the event loop."""
+        """Start the first engine thread; called on the event loop."""
         self.first.start()
 
     async def drain(self) -> None:
-        """Load nothing more, take no more requests and let those that are in finish."""
+        """Load no more models, accept no more requests and let live requests finish."""
         self._draining = True
         for name, entry in list(self._entries.items()):
             if entry.loading is not None:
@@ -216,7 +216,7 @@ class Models:
         await asyncio.gather(*(bridge.drain() for bridge in self.bridges))
 
     async def stop(self) -> bool:
-        """End every engine thread after its step. Returns False if one did not end."""
+        """End every engine thread after its step; return False if one did not end."""
         return all(await asyncio.gather(*(bridge.stop() for bridge in self.bridges)))
 
     # Names
@@ -235,18 +235,18 @@ class Models:
 
     # Loading
 
-    def _begin(self, name: str, failed: _Entry | None) -> _Entry:
-        """Start to load a model, in the place of another if there is no room for both."""
+    def _start_loading(self, name: str, failed: _Entry | None) -> _Entry:
+        """Start to load a model, and evict another one if the limit is reached."""
         path = self._path_of(name)
         if self._draining:
             raise unavailable("the server is shutting down", "shutdown")
-        leaving = failed or self._make_room()
+        evicted = failed or self._make_room()
         entry = _Entry(asyncio.get_running_loop().create_future())
-        entry.loading = asyncio.create_task(self._load(name, path, entry, leaving))
+        entry.loading = asyncio.create_task(self._load(name, path, entry, evicted))
         return entry
 
     def _make_room(self) -> _Entry | None:
-        """Return the model to evict before one more can be loaded, taken off the list."""
+        """Remove and return the model to evict before one more can be loaded."""
         assert self.directory is not None
         if len(self._entries) < self.directory.limit:
             return None
@@ -258,12 +258,12 @@ class Models:
             )
         return self._entries.pop(idle[0])
 
-    async def _load(self, name: str, path: Path, entry: _Entry, leaving: _Entry | None) -> None:
+    async def _load(self, name: str, path: Path, entry: _Entry, evicted: _Entry | None) -> None:
         assert self.directory is not None
         load = self.directory.load
         try:
-            if leaving is not None:
-                await leaving.unload()
+            if evicted is not None:
+                await evicted.unload()
             entry.engine, outbox = await _in_thread(lambda: load(path))
             settings = msgspec.structs.replace(self.settings, model_name=name)
             bridge = Bridge(entry.engine, outbox, settings)
@@ -276,33 +276,22 @@ class Models:
             self._fail(name, unavailable(message, "model_not_loadable"))
 
     def _fail(self, name: str, error: ApiError) -> None:
-        """Tell those who wait for a model; the next one who asks has it tried again."""
+        """Fail the requests that wait for a model; the next request tries to load it again."""
         ready = self._entries.pop(name).ready
         ready.set_exception(error)
-        ready.exception()  # those who waited may have left: then nobody else looks at it
+        ready.exception()  # marks it as seen: all waiting requests may have ended
 
 
 async def _in_thread(work: Callable[[], tuple[Engine, Outbox]]) -> tuple[Engine, Outbox]:
-    """The result of `work`, done on a thread that a server which ends does not wait for."""
-    loop = asyncio.get_running_loop()
-    result: asyncio.Future[tuple[Engine, Outbox]] = loop.create_future()
-
-    def settle(done: tuple[Engine, Outbox] | None, failed: Exception | None) -> None:
-        if result.done():  # cancelled: the server ends
-            return
-        if failed is not None:
-            result.set_exception(failed)
-        elif done is not None:
-            result.set_result(done)
+    """Return the result of `work`, run on a daemon thread: a server that ends does not wait for it."""
+    result: Future[tuple[Engine, Outbox]] = Future()
 
     def run() -> None:
-        done, failed = None, None
+        result.set_running_or_notify_cancel()
         try:
-            done = work()
+            result.set_result(work())
         except Exception as error:
-            failed = error
-        with suppress(RuntimeError):  # the loop is closed: the server has ended
-            loop.call_soon_threadsafe(settle, done, failed)
+            result.set_exception(error)
 
     threading.Thread(target=run, name="loader", daemon=True).start()
-    return await result
+    return await asyncio.wrap_future(result)

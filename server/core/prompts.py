@@ -22,7 +22,7 @@ LEAST_CHARACTERS = 1 << 16  # about 0.1 s of the tokenizer thread; allows a batc
 MAX_CHARACTERS = 1 << 20
 
 
-def room(bridge: Bridge) -> int:
+def max_request_tokens(bridge: Bridge) -> int:
     """Return how many tokens a prompt and its output may have; the last one needs no KV slot."""
     slots = bridge.config.num_blocks * bridge.config.block_size + 1
     return min(slots, bridge.max_context or slots)
@@ -30,7 +30,9 @@ def room(bridge: Bridge) -> int:
 
 def max_characters(bridge: Bridge) -> int:
     """Return how many characters all texts of one request may have together."""
-    return min(MAX_CHARACTERS, max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * room(bridge)))
+    return min(
+        MAX_CHARACTERS, max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * max_request_tokens(bridge))
+    )
 
 
 def check_length(characters: Iterable[int], bridge: Bridge, field: str = "prompt") -> None:
@@ -46,7 +48,7 @@ def check_length(characters: Iterable[int], bridge: Bridge, field: str = "prompt
             field,
             f"has {total} characters, the limit is {limit}: send fewer texts, or shorter ones",
         )
-    longest_text, tokens = max(lengths, default=0), room(bridge)
+    longest_text, tokens = max(lengths, default=0), max_request_tokens(bridge)
     if longest_text <= tokens:  # nearly every text: no need to search the vocabulary
         return
     longest = _longest_token(bridge.tokenizer)  # type: ignore[arg-type] # as an object, by identity

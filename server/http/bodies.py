@@ -21,7 +21,7 @@ import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.core.models import Models
-from server.core.prompts import MAX_CHARACTERS, room
+from server.core.prompts import MAX_CHARACTERS, max_request_tokens
 from server.http.errors import ApiError, bad_request
 
 MAX_JSON_DEPTH = 64
@@ -62,7 +62,11 @@ def body_limits(models: Models) -> BodyLimits:
     of a model that is not loaded is unknown, and the largest limit holds.
     """
     max_tokens = (MAX_BYTES - MAX_CHARACTERS) // TOKEN_BYTES
-    tokens = max_tokens if models.directory is not None else min(room(models.first), max_tokens)
+    tokens = (
+        max_tokens
+        if models.directory is not None
+        else min(max_request_tokens(models.first), max_tokens)
+    )
     return BodyLimits(MAX_CHARACTERS + TOKEN_BYTES * tokens, OTHER_VALUES + tokens)
 
 

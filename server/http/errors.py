@@ -1,8 +1,7 @@
-"""Errors as clients see them: OpenAI's error object, whatever went wrong and wherever.
+"""Errors in OpenAI's format, for every route.
 
-Every error body is `{"error": {"message", "type", "param", "code"}}`, with all four keys there, because
-that is what OpenAI's SDKs read. `param` names the field that is wrong, so that a client can point
-at it.
+Every error body is `{"error": {"message", "type", "param", "code"}}`, always with all four keys,
+because OpenAI's SDKs read them. `param` names the wrong field, so that a client can point at it.
 """
 
 from collections.abc import Mapping
@@ -21,7 +20,7 @@ from starlette.responses import Response
 
 
 class ErrorObject(BaseModel):
-    """What went wrong. `param` names the field, where it is one; `code` is for programs."""
+    """An error. `param` names the wrong field, if there is one; `code` is for programs."""
 
     message: str
     type: str
@@ -30,13 +29,13 @@ class ErrorObject(BaseModel):
 
 
 class ErrorResponse(BaseModel):
-    """The body of every answer with a status of 400 and more."""
+    """The body of every response with a status of 400 or more."""
 
     error: ErrorObject
 
 
 class ApiError(Exception):
-    """Something a client is told. `status` is HTTP's; the rest is OpenAI's error object."""
+    """An error for the client: HTTP's status and OpenAI's error object."""
 
     def __init__(
         self,
@@ -54,11 +53,11 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
     def body(self) -> bytes:
-        """The error object as JSON."""
+        """Return the error object as JSON."""
         return msgspec.json.encode({"error": self.error})
 
     def response(self) -> Response:
-        """The error as a whole HTTP response."""
+        """Return the error as an HTTP response."""
         return Response(self.body(), self.status, self.headers, media_type="application/json")
 
 
@@ -68,13 +67,13 @@ def bad_request(param: str | None, message: str, code: str | None = None) -> Api
 
 
 def unreadable_body() -> ApiError:
-    """400: bytes that are no text, or a number that Python does not read."""
+    """400: bytes that are not UTF-8, or a number that Python does not read."""
     message = "the body cannot be read: it must be JSON in UTF-8, with numbers of a sensible length"
     return bad_request(None, message)
 
 
 def not_json(content_type: str) -> ApiError:
-    """400: the header says that the body is something else."""
+    """400: Content-Type names another format."""
     return bad_request(
         None,
         f"the body must be JSON, Content-Type says {content_type[:100] or 'nothing'}: "
@@ -83,24 +82,24 @@ def not_json(content_type: str) -> ApiError:
 
 
 def unknown_field(name: str) -> ApiError:
-    """400: a field that the request does not have."""
+    """400: an unknown field."""
     name = _short(name)
     return bad_request(name, f"{name} is not a field of this request; /docs lists its fields")
 
 
-def invalid_body(complaint: Mapping[str, Any]) -> ApiError:
-    """400: one of pydantic's errors in words; its `loc` begins at the body."""
-    param = _field(complaint["loc"])
-    return bad_request(param, _in_words(param, complaint))
+def invalid_body(error: Mapping[str, Any]) -> ApiError:
+    """400: one of pydantic's errors as a sentence; its `loc` begins at the body."""
+    param = _field(error["loc"])
+    return bad_request(param, _sentence(param, error))
 
 
 def unavailable(message: str, code: str) -> ApiError:
-    """503: the server cannot take requests now; try another, or later."""
+    """503: the server cannot accept requests now; try again later."""
     return ApiError(503, message, code=code, type="server_error", headers={"Retry-After": "1"})
 
 
 def too_many(message: str, code: str, seconds: int) -> ApiError:
-    """429: too many wait already; come back in so many seconds."""
+    """429: the queue is full; try again after `seconds`."""
     return ApiError(
         429,
         message,
@@ -111,25 +110,25 @@ def too_many(message: str, code: str, seconds: int) -> ApiError:
 
 
 def internal_error(error: Exception) -> ApiError:
-    """500: a mistake of ours. Its words are for our log, its name is enough for the client."""
+    """500: a bug of the server. The client gets the exception's name; its message is logged."""
     message = f"the server failed: {type(error).__name__}"
     return ApiError(500, message, type="server_error", code="internal_error")
 
 
 def no_route(path: str) -> ApiError:
-    """404: there is nothing at this path."""
-    message = f"there is no route {path[:200]}; /docs lists those there are"
+    """404: no such route."""
+    message = f"there is no route {path[:200]}; /docs lists the routes"
     return ApiError(404, message, code="not_found")
 
 
 def no_model(name: str) -> ApiError:
     """404: no such model."""
-    message = f"there is no model {name[:100]!r}: /v1/models lists those there are"
+    message = f"there is no model {name[:100]!r}: /v1/models lists the models"
     return ApiError(404, message, param="model", code="model_not_found")
 
 
 def is_json(content_type: str) -> bool:
-    """Whether a header says that the body is JSON: application/json, or application/...+json."""
+    """Whether a Content-Type is JSON: application/json, or application/...+json."""
     header = Message()
     header["content-type"] = content_type
     kind, _, subkind = header.get_content_type().partition("/")
@@ -137,7 +136,7 @@ def is_json(content_type: str) -> bool:
 
 
 def install(app: FastAPI) -> None:
-    """Let every error of the app leave as an error object."""
+    """Turn every error of the app into an error object."""
     app.add_exception_handler(ApiError, _api_error)
     app.add_exception_handler(RequestValidationError, _validation_error)
     app.add_exception_handler(HTTPException, _http_error)
@@ -149,7 +148,7 @@ async def _api_error(_request: Request, error: Exception) -> Response:
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
-    """Answer with the first of pydantic's errors, for what FastAPI itself validates."""
+    """Report the first of pydantic's errors, for parameters that FastAPI validates."""
     assert isinstance(error, RequestValidationError)
     content_type = request.headers.get("content-type", "")
     if not is_json(content_type):
@@ -159,13 +158,13 @@ async def _validation_error(request: Request, error: Exception) -> Response:
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
-    """Starlette's own: no such path, method not allowed."""
+    """Handle Starlette's own errors: no such path, method not allowed."""
     assert isinstance(error, HTTPException)
     path = request.url.path
     if error.status_code == 404:
         return no_route(path).response()
     message, code = str(error.detail), None
-    if error.status_code == 400:  # FastAPI's words say less
+    if error.status_code == 400:  # FastAPI's message says less
         return unreadable_body().response()
     if error.status_code == 405:
         message, code = f"{request.method} is not allowed on {path}", "method_not_allowed"
@@ -188,25 +187,25 @@ def _field(location: tuple[int | str, ...]) -> str | None:
     return _short(path) or None
 
 
-def _in_words(param: str | None, complaint: Mapping[str, Any]) -> str:
-    kind, got = complaint["type"], complaint.get("input")
+def _sentence(param: str | None, error: Mapping[str, Any]) -> str:
+    kind, got = error["type"], error.get("input")
     if kind == "json_invalid":
-        return f"the body is not valid JSON: {complaint['ctx']['error']}"
+        return f"the body is not valid JSON: {error['ctx']['error']}"
     if kind == "missing":
         return "the body is empty: send a JSON object" if param is None else f"{param} is missing"
     if kind == "extra_forbidden":
         return f"{param} is not a field of this request; /docs lists its fields"
     if kind == "too_long":
-        return f"{param} may have {complaint['ctx']['max_length']} entries at most: send fewer"
+        return f"{param} may have {error['ctx']['max_length']} entries at most: send fewer"
     if kind == "value_error":
-        return f"{param}: {complaint['ctx']['error']}"
-    message = complaint["msg"].removeprefix("Input ")
+        return f"{param}: {error['ctx']['error']}"
+    message = error["msg"].removeprefix("Input ")
     message = message.replace("a valid integer", "an integer").replace("valid ", "")
     return f"{param or 'the body'} {message}, got {_shown(got)}"
 
 
 def _shown(value: object) -> str:
-    """The beginning of a value, which may be a million elements long."""
+    """Return the beginning of a value, which may have a million elements."""
     if isinstance(value, dict):  # reprlib would sort all its keys
         value = dict(islice(value.items(), 4))
     return _short(_REPR.repr(value))

@@ -1,17 +1,20 @@
-"""HTTP itself: what is no request at all is refused as an error object, and a head has an end.
+"""HTTP parsing: errors in OpenAI's format, and limits on the request head.
 
-uvicorn answers what it cannot parse in plain text, which OpenAI's SDKs do not read, and collects
-headers for as long as they come: a client that never stops would fill the memory, with or without the
-key (measured: 500 MB after two million headers). Nor does it mind how slowly they come: a thousand
-connections that send a byte now and then ("slowloris") would cost nobody but the server.
+This overrides private methods of uvicorn's protocol, so `pyproject.toml` pins its minor version.
+uvicorn has no setting for any of the following:
 
-A client may send its next request before the last one is answered (*pipelining*). uvicorn then stops
-reading, and so does not see such a client leave; and when it does, it tells the request that came last,
-not the one that is being answered. Here reading goes on, up to a limit, and all of them are told.
-
-Java's HTTP client and `curl --http2` offer to go on in HTTP/2 with every request (*upgrade*). A server
-may ignore that (RFC 9110, section 7.8); the parser however takes what follows the head for another
-protocol, and uvicorn loses the body. Here the request is parsed once more without the offer.
+Error format    uvicorn answers invalid HTTP in plain text, which OpenAI's SDKs do not read.
+Head size       uvicorn's `httptools` protocol collects headers without a limit: a client that never
+                stops fills the memory (measured: 500 MB after two million headers), with or without
+                the key. Only its slower `h11` protocol has one (`h11_max_incomplete_event_size`).
+Head time       a thousand connections that send a byte now and then ("slowloris") stay open.
+Pipelining      a client may send its next request before the previous response ends. uvicorn then stops
+                reading, so it does not notice that such a client leaves; and when it does, it notifies
+                the last request, not the current one. Here reading goes on, up to a limit, and all
+                requests are notified.
+Upgrades        Java's HTTP client and `curl --http2` offer HTTP/2 with every request. A server may
+                ignore that (RFC 9110, section 7.8), but the parser takes the body for another
+                protocol, and uvicorn loses it. Here the request is parsed once more without the offer.
 """
 
 import asyncio
@@ -25,7 +28,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from server.http.errors import ApiError, bad_request
 
 MAX_HEAD_BYTES = 64 << 10
-MOST_PIPELINED = 16  # unanswered requests on one connection beyond which no more is read from it
+MAX_PIPELINED = 16  # unanswered requests of one connection, beyond which it is not read
 
 _INVALID = bad_request(None, "this is not a valid HTTP request", code="bad_http")
 _TOO_LARGE = ApiError(
@@ -35,73 +38,73 @@ _TOO_SLOW = ApiError(408, "no complete request arrived in time", code="request_t
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's, with limits and with OpenAI's error object.
+    """uvicorn's protocol with limits and OpenAI's error object.
 
-    head_seconds   from connecting, or a later request's first byte, to the end of the headers
+    head_seconds   time from connecting, or from a later request's first byte, to the end of the head
     """
 
     head_seconds = 30.0
 
-    _impatience: asyncio.TimerHandle | None = None
+    _head_timer: asyncio.TimerHandle | None = None
     _head_bytes: int | None = None  # of the head that is being read, if one is
-    _unanswered: tuple[RequestResponseCycle, ...] = ()  # the one that is being answered comes first
+    _unanswered: tuple[RequestResponseCycle, ...] = ()  # the current request is first
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Somebody has connected: a request is expected."""
+        """Expect a request on a new connection."""
         super().connection_made(transport)
-        self._expect_head()
+        self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
-        self._head_is_there()
+        """Notify all unanswered requests that the client has left."""
+        self._end_head()
         for cycle in self._still_unanswered():
             cycle.disconnected = True
             cycle.message_event.set()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come, unless the head has become too large."""
+        """Parse the data, unless the head has become too large."""
         self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
             self._upgrade(data[upgrade.args[0] :])
         except HttpParserError:
-            self.logger.warning("Something that is no HTTP was received, perhaps https.")
-            self._refuse(b"400 Bad Request", _INVALID)
+            self.logger.warning("Received data that is not HTTP, perhaps HTTPS.")
+            self._reject(b"400 Bad Request", _INVALID)
         if self._head_bytes is not None:
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(b"431 Request Header Fields Too Large", _TOO_LARGE)
+                self._reject(b"431 Request Header Fields Too Large", _TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        """A head begins."""
+        """Start to count and time the head."""
         super().on_message_begin()
         self._head_bytes = 0
-        self._expect_head()
+        self._start_head_timer()
 
     def on_headers_complete(self) -> None:
-        """The head is complete."""
-        self._head_is_there()
+        """Start the request, and go on reading while few are unanswered."""
+        self._end_head()
         if self.parser.should_upgrade():
             return  # `_upgrade` comes next
         before = self._still_unanswered()
         super().on_headers_complete()
         self._unanswered = (*before, self.cycle)
-        if len(before) < MOST_PIPELINED:
+        if len(before) < MAX_PIPELINED:
             self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
-        """The body is complete."""
+        """End the body, unless `_upgrade` parses the request again."""
         if not self.parser.should_upgrade():
             super().on_message_complete()
 
     def _upgrade(self, rest: bytes) -> None:
-        """The head that was read offers another protocol; `rest` follows it."""
+        """Handle a head that offers another protocol; `rest` is the data after it."""
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         websocket = method == b"GET" and self._get_upgrade() == b"websocket"
         if method == b"CONNECT" or (websocket and self._still_unanswered()):
-            self._refuse(b"400 Bad Request", _INVALID)  # this is no proxy, and speaks in turn
+            self._reject(b"400 Bad Request", _INVALID)  # not a proxy; and responses have an order
         elif websocket:
             self.scope |= {"method": "GET"}
             self.handle_websocket_upgrade()
@@ -115,29 +118,29 @@ class HttpProtocol(HttpToolsProtocol):
     def _still_unanswered(self) -> tuple[RequestResponseCycle, ...]:
         return tuple(cycle for cycle in self._unanswered if not cycle.response_complete)
 
-    def _refuse(self, status: bytes, error: ApiError) -> None:
+    def _reject(self, status: bytes, error: ApiError) -> None:
         if any(not cycle.more_body for cycle in self._still_unanswered()):
-            # What was asked before is being answered: words in the middle of that would pass for its.
+            # Another response is being sent: the error would look like a part of it.
             self.transport.close()
             return
         body = error.body()
         head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n"
         self.transport.write(head % (status, len(body)) + b"connection: close\r\n\r\n" + body)
         self.transport.close()
-        self._head_is_there()
+        self._end_head()
 
-    def _expect_head(self) -> None:
-        if self._impatience is None:
-            self._impatience = self.loop.call_later(self.head_seconds, self._too_slow)
+    def _start_head_timer(self) -> None:
+        if self._head_timer is None:
+            self._head_timer = self.loop.call_later(self.head_seconds, self._on_head_timeout)
 
-    def _head_is_there(self) -> None:
+    def _end_head(self) -> None:
         self._head_bytes = None
-        if self._impatience is not None:
-            self._impatience.cancel()
-            self._impatience = None
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
 
-    def _too_slow(self) -> None:
-        if self._head_bytes is None:  # nothing was asked: a browser may connect in advance
+    def _on_head_timeout(self) -> None:
+        if self._head_bytes is None:  # no request: a browser may connect in advance
             self.transport.close()
         else:
-            self._refuse(b"408 Request Timeout", _TOO_SLOW)
+            self._reject(b"408 Request Timeout", _TOO_SLOW)

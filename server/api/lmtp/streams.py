@@ -18,7 +18,7 @@ from server.api.lmtp.buffers import Buffer, Buffers
 from server.api.lmtp.calls import GenerateCall, PromptCall, ScoreCall, StreamId, Tokens
 from server.api.lmtp.frames import MIN_LOGPROB, SendQueue, item
 from server.core.bridge import Bridge
-from server.core.prompts import check_length, encode_continuation, room
+from server.core.prompts import check_length, encode_continuation, max_request_tokens
 from server.core.request_stream import (
     GenerationRequest,
     OutputDelta,
@@ -79,7 +79,9 @@ class Stream:
             return [Prompt(ids + self._scored, params)]
         assert isinstance(call, GenerateCall)
         try:
-            params = call.sampling(vocab_size=tokenizer.vocab_size, room=room(bridge) - len(ids))
+            params = call.sampling(
+                vocab_size=tokenizer.vocab_size, room=max_request_tokens(bridge) - len(ids)
+            )
         except SamplingError as error:
             raise RequestError(error.field, str(error).removeprefix(f"{error.field} ")) from error
         return [Prompt(ids, params, self._keep)]

@@ -21,7 +21,7 @@ from server.api.openai.logprobs import chat_logprobs
 from server.api.openai.requests import FIRST_ERROR, MAX_LOGPROBS, SamplingRequest
 from server.api.openai.responses import OpenAISerializer, count_tokens
 from server.core.bridge import Bridge
-from server.core.prompts import characters_in, check_length, encode_continuation, room
+from server.core.prompts import characters_in, check_length, encode_continuation, max_request_tokens
 from server.core.request_stream import OutputDelta, Prompt
 from server.core.settings import MAX_NAME_LENGTH
 from server.http.errors import bad_request
@@ -126,7 +126,7 @@ def encode_chat(
     check_length([characters_in(messages)], bridge)
     tokens = encode_conversation(messages, bridge.tokenizer)
     if fit:
-        max_tokens = max(1, min(params.max_tokens, room(bridge) - len(tokens)))
+        max_tokens = max(1, min(params.max_tokens, max_request_tokens(bridge) - len(tokens)))
         params = msgspec.structs.replace(params, max_tokens=max_tokens)
     return [Prompt(tokens, params)]
 
