@@ -33,7 +33,7 @@ _Body = TypeVar("_Body", bound=BaseModel)
 
 
 class JsonRoute(APIRoute):
-    """A route whose handler takes `body` and, if it likes, `x_client`; others are unchanged."""
+    """A route whose handler takes `body` and optionally `x_client`; without `body`, an APIRoute."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the function that serves a request.

@@ -146,8 +146,8 @@ def may_control(request: Request, key: str | None) -> bool:
 
 def _check_allowed(request: Request, settings: ServerSettings) -> None:
     """Raise ApiError for pages of other sites, and for clients that may not pause the engine."""
-    if refused := cross_site(request.scope, settings.cors_origins):
-        raise refused
+    if error := cross_site(request.scope, settings.cors_origins):
+        raise error
     if not may_control(request, settings.api_key):
         raise ApiError(
             403,
