@@ -19,7 +19,7 @@ _MIN_WHOLE = {  # whole numbers, with their lower bounds
     "prompt_logprobs": 0,
 }
 _RANGES = {  # numbers, with their bounds
-    "temperature": (0, _MAX, "of at least 0"),
+    "temperature": (0, _MAX, "0 or more"),
     "min_p": (0, 1, "from 0 to 1"),
     "top_p": (sys.float_info.min, 1, "above 0 and at most 1"),
     "repetition_penalty": (sys.float_info.min, _MAX, "above 0"),
@@ -125,9 +125,10 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
                 raise SamplingError(field, f"must be {bounds}, got {value!r}")
         for field, (least, most, bounds) in _RANGES.items():
             value = getattr(self, field)
-            number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or not least <= value <= most:  # NaN is in no range
-                raise SamplingError(field, f"must be a number {bounds}, got {value!r}")
+            if not isinstance(value, int | float) or isinstance(value, bool):
+                raise SamplingError(field, f"must be a number, got {value!r}")
+            if not least <= value <= most:  # NaN is in no range
+                raise SamplingError(field, f"must be {bounds}, got {value!r}")
         if self.seed is not None and not is_whole(self.seed):
             raise SamplingError("seed", f"must be a whole number or None, got {self.seed!r}")
         if not isinstance(self.ignore_eos, bool):
