@@ -23,7 +23,7 @@ class ReferenceAttention:
         cache[self.batch.slot_mapping] = keys_values
         outputs: list[Tensor] = []
         for group in self.batch.groups:
-            rows = queries[group.tokens].unflatten(0, (-1, group.query_len))
+            rows = queries[group.tokens].view(-1, group.query_len, *queries.shape[1:])
             for query, seq_len, block_table in zip(
                 rows, group.seq_lens, group.block_tables, strict=True
             ):

@@ -14,6 +14,7 @@ from itertools import chain
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.compute.batch import LogitPosition
@@ -22,25 +23,21 @@ _MAX = torch.finfo(torch.float32).max
 _MAX_PENALTY = 1e30  # stronger penalties are clamped, because float32 would overflow
 
 
-def apply_logit_bias(
-    logits: Tensor, positions: Sequence[LogitPosition], rows: Sequence[int]
-) -> None:
+def apply_logit_bias(logits: Tensor, positions: list[LogitPosition], rows: list[int]) -> None:
     """Add each request's `logit_bias`."""
     for i in rows:
         bias = positions[i].params.logit_bias
         logits[i, list(bias)] += torch.tensor(list(bias.values()), dtype=torch.float32)
 
 
-def apply_min_tokens(
-    logits: Tensor, positions: Sequence[LogitPosition], rows: Sequence[int]
-) -> None:
+def apply_min_tokens(logits: Tensor, positions: list[LogitPosition], rows: list[int]) -> None:
     """Forbid the end tokens."""
     for i in rows:
         logits[i, list(positions[i].request.end_ids)] = -_MAX
 
 
 def apply_repetition_penalty(
-    logits: Tensor, positions: Sequence[LogitPosition], rows: Sequence[int]
+    logits: Tensor, positions: list[LogitPosition], rows: list[int]
 ) -> None:
     """Divide positive logits of tokens in prompt or output by the penalty, multiply negative ones."""
     index, lengths = _flat_index(rows, [positions[i].text() for i in rows], logits.shape[-1])
@@ -53,7 +50,7 @@ def apply_repetition_penalty(
 
 
 def apply_frequency_and_presence_penalties(
-    logits: Tensor, positions: Sequence[LogitPosition], rows: Sequence[int]
+    logits: Tensor, positions: list[LogitPosition], rows: list[int]
 ) -> None:
     """Subtract `frequency_penalty` per occurrence in the output, and `presence_penalty` once."""
     index, lengths = _flat_index(rows, [positions[i].output() for i in rows], logits.shape[-1])
@@ -64,9 +61,7 @@ def apply_frequency_and_presence_penalties(
     flat[index] = flat[index] - (frequency * counts + presence)
 
 
-def _flat_index(
-    rows: Sequence[int], texts: Sequence[list[int]], vocab: int
-) -> tuple[Tensor, list[int]]:
+def _flat_index(rows: list[int], texts: list[list[int]], vocab: int) -> tuple[Tensor, list[int]]:
     """Return the texts' tokens as indexes into the flattened logits, and the texts' lengths.
 
     A token that occurs several times is listed several times; each time the same value is written.
@@ -76,6 +71,6 @@ def _flat_index(
     return torch.from_numpy(ids + np.repeat(np.array(rows) * vocab, lengths)), lengths
 
 
-def _repeat(values: Sequence[float] | np.ndarray, lengths: Sequence[int]) -> Tensor:
+def _repeat(values: Sequence[float] | NDArray[np.float64], lengths: Sequence[int]) -> Tensor:
     """Repeat each row's value for each token of its text."""
     return torch.from_numpy(np.repeat(np.array(values, dtype=np.float32), lengths))

@@ -16,7 +16,6 @@ Differs from vLLM (`vllm/v1/sample/sampler.py`):
 - Reported log-probabilities include the logit bias. vLLM's default (`raw_logprobs`) leaves it out.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -48,7 +47,7 @@ class SamplerOutput:
 
 def sample(
     logits: Tensor,
-    positions: Sequence[LogitPosition],
+    positions: list[LogitPosition],
     logits_to_probs: TokenProbs = truncated_probs,
 ) -> SamplerOutput:
     """Sample a token for each position from its row of `logits` [positions, vocab].
@@ -80,7 +79,7 @@ def sample(
 
 def probabilities(
     logits: Tensor,
-    positions: Sequence[LogitPosition],
+    positions: list[LogitPosition],
     logits_to_probs: TokenProbs = truncated_probs,
 ) -> tuple[Tensor, Tensor]:
     """Return the reported log-probabilities and the probabilities that `sample` draws with.
@@ -109,7 +108,7 @@ def draw(probs: Tensor, numbers: Tensor) -> Tensor:
     return torch.searchsorted(cumulative, targets, right=True)[:, 0]
 
 
-def process_logits(logits: Tensor, positions: Sequence[LogitPosition]) -> Tensor:
+def process_logits(logits: Tensor, positions: list[LogitPosition]) -> Tensor:
     """Apply bias, penalties and min_tokens to `logits` in place; return the logprobs to report."""
     params = [position.params for position in positions]
     if rows := [i for i, p in enumerate(params) if p.logit_bias]:
@@ -129,9 +128,7 @@ def process_logits(logits: Tensor, positions: Sequence[LogitPosition]) -> Tensor
     return logprobs
 
 
-def _probs(
-    logits: Tensor, positions: Sequence[LogitPosition], logits_to_probs: TokenProbs
-) -> Tensor:
+def _probs(logits: Tensor, positions: list[LogitPosition], logits_to_probs: TokenProbs) -> Tensor:
     params = [position.params for position in positions]
     return logits_to_probs(
         logits,
