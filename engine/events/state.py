@@ -109,6 +109,14 @@ class EngineState:
             free += len(self.requests[row.request].table) - -(-end // self.block_size)
         return free
 
+    def prefix_tokens(self, node: int) -> list[int]:
+        """Return all tokens from the root to the end of a node's edge."""
+        tokens: list[int] = []
+        while node != ROOT:
+            tokens = self.nodes[node].tokens + tokens
+            node = self.nodes[node].parent
+        return tokens
+
     def core(self) -> dict[str, Any]:
         """Return the state without display fields, equal to `Engine.snapshot()`."""
         return {

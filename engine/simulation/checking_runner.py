@@ -1,12 +1,12 @@
 """A runner without a model that checks every read of KV memory.
 
-Into each slot it writes which prefix the slot's KV belongs to: a hash of all tokens up to and
-including this one. Before it "reads" a row's context it compares every slot with what must be there.
-A scheduler, pool or tree that hands out a block too early, copies too late or shares what differs is
-caught in the step in which it happens, at the position where it happens.
+It writes into each slot which prefix the slot's KV belongs to: a hash of all tokens up to and including
+this one. Before it "reads" a row's context, it compares every slot with the expected hash. A scheduler,
+pool or tree that allocates a block too early, copies too late or shares different tokens is caught in
+that step, with the position.
 
-The next token is a function of the tokens before it and the sample's seed, so that a run's output
-can be compared with the plain loop that calls the function again and again.
+The next token is a function of the earlier tokens and the sample's seed, so a run's output can be
+compared with a plain loop over that function.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,11 +19,11 @@ NextToken = Callable[[Sequence[int], int], int]  # (tokens so far, seed) -> next
 
 
 class WrongKVError(AssertionError):
-    """A request was about to read KV that belongs to another prefix."""
+    """A request is about to read KV of another prefix."""
 
 
 class CheckingRunner:
-    """Remembers per slot which prefix it holds and checks it on every read."""
+    """Keeps the prefix of every slot and checks it on every read."""
 
     max_context: int | None = None
 
@@ -33,18 +33,18 @@ class CheckingRunner:
         self._slots: list[list[int | None]] = []
 
     def describe(self) -> dict[str, Any]:
-        """Says that there is no model."""
+        """Describe the runner: no parameters."""
         return {"name": "checking runner", "parameters": 0}
 
     def reserve(self, num_blocks: int, block_size: int) -> None:
-        """Empty slots."""
+        """Make empty slots."""
         self._block_size = block_size
         self._slots = [[None] * block_size for _ in range(num_blocks)]
 
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
         """Copy, write every row, read every row. Raises WrongKVError on the first wrong slot."""
         if len({destination for _, destination in copies}) < len(copies):
-            raise WrongKVError("two copies go into one block; which comes last is not defined")
+            raise WrongKVError("two copies have the same destination block")
         for source, destination in copies:
             self._slots[destination] = list(self._slots[source])
         for row in rows:
@@ -66,7 +66,7 @@ class CheckingRunner:
             if self._slots[block][position % self._block_size] != expected:
                 raise WrongKVError(
                     f"request {row.request.id} reads wrong KV at position {position}: block {block} "
-                    "holds tokens after another beginning, or none"
+                    "holds KV of another prefix, or none"
                 )
 
     def _tokens(self, row: Row) -> list[int]:
@@ -85,12 +85,12 @@ class CheckingRunner:
 
 
 def seed_of(request: Request, sample: int) -> int:
-    """The seed `next_token` gets: one for all when greedy, else the sample's own."""
+    """Return the seed for `next_token`: 0 for greedy sampling, else the sample's own."""
     return 0 if request.params.temperature == 0 else request.seed + sample
 
 
 def _prefix_hashes(tokens: Sequence[int]) -> list[int]:
-    """For each position a number that stands for all tokens up to and including it."""
+    """Return for each position a hash of all tokens up to and including it."""
     hashes, value = [], 0
     for token in tokens:
         value = hash((value, token))

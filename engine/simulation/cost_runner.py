@@ -1,26 +1,26 @@
-"""A machine that does not compute, but knows what computing would cost.
+"""A simulated machine: a runner without a model that knows what a step costs.
 
-The step loop runs on it unchanged: same scheduler, same cache, same log. Only the forward pass is
+The step loop runs on it unchanged, with the same scheduler, cache and log. Only the forward pass is
 replaced by a sum,
 
     step = base + batched (for more than one token) + wake (after a pause)
          + per_token * tokens + per_first_token * (the first 16 of them)
          + per_row * rows + per_call * attention calls + per_context_token * context + per_pair * pairs
 
-and a virtual clock moves by it. "On a pretend machine where a step costs 10 ms + 0.25 ms per token"
-is `CostRunner(10, 0.25)`; `engine.simulation.fit` finds the prices of a real machine in the log of a
-real run.
+by which a virtual clock advances. "A machine where a step costs 10 ms + 0.25 ms per token" is
+`CostRunner(10, 0.25)`; `engine.simulation.fit` finds the prices of a real machine in the log of a real
+run.
 
-Why these nine. Everything but attention treats tokens alone: a price per token. A single token is
-cheap, because a matrix times a vector needs no preparation; the first of several are dear, because
-matrix products this small do not keep a processor busy. A row costs its table, its
-sampling and its place in the log. Rows that compute unequally many tokens need attention calls of
-their own, which is what makes a ragged batch dear. Attention first gathers the keys and values of a
-context, once for all of a row's tokens: a price per context token. Then each token looks at its
-context: a price per pair, which is what makes long prompts dear. And after a pause caches are cold
-and the processor has to wake up, which a lone short request feels.
+Why these nine prices? Everything but attention processes tokens independently: a price per token. A
+single token is cheap, because a matrix-vector product needs no preparation; the first of several tokens
+are expensive, because such small matrix products do not keep a processor busy. A row costs its block
+table, its sampling and its part of the log. Rows with unequal token counts need attention calls of
+their own, which makes a ragged batch expensive. Attention first gathers the keys and values of a
+context, once for all tokens of a row: a price per context token. Then each token attends to its
+context: a price per pair, which makes long prompts expensive. After a pause, caches are cold and the
+processor has to wake up, which a single short request notices.
 
-Vidur (arXiv:2405.05438) simulates serving the same way, with a richer model of one step.
+Source: Vidur (arXiv:2405.05438) simulates serving the same way, with a more detailed model of a step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,19 +38,19 @@ FIRST_TOKENS = 16
 
 
 class Work(NamedTuple):
-    """What one forward pass has to do: the quantities that its cost depends on.
+    """The quantities that the cost of a forward pass depends on.
 
     tokens    computed in the step, drafts included
-    rows      requests that take part
+    rows      scheduled requests
     context   positions whose keys and values attention gathers
-    pairs     (token, position) pairs that attention looks at
-    first     how many of the tokens are among the first 16
+    pairs     (token, position) pairs of attention
+    first     the number of tokens among the first 16
     batched   1 if there is more than one token, else 0
-    calls     of attention, in each layer
-    woken     1 if nothing ran before it for longer than the step before took, else 0
+    calls     attention calls in each layer
+    woken     1 after a pause longer than the previous step, else 0
 
-    Rows that share an attention call are filled up to the longest context among them (see
-    `engine/runner.py`). What is filled up is computed and counts.
+    Rows that share an attention call are padded to the longest context among them (see
+    `engine/runner.py`). Padding is computed, so it counts.
     """
 
     tokens: int
@@ -64,11 +64,11 @@ class Work(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Row] | Sequence[ScheduledRow], *, woken: bool = False) -> "Work":
-        """The work of a step's rows, whether live or from a log."""
+        """Return the work of a step's rows, live or from a log."""
         tokens = context = pairs = 0
         groups = attention_groups(rows)
         for group in groups:
-            last = rows[group[-1]]  # the one with the longest context
+            last = rows[group[-1]]  # has the longest context
             gathered = len(group) * (last.start + last.count)
             tokens += len(group) * last.count
             context += gathered
@@ -87,7 +87,7 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a step costs, in milliseconds. Raises ValueError for a negative price."""
+    """The prices of a step in milliseconds. Raises ValueError for a negative price."""
 
     base_ms: float
     per_token_ms: float
@@ -105,7 +105,7 @@ class Cost:
                 raise ValueError(f"{field} must be 0 or more milliseconds, got {value!r}")
 
     def of(self, work: Work) -> float:
-        """Milliseconds for one step."""
+        """Return the milliseconds of one step."""
         return (
             self.base_ms
             + self.per_token_ms * work.tokens
@@ -133,10 +133,11 @@ class Cost:
 class CostRunner:
     """A runner without a model. Give the engine its clock: `Engine(runner, clock=runner.clock)`.
 
-    outputs    what a request says, by its id (sample s of request r is r + s): a number k, and it
-               stops after k tokens though max_tokens is larger; or the very ids. Who is not in it,
-               or has said all that is, goes on with letters until max_tokens. May grow later.
-    end_token  the token that ends an output after k tokens; it is the last of the k
+    prices     the other fields of `Cost`
+    outputs    by request id (sample s of request r is r + s): a number k, to stop after k tokens
+               although max_tokens is larger, or the token ids. A request without an entry, or past the
+               end of its ids, continues with letters until max_tokens. Entries may be added later.
+    end_token  ends an output after k tokens; it is the last of the k
     """
 
     max_context: int | None = None
@@ -145,43 +146,27 @@ class CostRunner:
         self,
         base_ms: float,
         per_token_ms: float,
-        per_row_ms: float = 0.0,
-        per_context_token_ms: float = 0.0,
-        per_pair_ms: float = 0.0,
         *,
-        per_first_token_ms: float = 0.0,
-        batched_ms: float = 0.0,
-        per_call_ms: float = 0.0,
-        wake_ms: float = 0.0,
         outputs: Mapping[int, int | Sequence[int]] | None = None,
         end_token: int = min(ByteTokenizer().eos_ids),
+        **prices: float,
     ) -> None:
-        self.cost = Cost(
-            base_ms,
-            per_token_ms,
-            per_row_ms,
-            per_context_token_ms,
-            per_pair_ms,
-            per_first_token_ms,
-            batched_ms,
-            per_call_ms,
-            wake_ms,
-        )
-        self._lasted_us = self._ended_at = 0  # the latest step
+        self.cost = Cost(base_ms, per_token_ms, **prices)
+        self._lasted_us = self._ended_at = 0  # of the latest step
         self.clock = VirtualClock()
         self.outputs = dict(outputs or {})
         self.end_token = end_token
 
     def describe(self) -> dict[str, Any]:
-        """Says that there is no model, and what a step costs: the prices that are not 0."""
+        """Describe the runner: no parameters, and the prices that are not 0."""
         prices = {name: price for name, price in asdict(self.cost).items() if price}
         return {"name": "cost runner", "parameters": 0} | prices
 
     def reserve(self, num_blocks: int, block_size: int) -> None:
-        """Nothing is stored."""
+        """Do nothing: no KV is stored."""
 
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:  # noqa: ARG002
-        """Let the step's cost pass, and say the next tokens. Copies cost nothing."""
+        """Advance the clock by the step's cost and return the next tokens. Copies cost nothing."""
         if not rows:
             return []
         woken = self.clock.now() - self._ended_at > self._lasted_us
@@ -193,11 +178,11 @@ class CostRunner:
         return [[self._sample(row, sample) for sample in row.samples] for row in rows]
 
     def step_ms(self, rows: Sequence[Row], *, woken: bool) -> float:
-        """Milliseconds for these rows. A machine that is another sum overrides it."""
+        """Return the milliseconds of a step. Override it for another cost model."""
         return self.cost.of(Work.of(rows, woken=woken))
 
     def _sample(self, row: Row, sample: int) -> Sampled:
-        """Drafts that happen to be what is said next, and the first token after them."""
+        """Return the accepted drafts, which equal the output, and the token after them."""
         request, ids = row.request, list[int]()
         at = len(request.tokens) - request.prompt_length
         for draft in [*row.drafts, None]:
@@ -213,5 +198,5 @@ class CostRunner:
                 return self.end_token
         elif output is not None and index < len(output):
             return output[index]
-        # Letters that differ between requests, or two answers to one prompt would share blocks.
+        # Letters that differ between requests: equal answers to one prompt would share blocks.
         return ord("a") + (request * 2654435761 + index * 40503 >> 5) % 26

@@ -1,16 +1,17 @@
-"""What does a step cost on this machine? The prices, from the log of a real run.
+"""Fit the prices of a step to the log of a real run.
 
-A log says of each step what it had to do and how long it took; nine prices are to explain all steps
-at once. Three things make the textbook's least squares answer a wrong question:
+A log has each step's work and duration; nine prices have to explain all steps together. Plain least
+squares would be wrong for three reasons:
 
-1. A step is not over with its forward pass. Tokens are appended, blocks go into the tree, requests
-   are taken in, and only then comes the next step. So a step's time is that to the start of the next
-   one, unless the engine idled or somebody held it: then what usually lies between two steps is added.
-2. Interruptions come per millisecond, not per step: a step twice as long varies, squared, twice as
-   much. Weighted by that, short decode steps count as they should, and what the fitted steps take in
-   total is exactly what the measured ones took (it is a Poisson regression, solved by reweighting).
-3. Some interruptions are no part of serving. A step that took over three times what the others let
-   expect is left out, so that a single long one spoils nothing.
+1. A step does not end with its forward pass. Tokens are appended, blocks are inserted into the tree,
+   requests are submitted, and only then the next step starts. So a step's time lasts until the start of
+   the next one. If the engine was idle or paused in between, the usual gap between two steps counts
+   instead.
+2. Interruptions come per millisecond, not per step, so the variance of a step's time is proportional to
+   its duration. With such weights short decode steps count as they should, and the fitted steps take
+   exactly as long in total as the measured ones (a Poisson regression, solved by reweighting).
+3. Some interruptions are not part of serving. Steps of more than three times the expected duration are
+   left out, so that a single one cannot spoil the fit.
 """
 
 from dataclasses import dataclass
@@ -23,19 +24,19 @@ from engine.events.log import EventLog
 from engine.events.vocabulary import StepFinished, StepScheduled
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
 
-INTERRUPTED = 3.0  # times what was to be expected
+INTERRUPTED = 3.0  # times the expected duration
 ROUNDS = 20
-LEAST_MS = 1 / US_PER_MS  # what the clock can tell
+LEAST_MS = 1 / US_PER_MS  # the clock's resolution
 
 _Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A cost, and how well it tells what was measured.
+    """A cost, and how well it fits the measured steps.
 
-    residuals_ms  measured minus predicted, one per step of the log
-    mean_ms       the mean measured step, to hold the residuals against
+    residuals_ms  measured minus predicted duration of each step
+    mean_ms       mean measured duration, to compare the residuals with
     """
 
     cost: Cost
@@ -55,15 +56,14 @@ class Fit:
 
 
 def fit(log: EventLog) -> Fit:
-    """The cost that explains a log's steps best, no price below zero.
+    """Return the cost that explains a log's steps best, with prices of 0 or more.
 
-    Where two quantities always move together (in a run of decodes alone, tokens and rows), the log
-    cannot tell their prices apart; the sum of both is what counts then. Raises ValueError for a log
-    without a finished step.
+    Where two quantities always change together (tokens and rows in a run of decodes alone), only the
+    sum of their prices is determined. Raises ValueError for a log without a finished step.
     """
     work, times = _steps(log)
     if not work:
-        raise ValueError("the log has no finished step: there is nothing to fit a cost to")
+        raise ValueError("the log has no finished step to fit a cost to")
     quantities = np.array([(1, *one) for one in work], dtype=np.float64)
     prices = _regress(quantities, times)
     residuals = times - quantities @ prices
@@ -71,7 +71,7 @@ def fit(log: EventLog) -> Fit:
 
 
 def _steps(log: EventLog) -> tuple[list[Work], _Floats]:
-    """What each step had to do, and its time in milliseconds up to the next step."""
+    """Return each step's work, and its time in milliseconds until the next step."""
     work, starts, ends = list[Work](), list[int](), list[int]()
     plan: StepScheduled | None = None
     for event in log:
@@ -84,7 +84,7 @@ def _steps(log: EventLog) -> tuple[list[Work], _Floats]:
             plan = None
     inside = np.subtract(ends, starts) / US_PER_MS
     between = np.subtract(starts[1:], ends[:-1]) / US_PER_MS
-    busy = between <= inside[:-1]  # a longer pause was not the engine's
+    busy = between <= inside[:-1]  # a longer gap is idle time
     for step in np.flatnonzero(~busy) + 1:
         work[step] = work[step]._replace(woken=1)
     usual = float(np.median(between[busy])) if busy.any() else 0.0
@@ -92,9 +92,9 @@ def _steps(log: EventLog) -> tuple[list[Work], _Floats]:
 
 
 def _regress(quantities: _Floats, times: _Floats) -> _Floats:
-    """Prices for steps whose variance is in proportion to what they are expected to take."""
-    # The first round knows no expectation. Dividing by the times themselves keeps long steps, which
-    # may be interrupted ones, from having a say.
+    """Return prices for steps whose variance is proportional to their expected duration."""
+    # The first round has no expected durations. Dividing by the measured ones keeps long steps, which
+    # may have been interrupted, from dominating.
     weights = 1 / np.maximum(times, LEAST_MS)
     usual = np.full(len(times), fill_value=True)
     prices = np.zeros(quantities.shape[1])
@@ -112,9 +112,8 @@ def _regress(quantities: _Floats, times: _Floats) -> _Floats:
 def _least_squares(quantities: _Floats, measured: _Floats) -> _Floats:
     """Non-negative least squares by trying every subset of the columns; there are 512.
 
-    The best non-negative solution is an ordinary least squares solution over the columns it uses. An
-    orthogonal transformation (QR) first makes thousands of equations ten without changing any of
-    these solutions.
+    The best non-negative solution is the ordinary least squares solution of the columns that it uses. A
+    QR decomposition first reduces thousands of equations to ten without changing these solutions.
     """
     columns = quantities.shape[1]
     _, triangle = np.linalg.qr(np.column_stack((quantities, measured)))

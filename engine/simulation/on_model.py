@@ -1,8 +1,8 @@
-"""Play a workload on a real model: `simulate`'s sibling for when the words should be a model's own.
+"""Play a workload on a real model, where `simulate` uses a simulated machine.
 
-Prompts are sent as their texts, so that any workload of readable requests will do. Everybody answers as
-long as asked, for the sake of comparing runs. While nobody is there, time is skipped: a slow arrival
-rate need not be waited for.
+Prompts are sent as texts, so any workload of readable requests works. Every answer has max_tokens
+tokens, so that runs can be compared. Idle time is skipped: a run with a low arrival rate does not take
+longer.
 """
 
 from collections import deque
@@ -18,8 +18,8 @@ from engine.simulation.cost_runner import US_PER_MS
 from engine.simulation.workload import Arrival, Workload
 
 
-class SkippingClock(WallClock):
-    """Real time since somebody first asked for it, and what was skipped because nothing happened."""
+class IdleSkippingClock(WallClock):
+    """Real time since the first reading, plus the skipped idle time."""
 
     name = "wall, idle time skipped"
 
@@ -28,13 +28,13 @@ class SkippingClock(WallClock):
         self._skipped: int | None = None
 
     def now(self) -> int:
-        """Microseconds."""
-        if self._skipped is None:  # loading a model is no part of the run
+        """Return microseconds."""
+        if self._skipped is None:  # the time to load a model is not part of the run
             self._skipped = -super().now()
         return super().now() + self._skipped
 
     def skip_to(self, at: int) -> None:
-        """Let it be `at`, unless it is later already."""
+        """Advance the clock to `at`, unless it is already later."""
         ahead = max(0, at - self.now())
         assert self._skipped is not None
         self._skipped += ahead
@@ -43,13 +43,13 @@ class SkippingClock(WallClock):
 def play_on_model(
     workload: Workload, config: EngineConfig | None = None, *, model: str | Path = "bundled"
 ) -> EventLog:
-    """Serve a workload's requests to their end on a model and return the log.
+    """Serve a workload's requests on a model to their end and return the log.
 
     Raises RequestError for a request that these settings could never serve, CheckpointError for a
     model that cannot be loaded, ValueError for a prompt without a text.
     """
-    engine = Engine.load(model, config, clock=SkippingClock())
-    assert isinstance(engine.clock, SkippingClock)
+    engine = Engine.load(model, config, clock=IdleSkippingClock())
+    assert isinstance(engine.clock, IdleSkippingClock)
     pending = deque(one for one in workload.inputs if isinstance(one, Arrival))
     while pending or engine.has_work():
         if pending and not engine.has_work():
@@ -61,7 +61,7 @@ def play_on_model(
 
 
 def _is_due(one: Arrival, engine: Engine) -> bool:
-    if one.step is not None:  # no step passes while nobody is there
+    if one.step is not None:  # no step runs while the engine is idle
         return one.step <= engine.step_count + 1 or not engine.has_work()
     return one.at_ms * US_PER_MS <= engine.clock.now()
 
@@ -69,7 +69,9 @@ def _is_due(one: Arrival, engine: Engine) -> bool:
 def _submit(one: Arrival, engine: Engine) -> None:
     text = "".join(one.texts).strip()
     if not text:
-        raise ValueError(f"{one.label or 'a request'} has a prompt of ids without a text")
+        raise ValueError(
+            f"texts: the prompt of {one.label or 'a request'} has token ids but no text; give its texts"
+        )
     engine.submit(
         text,
         msgspec.structs.replace(one.params, ignore_eos=True),

@@ -1,7 +1,7 @@
-"""A scenario: a small workload with a name, made to show one thing, and what there is to see in it.
+"""A scenario: a named small workload that shows one idea, with a caption.
 
-`scenarios.py` has the gallery. The board shows one by its name, lessons start from it, and a test holds
-that what its caption says is in its log.
+`scenarios.py` has the gallery. The board shows a scenario by its name, lessons start from it, and a
+test checks that its log agrees with its caption.
 """
 
 import gzip
@@ -25,15 +25,15 @@ from engine.speculation.drafter import Drafter
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """What happens, and where to look.
+    """A workload, and what to look at.
 
     caption   two or three sentences: what to look at, and why it happens
     speakers  in order of arrival
-    step      the telling step
-    select    the name of the request to look at; of several by one name the first
-    sample    which of its samples
-    cost      the pretend machine: 10 ms a step and 0.25 ms a token
-    drafter   makes what proposes tokens, where the scenario is about that
+    step      the step to look at
+    select    the name of the request to look at: the first of that name
+    sample    the sample of that request
+    cost      the simulated machine: 10 ms per step and 0.25 ms per token
+    drafter   makes the drafter of a scenario about speculation
     """
 
     name: str
@@ -48,7 +48,7 @@ class Scenario:
 
     @property
     def workload(self) -> Workload:
-        """Everybody's requests."""
+        """The requests of all speakers."""
         return workload_of(self.speakers)
 
     @property
@@ -57,7 +57,7 @@ class Scenario:
         return self.id_of(self.select) + self.sample
 
     def id_of(self, name: str) -> int:
-        """The id of somebody's first request. Raises KeyError for a name nobody has."""
+        """Return the id of a speaker's first request. Raises KeyError for an unknown name."""
         first = 1
         for speaker in self.speakers:
             if speaker.name == name:
@@ -66,7 +66,7 @@ class Scenario:
         raise KeyError(name)
 
     def run(self, **changes: Any) -> EventLog:
-        """The log; equal each time, and without a date. `changes` are fields of EngineConfig."""
+        """Return the log: the same each time, without a date. `changes` are fields of EngineConfig."""
         parts = {} if self.drafter is None else {"drafter": self.drafter()}
         config = msgspec.structs.replace(self.config, **changes)
         log = simulate(self.workload, config, cost=self.cost, **parts)
@@ -77,7 +77,7 @@ class Scenario:
 
 
 def write(scenarios: Iterable[Scenario], folder: Path) -> None:
-    """Put every log into a folder, and what there is to see in them into its `gallery.json`."""
+    """Write every log into a folder, and captions, steps and requests into its `gallery.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     moments = {}
     for one in scenarios:

@@ -3,9 +3,9 @@
     scenario("preemption").run()                   # the log
     scenario("preemption").run(preemption=False)   # the same people, one setting changed
 
-Most are the course's own workloads, so that a lesson and the gallery show the same picture.
-`python -m engine.simulation.scenarios FOLDER` writes them where the visualizer finds them, so that
-nobody needs an engine to look at one.
+Most are the workloads of the lessons, so that a lesson and the gallery show the same picture.
+`python -m engine.simulation.scenarios FOLDER` writes their logs for the visualizer, which shows them
+without an engine.
 """
 
 import sys
@@ -26,8 +26,8 @@ _RECITAL = " " + COMMON["garden"].replace("trees, a well", "trees and a well")
 _ALL = (
     Scenario(
         name="first_look",
-        caption="Five people, four places. Eva has waited four steps for a place; Bo has just "
-        "left, and she has his. Of her 26 prompt tokens 16 were in the cache, so she computes "
+        caption="Five people, four seats. Eva has waited four steps for a seat; Bo has just finished,"
+        " and she takes his. Of her 26 prompt tokens 16 were in the cache, so she computes "
         "10, beside three others who each get their next token in the same forward pass.",
         speakers=(
             Speaker("Ada", 1, shared=16, own=9, output=10),
@@ -42,9 +42,10 @@ _ALL = (
     ),
     Scenario(
         name="hit",
-        caption="Bo begins with the same 48 tokens as Ada, who came a step earlier. Their keys "
-        "and values are in the prefix tree, so of 62 prompt tokens Bo computes 14. Follow the "
-        "lit path: three blocks that several requests read and nobody computes twice.",
+        caption="Bo's prompt begins with the same 48 tokens as Ada's, which came a step earlier. "
+        "Their keys and values are in the prefix tree, so Bo computes only 14 of 62 prompt "
+        "tokens. Follow the lit path: three blocks that several requests read and that are "
+        "computed only once.",
         speakers=(
             Speaker("Ada", 1, shared=48, own=10, output=8),
             Speaker("Bo", 2, shared=48, own=14, output=8),
@@ -57,9 +58,9 @@ _ALL = (
     ),
     Scenario(
         name="full_prefix_hit",
-        caption="Bo asks exactly what Ada asked, and all 48 tokens are in the cache. Still Bo "
-        "computes 16: somebody must run the last token to know what comes next, and hits come "
-        "in whole blocks, so two blocks are taken over and the third is computed again.",
+        caption="Bo asks exactly what Ada asked, and all 48 tokens are in the cache. Bo still "
+        "computes 16: the last token has to be computed to know what comes next, and hits "
+        "come in whole blocks, so two blocks are reused and the third is computed again.",
         speakers=(
             Speaker("Ada", 1, shared=48, output=6),
             Speaker("Bo", 4, shared=48, output=6),
@@ -70,10 +71,10 @@ _ALL = (
     ),
     Scenario(
         name="in_batch_sharing",
-        caption='The four of "hit" again, all in one step: nothing is saved, because a prefix '
-        "can be found only after the step that computes it. But memory merges: at the step's end "
-        "Bo's block table, Cleo's and Dev's are pointed at Ada's first three blocks, and nine "
-        "blocks are free again.",
+        caption='The four requests of "hit" again, all in one step: no computation is saved, because '
+        "a prefix can be found only after the step that computes it. But memory merges: at "
+        "the end of the step the block tables of Bo, Cleo and Dev point to Ada's first three "
+        "blocks, and nine blocks are free again.",
         speakers=(
             Speaker("Ada", 1, shared=48, own=10, output=8),
             Speaker("Bo", 1, shared=48, own=14, output=8),
@@ -86,9 +87,9 @@ _ALL = (
     ),
     Scenario(
         name="split",
-        caption="Ada's prompt is one edge of the tree, five blocks long. Bo shares three of "
-        "them, so the edge is cut there: above, what both read; below, Ada's own rest. Ada "
-        "keeps reading all five, and nothing is copied.",
+        caption="Ada's prompt is one edge of the tree, five blocks long. Bo shares three of them, so "
+        "the edge is split there: above, what both read; below, the rest of Ada's prompt. Ada"
+        " keeps reading all five, and nothing is copied.",
         speakers=(
             Speaker("Ada", 1, common="letter", shared=24, own=18, output=12),
             Speaker("Bo", 4, common="letter", shared=24, own=12, output=9),
@@ -99,10 +100,10 @@ _ALL = (
     ),
     Scenario(
         name="eviction",
-        caption="Dev's document needs five blocks and three are free, so something has to be "
-        "forgotten. Not the oldest text, Ada's letter, which Ivo asked about three steps ago, "
-        "but the one that was left alone the longest: the clock, last read at step 6. Go on to "
-        "step 19, where Kim misses it.",
+        caption="Dev's document needs five blocks and three are free, so something has to be evicted."
+        " It is not the oldest text, Ada's letter, which Ivo asked about three steps ago, but"
+        " the least recently used one: the clock, last read at step 6. Go on to step 19, "
+        "where Kim misses it.",
         speakers=tuple(
             Speaker(name, step, common=text, shared=tokens, own=3, output=3)
             for name, step, text, tokens in (
@@ -121,10 +122,10 @@ _ALL = (
     ),
     Scenario(
         name="copy_on_write",
-        caption="Three answers to Ada's prompt of 20 tokens share its three blocks. The last "
-        "block is half full, and now each answer writes its own next word into it: two copy it "
-        "first, and the last one left may write in place. Two copies, not three; with a prompt of "
-        "24 tokens, none.",
+        caption="Three answers to Ada's prompt of 20 tokens share its three blocks. The last block is"
+        " half full, and now each answer writes its own next word into it: two copy it first,"
+        " and the last one may write in place. Two copies, not three; with a prompt of 24 "
+        "tokens, none.",
         speakers=(Speaker("Ada", 1, own=20, output=10, n=3),),
         config=EngineConfig(token_budget=64, max_kv_tokens=16 * 8, block_size=8),
         step=2,
@@ -133,10 +134,10 @@ _ALL = (
     ),
     Scenario(
         name="preemption",
-        caption="Memory is full and all three are in mid-sentence. Bo needs a block, so Cleo, "
-        "who came last, gives everything back and goes to the front of the queue. It is not "
-        "lost: the tree keeps what it can, and in step 27 she computes 5 of 45 tokens and goes "
-        "on.",
+        caption="Memory is full and all three are in mid-sentence. Bo needs a block, so Cleo, who "
+        "came last, loses all her blocks and goes to the front of the queue. Her work is not "
+        "lost: the tree keeps what it can, and in step 27 she computes 5 of 45 tokens and "
+        "goes on.",
         speakers=(
             Speaker("Ada", 1, shared=16, own=14, output=28),
             Speaker("Bo", 3, shared=16, own=8, output=24),
@@ -148,10 +149,10 @@ _ALL = (
     ),
     Scenario(
         name="priority",
-        caption="Memory has run out, and Ada needs a block. First come, first served would "
-        'stop Dev, who came last; under the policy "priority" the least urgent give way: Cleo '
-        "now, Bo at step 18. Dev's urgent request is never interrupted and done at step 21 "
-        "instead of 36.",
+        caption="Memory has run out, and Ada needs a block. First come, first served would preempt "
+        'Dev, who came last; under the policy "priority" the least urgent requests are '
+        "preempted: Cleo's now, Bo's at step 18. Dev's urgent request is never interrupted "
+        "and finishes at step 21 instead of 36.",
         speakers=(
             Speaker("Ada", 1, own=16, output=24, priority=5),
             Speaker("Bo", 1, own=16, output=24, priority=5),
@@ -166,9 +167,9 @@ _ALL = (
     ),
     Scenario(
         name="static_batching",
-        caption="One request is left in a batch of four, and eight people wait. A static batch "
-        "seats nobody before the whole table has finished: three of four places are empty, and "
-        "Eva, whose turn it could have been at step 5, speaks at 25.",
+        caption="One request is left in a batch of four, and eight people wait. A static batch admits"
+        " no request before all its members have finished: three of four seats are free, and "
+        "Eva, whose turn it could have been at step 5, has to wait until step 25.",
         speakers=_TABLE,
         config=EngineConfig(
             token_budget=64,
@@ -182,8 +183,8 @@ _ALL = (
     ),
     Scenario(
         name="continuous_batching",
-        caption='The people of "static_batching". Ada has finished in step 4, and in the very '
-        "next step Eva has her place: her prompt is computed in the same forward pass as the "
+        caption='The people of "static_batching". Ada has finished in step 4, and in the very next '
+        "step Eva has her seat: her prompt is computed in the same forward pass as the "
         "others' next tokens. All twelve are done after 40 steps instead of 72.",
         speakers=_TABLE,
         config=EngineConfig(
@@ -194,10 +195,10 @@ _ALL = (
     ),
     Scenario(
         name="mixed_step",
-        caption="Four people chat, and Eva comes with 400 tokens. Her prompt is cut into "
-        "chunks that fill what the others leave of the budget: 60 tokens of hers beside 4 "
-        "decodes in one forward pass. Nobody waits longer than 26 ms for a word, and Eva "
-        "speaks after seven chunks.",
+        caption="Four people chat, and Eva comes with 400 tokens. Her prompt is cut into chunks that "
+        "fill what the others leave of the budget: 60 of her tokens beside 4 decodes in one "
+        "forward pass. No one waits longer than 26 ms for a word, and Eva's answer begins "
+        "after seven chunks.",
         speakers=_LONG,
         config=EngineConfig(token_budget=64, max_kv_tokens=40 * 16, prefix_cache=False),
         step=8,
@@ -206,9 +207,9 @@ _ALL = (
     Scenario(
         name="chunk_budget",
         caption='The people of "mixed_step" with a budget of 512 tokens: Eva has 400, they fit into '
-        "one step, and Ada, like everybody else, waits 111 ms for her next word. Chunked prefill is "
-        "on, and does not help. It is the budget that bounds a step; chunks are what makes a small "
-        "budget possible.",
+        "one step, and Ada, like all the others, waits 111 ms for her next word. Chunked "
+        "prefill is on, and does not help. It is the budget that bounds a step; chunks are "
+        "what makes a small budget possible.",
         speakers=_LONG,
         config=EngineConfig(token_budget=512, max_kv_tokens=40 * 16, prefix_cache=False),
         step=8,
@@ -216,10 +217,10 @@ _ALL = (
     ),
     Scenario(
         name="overload",
-        caption="In 26 steps 26 people have come, 8 have had a place and 18 wait: requests "
-        "come faster than they are served, and the queue grows and grows. Zoe, who comes now, "
-        "gets her place at step 90, because her wait is the work of all those in front of her. "
-        "A longer queue would not help, only fewer requests or a faster machine.",
+        caption="In 26 steps 26 people have come, 8 have had a seat and 18 wait: requests come faster"
+        " than they are served, and the queue grows and grows. Zoe, who comes now, gets her "
+        "seat at step 90, because she waits for the work of all those in front of her. A "
+        "longer queue would not help, only fewer requests or a faster machine.",
         speakers=tuple(
             Speaker(name, 1 + i, own=12 + 5 * i % 13, output=10 + 7 * i % 11)
             for i, name in enumerate(NAMES[:26])
@@ -230,10 +231,10 @@ _ALL = (
     ),
     Scenario(
         name="fairness",
-        caption="Ada has sent six requests, and Bo, a moment later, one. First come, first "
-        "served would let all six go first, and Bo would get a place at step 37. The policy "
-        '"fair" counts the tokens that each name has had: Bo\'s count is the smallest, so he is '
-        "next, at step 13.",
+        caption="Ada has sent six requests, and Bo, a moment later, one. First come, first served "
+        'would serve all six first, and Bo would get a seat at step 37. The policy "fair" '
+        "counts the tokens that each name has had: Bo's count is the smallest, so he is next,"
+        " at step 13.",
         speakers=(
             *(Speaker("Ada", 1, own=14 + i, output=12) for i in range(6)),
             Speaker("Bo", 3, own=12, output=12),
@@ -244,10 +245,10 @@ _ALL = (
     ),
     Scenario(
         name="speculation",
-        caption="Ada asks for a text to be repeated, and a drafter looks up how it went on. "
-        "Here four tokens were guessed: the first two are right, the third is not, so it is "
-        "replaced and the fourth thrown away. One step, three tokens. Ada's answer is done at "
-        "step 9, Bo's, of equal length and without guesses, at 24.",
+        caption="Ada asks for a text to be repeated, and a drafter looks up how it went on. Here four"
+        " tokens were proposed: the first two are right, the third is not, so it is replaced "
+        "and the fourth is dropped. One step, three tokens. Ada's answer is done at step 9; "
+        "Bo's, of equal length and without drafts, at step 24.",
         speakers=(
             Speaker("Ada", 1, prompt=_RECITED, output=24, answer=_RECITAL),
             Speaker("Bo", 1, own=16, output=24),
@@ -259,10 +260,10 @@ _ALL = (
     ),
     Scenario(
         name="thirty",
-        caption="Thirty people press Enter together. In step 1 the budget is enough for two "
-        "prompts; then the 24 tokens that all begin with are in the cache, and in step 2 Cleo and "
-        "five more take a place, each computing only what is their own. 22 wait. Dora, last in "
-        "line, is let in at step 47.",
+        caption="Thirty people press Enter together. In step 1 the budget is enough for two prompts; "
+        "then the 24 tokens that all prompts begin with are in the cache, and in step 2 Cleo "
+        "and five more take a seat, each computing only their own tokens. 22 wait. Dora, last"
+        " in line, is admitted at step 47.",
         speakers=tuple(
             Speaker(name, 1, shared=24, own=6 + 5 * i % 9, output=8 + 7 * i % 13)
             for i, name in enumerate(NAMES)
@@ -277,7 +278,7 @@ SCENARIOS = {one.name: one for one in _ALL}
 
 
 def scenario(name: str) -> Scenario:
-    """A scenario by its name. Raises LookupError, which lists them, for one that does not exist."""
+    """Return a scenario by its name. Raises LookupError, which lists the names, for an unknown one."""
     if name not in SCENARIOS:
         near = get_close_matches(name, SCENARIOS, 1, 0.5)
         hint = f" Did you mean {near[0]!r}?" if near else ""

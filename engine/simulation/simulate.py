@@ -1,4 +1,4 @@
-"""Play a workload on a pretend machine: the same step loop, a virtual clock, an ordinary log."""
+"""Play a workload on a simulated machine: the same step loop, a virtual clock, an ordinary log."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ from engine.simulation.workload import (
     Clear,
     Hold,
     Input,
-    LetGo,
+    Release,
     Workload,
 )
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
 
-UNKNOWN_TEXT = "\u00b7"  # for a token beyond what the log knows
+UNKNOWN_TEXT = "\u00b7"  # for a token that the log does not have
 
 
 def simulate(
@@ -37,26 +37,27 @@ def simulate(
 ) -> EventLog:
     """Serve a workload to its end and return the log.
 
-    `cost` are the prices of a step, or a machine of your own that says what one takes.
-    `parts` are passed on to `Engine`: policy, pool, tree, eviction, drafter, and `log`, where a long
-    run is to keep a window of its log only. Idle time passes until the next arrival. Raises
-    RequestError for a request that these settings could never serve.
+    cost   the prices of a step, or a CostRunner of your own
+    parts  passed on to `Engine`: policy, pool, tree, eviction, drafter, and `log`, for example with a
+           window for a long run
+
+    Idle time is skipped. Raises RequestError for a request that these settings could never serve.
     """
     runner = cost if isinstance(cost, CostRunner) else CostRunner(**asdict(cost))
     described = workload.tokenizer
     tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
     engine = _ReplayEngine(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
-    pending, unpassed = deque(workload.inputs), 0
+    pending, skipped_steps = deque(workload.inputs), 0
     while pending or engine.has_work():
         if pending and not engine.has_work():
-            # Nobody is there: time passes until the next input, but no steps do.
+            # Skip the idle time until the next input: the clock moves, but no step runs.
             first = pending[0]
             if first.step is None:
                 runner.clock.advance(max(0, _at_us(first) - runner.clock.now()))
             else:
-                unpassed = max(unpassed, first.step - engine.step_count - 1)
-        while pending and _is_due(pending[0], engine.step_count + 1 + unpassed, engine):
-            _take(pending.popleft(), engine, runner)
+                skipped_steps = max(skipped_steps, first.step - engine.step_count - 1)
+        while pending and _is_due(pending[0], engine.step_count + 1 + skipped_steps, engine):
+            _apply(pending.popleft(), engine, runner)
         engine.step()
     return engine.log
 
@@ -69,7 +70,7 @@ def _is_due(one: Input, next_step: int, engine: Engine) -> bool:
     return _at_us(one) <= engine.clock.now() if one.step is None else one.step <= next_step
 
 
-def _take(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
+def _apply(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
     match one:
         case Arrival():
             request = engine.submit(
@@ -89,38 +90,40 @@ def _take(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
             engine.clear_prefix_cache()
         case Hold():
             engine.held[one.hold] = engine.holds.hold(one.tokens, label=one.label).id
-        case LetGo():
+        case Release():
             engine.holds.release(engine.held[one.hold])
 
 
 class _ReplayEngine(Engine):
-    """The engine, except that the answers of a log are written as they were then."""
+    """An engine that repeats the answers of a log."""
 
     def __init__(self, *args: Any, **parts: Any) -> None:
         super().__init__(*args, **parts)
         self.answers: dict[int, Answer] = {}
-        self.held: dict[int, int] = {}  # the log's number of a hold -> ours
-        self.output_processors = _ReplayWriters(self.tokenizer, self.answers)
+        self.held: dict[int, int] = {}  # the log's number of a hold -> this engine's
+        self.output_processors = _ReplayOutputProcessors(self.tokenizer, self.answers)
 
 
-class _ReplayWriters(OutputProcessors):
-    """Each sample has its answer of then before it."""
+class _ReplayOutputProcessors(OutputProcessors):
+    """The output processors, one for each sample, with the answers of a log."""
 
     def __init__(self, tokenizer: Tokenizer, answers: Mapping[int, Answer]) -> None:
         super().__init__(tokenizer, ToolUse)
         self._answers = answers
 
     def new(self, request: Request) -> OutputProcessor:
-        """A writer that repeats."""
+        """Return an output processor that repeats the request's answer."""
         answer = self._answers.get(request.id, Answer(0))
         known = isinstance(self._tokenizer, _LogTokenizer)
-        return _ReplayWriter(request, self._tokenizer, answer.texts if known else None, answer)
+        return _ReplayOutputProcessor(
+            request, self._tokenizer, answer.texts if known else None, answer
+        )
 
 
-class _ReplayWriter(OutputProcessor):
-    """Texts and tools' tokens are those of the log.
+class _ReplayOutputProcessor(OutputProcessor):
+    """An output processor with the texts and the tools' tokens of a log.
 
-    The logged run's tokenizer and tools are not at hand, and need not be.
+    It needs neither the logged run's tokenizer nor its tools.
     """
 
     def __init__(
@@ -130,7 +133,7 @@ class _ReplayWriter(OutputProcessor):
         self._texts = texts
         self._answer = answer
         if texts is not None:
-            # The log's texts are whole: a prompt of another tokenizer must not leave bytes to flush.
+            # The log's texts are complete: bytes of the prompt must not be flushed into them.
             self._detokenizer = tokenizer.detokenizer([])
 
     def _piece(self, token: int, position: int) -> str:
@@ -144,7 +147,7 @@ class _ReplayWriter(OutputProcessor):
 
 
 class _LogTokenizer(ByteTokenizer):
-    """What a log says of its tokenizer: its ends, its size, and the texts of its prompts."""
+    """The tokenizer of a log: its EOS ids, its size, and the texts of the log's prompts."""
 
     def __init__(self, described: dict[str, Any], workload: Workload) -> None:
         super().__init__()
@@ -156,9 +159,9 @@ class _LogTokenizer(ByteTokenizer):
         }
 
     def describe(self) -> dict[str, Any]:
-        """As in the log."""
+        """Return the description in the log."""
         return self._described
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
-        """As in the log."""
+        """Return the pieces in the log."""
         return list(self._pieces[tuple(ids)])

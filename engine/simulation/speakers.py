@@ -1,8 +1,8 @@
-"""People who say readable things of exact lengths: the workloads of scenarios and of the playground.
+"""People who send readable prompts of exact lengths: the workloads of scenarios and of the playground.
 
-A lesson needs "a 30-token prompt of which 16 tokens are common", and a picture needs words that can be
-read. So a token here is a word or a mark, as in "the moon is a lamp.": seven tokens. Two people share
-what they are told to share and nothing more, because whatever is somebody's own begins with the name.
+A lesson needs "a 30-token prompt with 16 common tokens", and a picture needs readable words. So a token
+here is a word or a punctuation mark: "the moon is a lamp." has six tokens. Two prompts share exactly
+the tokens that they should share, because each person's own part begins with the name.
 """
 
 import re
@@ -18,7 +18,7 @@ NAMES = (
     "Xena Yan Zoe Amir Bea Cem Dora"
 ).split()
 
-# What many prompts begin with, by name.
+# Common prefixes of prompts, by name.
 COMMON = {
     "storyteller": "You are a kind storyteller. Use short words and short sentences. Keep it "
     "under ten lines, and end on a happy note. Never frighten a small child. If somebody asks for "
@@ -49,18 +49,18 @@ _TALK = [
     "the last train brought a letter without a name.",
 ]
 _WORD = re.compile(r" ?\w+|[^\w\s]")
-_END = 0  # the token that ends an answer, without a text
+_END = 0  # the token that ends an answer; its text is empty
 
 
 @dataclass(frozen=True, slots=True)
 class Speaker:
-    """One request: `shared` tokens of a common text, `own` of one's own, answers of `output` tokens.
+    """One request: a prompt of `shared` common and `own` other tokens, and answers of `output` tokens.
 
     common      a key of COMMON
-    step        arrives before this step; or, if `at_ms` is given, at that time
-    n           samples, each with an answer of its own
-    max_tokens  what is asked for at most; None: exactly what is said
-    prompt, answer   the very words in place of those drawn; `output` then cuts the answer
+    step        the request arrives before this step; or at `at_ms`, if that is given
+    n           number of samples, each with its own answer
+    max_tokens  None: exactly the length of the answer
+    prompt, answer   texts to use instead of generated ones; `output` still cuts the answer
     """
 
     name: str
@@ -78,7 +78,7 @@ class Speaker:
 
 
 def workload_of(speakers: Iterable[Speaker]) -> Workload:
-    """The speakers' requests, in their order, which has to be that of arrival.
+    """Return the speakers' requests. Speakers must be in order of arrival.
 
     Request ids count from 1, one for each sample. Raises ValueError for an unknown common text.
     """
@@ -89,20 +89,20 @@ def workload_of(speakers: Iterable[Speaker]) -> Workload:
 
 
 def common_text(name: str, tokens: int) -> list[str]:
-    """The first tokens of a common text, which begins again where it is too short."""
+    """Return the first tokens of a common text, which is repeated if it is too short."""
     if name not in COMMON:
-        raise ValueError(f"there is no common text {name!r}, only {', '.join(COMMON)}")
+        raise ValueError(f"common must be one of {', '.join(COMMON)}, got {name!r}")
     return list(islice(cycle(_split(COMMON[name])), tokens))
 
 
 def talk(start: int, tokens: int) -> list[str]:
-    """So many tokens of talk, beginning with sentence `start`."""
+    """Return `tokens` tokens of text, from sentence `start` on."""
     sentences = _TALK[start % len(_TALK) :] + _TALK[: start % len(_TALK)]
     return list(islice(cycle(_split(" " + " ".join(sentences))), tokens))
 
 
 def prompt_words(speaker: Speaker, number: int) -> list[str]:
-    """A prompt, token by token. `number` is the speaker's place among all."""
+    """Return a prompt as tokens. `number` is the speaker's index."""
     if speaker.prompt:
         return _split(speaker.prompt)
     own = [*_split(f" {speaker.name}:"), *talk(number, speaker.own)][: speaker.own]
@@ -130,12 +130,12 @@ def _answer(speaker: Speaker, number: int, sample: int, asked: int, words: "_Wor
     texts = _split(speaker.answer) or talk(5 * number + 3 * sample + 1, speaker.output)
     texts = texts[: speaker.output]
     if len(texts) < asked:
-        texts[-1] = ""  # it ends by itself
+        texts[-1] = ""  # the end token
     return Answer(len(texts), words.ids(texts), texts)
 
 
 class _Words:
-    """Token ids for words, in the order in which they are first heard; 0 is the end of an answer."""
+    """Token ids for words, in order of first use; 0 ends an answer."""
 
     def __init__(self) -> None:
         self.texts = [""]

@@ -1,9 +1,8 @@
-"""Traffic drawn from six numbers, for playing with.
+"""Random traffic from six numbers, for the playground.
 
-Everybody's luck is drawn from the seed and their own place in line, and from nothing else. So a change
-of one number changes that and leaves the rest: with a higher rate the same people ask the same, only
-sooner; with more requests those who were there before stay as they were. Two runs can be compared.
-(Simulation calls this common random numbers.)
+The random numbers of a request depend only on the seed and on its index. So a change of one number
+leaves the rest alone: with a higher rate the same requests come sooner; with more requests the earlier
+ones stay the same. Two runs can be compared. (In simulation these are called common random numbers.)
 """
 
 import math
@@ -16,19 +15,19 @@ from engine.simulation.workload import Workload
 
 
 class TrafficError(ValueError):
-    """A number is out of range. The message names it."""
+    """A number is out of range. The message names it and the range."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """Who comes, how often, and with how much. Raises TrafficError for a number out of range.
+    """The numbers that describe the traffic. Raises TrafficError for a number out of range.
 
-    requests        how many
-    rate            requests per second on average, at independent times (a Poisson process)
-    prompt_tokens   of a prompt on average; each has between half as many and half as many again
-    output_tokens   of an answer, likewise
-    shared          percent of the average prompt with which all prompts begin
-    seed            another one, other luck
+    requests        the number of requests
+    rate            mean requests per second, at independent times (a Poisson process)
+    prompt_tokens   mean length of a prompt; each has between 50 % and 150 % of it
+    output_tokens   mean length of an answer, likewise
+    shared          percent of the mean prompt that all prompts have in common at their beginning
+    seed            of the random numbers
     """
 
     requests: int = 14
@@ -53,13 +52,13 @@ class Traffic:
     def _speakers(self) -> Iterator[Speaker]:
         common = round(self.prompt_tokens * self.shared / 100)
         at_ms = 0.0
-        for place in range(self.requests):
-            luck = random.Random(f"{self.seed} {place}")
-            gap, prompt, output, urgency = (luck.random() for _ in range(4))
+        for index in range(self.requests):
+            rng = random.Random(f"{self.seed} {index}")
+            gap, prompt, output, urgency = (rng.random() for _ in range(4))
             length = max(1, round(self.prompt_tokens * (0.5 + prompt)))
             shared = min(common, length - 1)
             yield Speaker(
-                _name(place),
+                _name(index),
                 at_ms=at_ms,
                 shared=shared,
                 own=length - shared,
@@ -69,6 +68,6 @@ class Traffic:
             at_ms += -math.log(1 - gap) * 1000 / self.rate
 
 
-def _name(place: int) -> str:
-    round_, index = divmod(place, len(NAMES))
+def _name(number: int) -> str:
+    round_, index = divmod(number, len(NAMES))
     return NAMES[index] if not round_ else f"{NAMES[index]} {round_ + 1}"

@@ -2,12 +2,12 @@
 
     other = what_if(log, token_budget=32)
 
-Each request arrives before the same step and gives the same answer; only the decisions of the scheduler
-and of the cache may differ. With nothing changed they do not: the log is reproduced. An aborted request
-is aborted again; where it now gets further than its logged tokens, the rest is filler, shown as a dot.
+Each request arrives before the same step and has the same answer; only decisions of the scheduler and
+the cache may differ. Without a change they do not: the replay reproduces the log. An aborted request is
+aborted again; if it now gets more tokens than are logged, the rest is filler, shown as a dot.
 
-The times are those of a cost model, whose error must not be taken for an effect. `compare(log, other)`
-times both runs by the same model and states its error.
+The times come from a cost model, whose error must not be mistaken for an effect of the change.
+`compare(log, other)` times both runs by the same model and states its error.
 """
 
 from typing import Any
@@ -32,16 +32,15 @@ def what_if(
     """Replay a log's inputs with other settings, and return the log of that run.
 
     changes  fields of EngineConfig, or parts of the engine: `pool=`, `tree=`, `drafter=`, and as
-             `policy=` and `eviction=` a name or an object. What a learner wrote for the logged run has
-             to be passed in again, because a log has its name only.
-    pinned   "step": requests arrive before the same step; "time": at the same time, and then even with
-             nothing changed a step may start before or after an arrival that it had to wait for
-    cost     what a step costs; None: what fits the logged run best. With a cost of your own, compare
-             with `what_if(log, cost=cost)`, or the machine is part of the difference.
+             `policy=` and `eviction=` a name or an object. A learner's own part has to be passed in
+             again, because the log has only its name.
+    pinned   "step": requests arrive before the same step; "time": at the same time. With "time", an
+             arrival may fall into another step even without a change
+    cost     the cost of a step; None: the best fit to the logged run. With a cost of your own, compare
+             with `what_if(log, cost=cost)`; otherwise the machine is part of the difference.
 
-    Raises ConfigError, which says what is wrong, for a setting that does not exist or has no such
-    value, for a missing part, and when a request of the log would be refused; ValueError for a log
-    whose beginning was dropped.
+    Raises ConfigError for an unknown setting or value, for a missing part, and if a request of the log
+    would be rejected; ValueError for a log whose beginning was dropped.
     """
     workload = Workload.from_log(log, pinned)
     started = log[0]
@@ -58,7 +57,7 @@ def what_if(
         replay = simulate(workload, config, cost=model, **parts)
     except RequestError as error:
         raise ConfigError(
-            f"with these settings a request of the log is refused: {error}"
+            f"with these settings a request of the log is rejected: {error}"
         ) from error
     if cost is None:
         header = replay[0]
@@ -72,7 +71,7 @@ def what_if(
 
 
 def _step_us(log: EventLog, model: Cost) -> list[int]:
-    """What the model takes for each `step_finished` of the log, which was measured there."""
+    """Return the model's duration of each `step_finished` of the log."""
     times = list[int]()
     work: Work | None = None
     for event in log:
@@ -98,9 +97,9 @@ def _changed(settings: dict[str, Any], changes: dict[str, Any]) -> EngineConfig:
 def _check_parts(
     started: RunStarted, config: EngineConfig, parts: dict[str, Any], changes: dict[str, Any]
 ) -> None:
-    """Raise ConfigError when the logged run had a part that nobody can make from its name."""
+    """Raise ConfigError if the logged run had a part that cannot be made from its name."""
     built_in = dict(BUILT_IN)
-    if config.policy in POLICIES:  # else the engine refuses the name
+    if config.policy in POLICIES:  # else the engine rejects the name
         built_in["policy"] = POLICIES[config.policy].__name__
     if config.eviction in EVICTIONS:
         built_in["eviction"] = EVICTIONS[config.eviction].__name__

@@ -1,11 +1,11 @@
-"""A workload as data: who asks what and when, and how long the answers really are.
+"""A workload as data: the requests, their arrivals and the real lengths of their answers.
 
-Two sources: `Workload.from_log` takes what happened to an engine from outside (arrivals, aborts,
-clearings of the cache) out of a saved log, with the answers that were given; `Workload.generate`
-draws one. `simulate` plays either on a pretend machine.
+There are two sources. `Workload.from_log` extracts an engine's inputs (arrivals, aborts, clearings of
+the cache, holds) and its answers from a saved log. `Workload.generate` draws a random workload.
+`simulate` plays either on a simulated machine.
 
-An input comes before a step, or at a time. Steps make a run comparable decision by decision; times
-let the machine's speed decide which step somebody arrives in.
+An input comes before a step or at a time. With steps, two runs can be compared decision by decision;
+with times, the machine's speed decides before which step a request arrives.
 """
 
 import random
@@ -18,20 +18,19 @@ import msgspec
 from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog
-from engine.events.state import ROOT
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import US_PER_MS
 
-ArrivalProcess = Callable[[random.Random, int], list[float]]  # -> when each comes, in ms
+ArrivalProcess = Callable[[random.Random, int], list[float]]  # -> arrival times in ms
 Length = Callable[[random.Random], int]  # -> tokens
 
 
 @dataclass(slots=True)
 class Answer:
-    """What one sample says: the first `len(ids)` tokens as they were, `length` tokens in all.
+    """The answer of one sample: `length` tokens, of which the first `len(ids)` are known.
 
     texts   one piece per id
-    forced  output position after which a tool's tokens were forced -> how many
+    forced  output position -> number of a tool's tokens that were forced after it
     """
 
     length: int
@@ -42,7 +41,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Input:
-    """Something from outside: before step `step`, or where that is None, at `at_ms`."""
+    """An input of the engine before step `step`, or at `at_ms` if `step` is None."""
 
     step: int | None = None
     at_ms: float = 0.0
@@ -50,7 +49,7 @@ class Input:
 
 @dataclass(slots=True)
 class Arrival(Input):
-    """A request. `answers` has one entry per sample; a missing one goes on to max_tokens."""
+    """A request. `answers` has an entry per sample; a sample without one runs to max_tokens."""
 
     prompt: list[int] = field(default_factory=list)
     params: SamplingParams = field(default_factory=SamplingParams)
@@ -62,19 +61,19 @@ class Arrival(Input):
 
 @dataclass(slots=True)
 class Abort(Input):
-    """The client of a request left. Ids count from 1 in order of arrival, one per sample."""
+    """A client aborts a request. Ids count from 1 in order of arrival, one per sample."""
 
     request: int = 0
 
 
 @dataclass(slots=True)
 class Clear(Input):
-    """Somebody cleared the prefix cache."""
+    """A client clears the prefix cache."""
 
 
 @dataclass(slots=True)
 class Hold(Input):
-    """Somebody had a prefix held; `hold` is the log's number of it."""
+    """A client holds a prefix. `hold` is its number in the log."""
 
     hold: int = 0
     tokens: list[int] = field(default_factory=list)
@@ -82,31 +81,31 @@ class Hold(Input):
 
 
 @dataclass(slots=True)
-class LetGo(Input):
-    """Somebody let go of what they had held."""
+class Release(Input):
+    """A client releases a hold."""
 
     hold: int = 0
 
 
 @dataclass(slots=True)
 class Workload:
-    """Inputs in order. `tokenizer` describes that of the log they come from, if they do."""
+    """Inputs in order. `tokenizer` describes the tokenizer of the log they come from, if any."""
 
     inputs: list[Input]
     tokenizer: dict[str, Any] | None = None
 
     @classmethod
     def from_log(cls, log: EventLog, pinned: str = "step") -> "Workload":
-        """Everything that came from outside in a log, pinned to its "step" or its "time".
+        """Extract the inputs of a log, each pinned to its "step" or its "time".
 
-        A request that ended in an error is taken for one that was aborted then. Raises ValueError
-        for a log whose beginning was dropped, because arrivals are missing from it.
+        A request that ended in an error counts as aborted. Raises ValueError for a log whose beginning
+        was dropped, because its first arrivals are missing.
         """
         if pinned not in ("step", "time"):
             raise ValueError(f'pinned must be "step" or "time", got {pinned!r}')
         if not len(log) or not isinstance(log[0], v.RunStarted):
             raise ValueError(
-                "the log does not begin with run_started: arrivals are missing from it"
+                "the log does not begin with run_started: its first arrivals are missing"
             )
         started: v.RunStarted = log[0]
         inputs = list(_inputs(log))
@@ -132,15 +131,15 @@ class Workload:
     ) -> "Workload":
         """Draw `count` requests; equal arguments give equal workloads.
 
-        arrivals       when they come: `poisson`, `bursts` or `at_once`
-        prompt         own tokens of a prompt: `fixed`, `uniform` or `lognormal`
+        arrivals       the arrival process: `poisson`, `bursts` or `at_once`
+        prompt         length of a prompt without shared tokens: `fixed`, `uniform` or `lognormal`
         output         real length of an answer, in tokens
-        groups         each request belongs to one of so many groups (0: none), which is its label;
-        shared_tokens  the prompts of a group begin with so many equal tokens
-        max_tokens     what every request asks for at most; None: exactly what it needs
+        groups         the number of groups; each request belongs to one, which is its label (0: none)
+        shared_tokens  the length of the common prefix of a group's prompts
+        max_tokens     of every request; None: exactly the length of its answer
         """
         rng = random.Random(seed)
-        stems = [_letters(rng, shared_tokens) for _ in range(groups)]
+        prefixes = [_letters(rng, shared_tokens) for _ in range(groups)]
         inputs: list[Input] = []
         for at_ms in sorted(arrivals(rng, count)):
             group = rng.randrange(groups) if groups else -1
@@ -149,7 +148,7 @@ class Workload:
             inputs.append(
                 Arrival(
                     at_ms=at_ms,
-                    prompt=(stems[group] if groups else []) + _letters(rng, prompt(rng)),
+                    prompt=(prefixes[group] if groups else []) + _letters(rng, prompt(rng)),
                     params=SamplingParams(max_tokens=asked),
                     label=f"group {group + 1}" if groups else "",
                     answers={0: Answer(min(length, asked))},
@@ -158,11 +157,11 @@ class Workload:
         return cls(inputs)
 
 
-# When requests come
+# Arrival processes
 
 
 def poisson(per_second: float) -> ArrivalProcess:
-    """Independent clients: gaps are exponential, `per_second` requests a second on average."""
+    """Independent clients: exponential gaps, on average `per_second` requests per second."""
 
     def process(rng: random.Random, count: int) -> list[float]:
         at, times = 0.0, list[float]()
@@ -175,30 +174,30 @@ def poisson(per_second: float) -> ArrivalProcess:
 
 
 def bursts(size: int, every_ms: float) -> ArrivalProcess:
-    """`size` requests together, again and again: a class that presses Enter on command."""
+    """Repeated bursts of `size` requests: a class that presses Enter together."""
     return lambda _, count: [index // size * every_ms for index in range(count)]
 
 
 def at_once() -> ArrivalProcess:
-    """Everybody at time 0."""
+    """All requests at time 0."""
     return lambda _, count: [0.0] * count
 
 
-# How long things are
+# Lengths
 
 
 def fixed(tokens: int) -> Length:
-    """Always the same."""
+    """Always `tokens`."""
     return lambda _: tokens
 
 
 def uniform(least: int, most: int) -> Length:
-    """Anything from `least` to `most`, equally often."""
+    """Uniform from `least` to `most`."""
     return lambda rng: rng.randint(least, most)
 
 
 def lognormal(median: float, spread: float, most: int) -> Length:
-    """Many short, a few very long, as in real traffic; cut at `most`. `spread` is sigma."""
+    """Many short and a few very long, as in real traffic, at most `most`. `spread` is sigma."""
     return lambda rng: min(most, max(1, round(median * rng.lognormvariate(0, spread))))
 
 
@@ -206,11 +205,11 @@ def _letters(rng: random.Random, count: int) -> list[int]:
     return [ord("a") + rng.randrange(26) for _ in range(count)]
 
 
-# What a log tells
+# Inputs and answers of a log
 
 
 def _inputs(log: EventLog) -> Iterable[Input]:
-    """The inputs in order of their events, with the step before which each came."""
+    """Yield the inputs in order, each with the step before which it came."""
     answers = _answers(log)
     step, now = 0, 0.0
     clearing = False
@@ -245,26 +244,17 @@ def _inputs(log: EventLog) -> Iterable[Input]:
             case v.RadixEvicted() if event.reason == "cleared" and not clearing:
                 yield Clear(step=step + 1, at_ms=now)
             case v.PrefixHeld():
-                tokens = _spelled(state, event.node)
+                tokens = state.prefix_tokens(event.node)
                 yield Hold(
                     step=step + 1, at_ms=now, hold=event.hold, tokens=tokens, label=event.label
                 )
             case v.PrefixReleased() if event.reason == "released":
-                yield LetGo(step=step + 1, at_ms=now, hold=event.hold)
+                yield Release(step=step + 1, at_ms=now, hold=event.hold)
         clearing = isinstance(event, v.RadixEvicted) and event.reason == "cleared"
 
 
-def _spelled(state: State, node: int) -> list[int]:
-    """The tokens on the path to a node."""
-    tokens: list[int] = []
-    while node != ROOT:
-        tokens = state.nodes[node].tokens + tokens
-        node = state.nodes[node].parent
-    return tokens
-
-
 def _answers(log: EventLog) -> dict[int, Answer]:
-    """What every request and sample said."""
+    """Return the answer of every request and sample."""
     answers: dict[int, Answer] = {}
     for event in log.of(v.StepFinished):
         assert isinstance(event, v.StepFinished)

@@ -10,7 +10,6 @@ from engine.config import EngineConfig
 from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog
-from engine.events.state import ROOT, NodeState
 from engine.why.shortfall import CachedPrefix, Shortfall, common_length, shortfall
 
 
@@ -201,8 +200,7 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         found=len(event.blocks) * size,
         most=(len(request.tokens) - 1) // size * size,
         agree=max(
-            common_length(_prefix_tokens(before, node), request.tokens)
-            for node in before.nodes.values()
+            common_length(before.prefix_tokens(node), request.tokens) for node in before.nodes
         ),
         sharers=[
             other.id
@@ -217,8 +215,7 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
 
 
 def _eviction(before: State, event: v.RadixEvicted, tokens: list[int]) -> Eviction:
-    node = before.nodes[event.node]
-    return Eviction(common_length(_prefix_tokens(before, node), tokens), before.step, event)
+    return Eviction(common_length(before.prefix_tokens(event.node), tokens), before.step, event)
 
 
 def _is_admitted(log: EventLog, request: int, at: int) -> bool:
@@ -249,12 +246,3 @@ def _all_tokens(log: EventLog, request: int) -> list[int]:
                     if row.request == request:
                         tokens += row.ids
     return prompts.get(request, []) + tokens
-
-
-def _prefix_tokens(state: State, node: NodeState) -> list[int]:
-    """Return all tokens from the root to the end of a node's edge."""
-    tokens: list[int] = []
-    while node.id != ROOT:
-        tokens = node.tokens + tokens
-        node = state.nodes[node.parent]
-    return tokens

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from html import unescape
 from pathlib import Path
 
 import pytest
@@ -71,4 +70,3 @@ def test_a_missing_bundle_is_an_error_that_names_the_command(
     monkeypatch.setattr(live_page, "BOARD", tmp_path)
     with pytest.raises(FileNotFoundError, match="`make bundle`"):
         live_page.install(FastAPI())
-

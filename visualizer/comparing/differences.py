@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.events.messages import Words, count, supply_words
-from engine.events.state import ROOT
 from visualizer.moments import Moment
 
 # Where the two decisions differ in kind, the rarer kind is described.
@@ -99,7 +98,7 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
                 events.append(Decision("preempted", request, (name(request), by), index))
             case v.RadixEvicted(reason="room", needed_by=request):
                 node = state.nodes[event.node]
-                lost = len(node.tokens), _prefix_tokens(state, event.node)
+                lost = len(node.tokens), tuple(state.prefix_tokens(event.node))
                 events.append(Decision("evicted", request, (name(request), *lost), index))
             case v.Admitted(request=request):
                 found = len(event.blocks) * state.block_size, event.resumed
@@ -140,15 +139,6 @@ def _in_order(events: list[Decision], rows: list[Decision], log: EventLog) -> li
         order += [*rows[merged:until], one]
         merged = until
     return order + rows[merged:]
-
-
-def _prefix_tokens(state: State, node: int) -> tuple[int, ...]:
-    """Return all tokens from the root to the end of a node's edge."""
-    edges: list[list[int]] = []
-    while node != ROOT:
-        edges.append(state.nodes[node].tokens)
-        node = state.nodes[node].parent
-    return tuple(token for edge in reversed(edges) for token in edge)
 
 
 def first_difference(a: EventLog, b: EventLog, pairs: dict[int, int]) -> Difference | None:

@@ -7,7 +7,7 @@ import pytest
 from engine.config import EngineConfig
 from engine.events import vocabulary as v
 from engine.simulation.cost_runner import Cost
-from engine.simulation.on_model import SkippingClock, play_on_model
+from engine.simulation.on_model import IdleSkippingClock, play_on_model
 from engine.simulation.simulate import simulate
 from engine.simulation.speakers import NAMES
 from engine.simulation.traffic import Traffic, TrafficError
@@ -92,7 +92,7 @@ def test_a_model_serves_all_requests_at_full_length_and_skips_idle_time() -> Non
 
 
 def test_what_was_skipped_is_time_that_has_passed() -> None:
-    clock = SkippingClock()
+    clock = IdleSkippingClock()
     assert clock.now() < 1_000_000
     clock.skip_to(3_600_000_000)
     assert clock.now() >= 3_600_000_000
