@@ -1,9 +1,9 @@
-/** What a text must carry, whatever its wording: names, values and numbers. */
+/** Checks that a text has names, values and numbers, independent of its wording. */
 
 import assert from "node:assert/strict";
 import { inWords } from "../src/model/words.js";
 
-/** Does a text have this in it as a whole word? A number may be written in letters: 2 or "two". */
+/** Whether a text contains a whole word. A number may be spelled out: 2 or "two". */
 export function names(text, fact) {
   const forms =
     Number.isInteger(fact) && fact >= 0 ? [String(fact), inWords(fact)] : [String(fact)];

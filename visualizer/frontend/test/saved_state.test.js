@@ -17,7 +17,7 @@ const layout = { state: {} };
 const FIRST = { one: board("v1"), v1: view("a"), "layout-v1": layout };
 const SECOND = { two: board("v2"), v2: view("b"), "layout-v2": layout };
 
-test("a board that is shown is saved with all it refers to, and one that is not shown is left out", () => {
+test("a visible board is saved with all models it refers to, a removed one is not", () => {
   const live = { ...FIRST, ...SECOND, slider: { state: { value: 3 } } };
   assert.deepEqual(
     mergeStates({ before: {}, saved: {}, live, shown: new Set(["one", "slider"]) }),
@@ -25,7 +25,7 @@ test("a board that is shown is saved with all it refers to, and one that is not 
   );
 });
 
-test("a board without a kernel stays as it was saved, and what took its place replaces it", () => {
+test("a board without a kernel stays as it was saved, until another board replaces it", () => {
   const shown = new Set(["one"]);
   assert.deepEqual(mergeStates({ before: {}, saved: FIRST, live: {}, shown }), FIRST);
   assert.deepEqual(mergeStates({ before: FIRST, saved: {}, live: {}, shown }), FIRST);
@@ -42,14 +42,14 @@ test("a view that two boards share stays while one of them is shown, in its newe
   assert.deepEqual(mergeStates({ before: {}, saved, live: moved, shown: new Set(["one"]) }), moved);
 });
 
-test("other widgets that the reader saved stay", () => {
+test("other saved widgets stay", () => {
   const saved = { slider: { state: { value: 3 } }, ...FIRST };
   const { slider } = saved;
   const before = { ...saved, button: { state: {} } };
   assert.deepEqual(mergeStates({ before, saved, live: {}, shown: new Set() }), { slider });
 });
 
-test("words that look like a reference in a log are no reference", () => {
+test("text in a log that looks like a reference is not one", () => {
   const talkative = { ...FIRST, v1: view("see IPY_MODEL_slider") };
   const live = { ...talkative, slider: { state: {} } };
   assert.deepEqual(
