@@ -1,4 +1,4 @@
-"""`patchChildren` makes an element's children equal to new ones, and leaves alone what was equal before."""
+"""`patchChildren` makes an element's children equal to new ones and leaves equal children alone."""
 
 from pathlib import Path
 
