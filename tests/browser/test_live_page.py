@@ -54,7 +54,7 @@ def test_a_debugger_finds_the_source_map_of_the_unpacked_module(
     page = new_page()
     session = page.context.new_cdp_session(page)
     scripts: list[dict[str, str]] = []
-    session.on("Debugger.scriptParsed", scripts.append)
+    session.on("Debugger.scriptParsed", lambda script: scripts.append(script))
     session.send("Debugger.enable")
     expect(open_live(page, server.url).root).to_have_attribute("data-ready", "waiting")
     [address] = {script["sourceMapURL"] for script in scripts if script.get("sourceMapURL")}
