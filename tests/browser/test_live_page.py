@@ -291,7 +291,7 @@ def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(
     callers += ask(server.url, "Bo")
     board.expect_step(4)
     expect(board.root.locator(".sentence")).to_have_attribute("data-status", "pending")
-    held = "(on) => window.watched.live.hear({ type: 'status', status: { paused: on } })"
+    held = "(on) => window.watched.live.receive({ type: 'status', status: { paused: on } })"
     for paused, step in ((False, 3), (True, 4), (False, 3)):
         page.evaluate(held, paused)
         board.expect_step(step)
