@@ -48,6 +48,20 @@ def test_it_joins_in_the_middle_and_every_step_equals_the_fold_of_the_trace(
         caller.close()
 
 
+def test_a_debugger_finds_the_source_map_of_the_unpacked_module(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page = new_page()
+    session = page.context.new_cdp_session(page)
+    scripts: list[dict[str, str]] = []
+    session.on("Debugger.scriptParsed", lambda script: scripts.append(script))
+    session.send("Debugger.enable")
+    expect(open_live(page, server.url).root).to_have_attribute("data-ready", "waiting")
+    [address] = {script["sourceMapURL"] for script in scripts if script.get("sourceMapURL")}
+    sources = page.request.get(address).json()["sources"]
+    assert any(source.endswith("src/model/fold.js") for source in sources)
+
+
 def test_an_engine_that_was_never_asked_says_so_and_is_drawn_from_its_first_request(
     new_page: NewPage, server: BackgroundServer
 ) -> None:
@@ -277,7 +291,7 @@ def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(
     callers += ask(server.url, "Bo")
     board.expect_step(4)
     expect(board.root.locator(".sentence")).to_have_attribute("data-status", "pending")
-    held = "(on) => window.watched.live.hear({ type: 'status', status: { paused: on } })"
+    held = "(on) => window.watched.live.receive({ type: 'status', status: { paused: on } })"
     for paused, step in ((False, 3), (True, 4), (False, 3)):
         page.evaluate(held, paused)
         board.expect_step(step)

@@ -17,7 +17,7 @@ test("beside a timeline on a tablet each block still has its number", () => {
   assert.ok(grid.label > 0);
 });
 
-test("every block lies inside, none on another, and is found under its centre", () => {
+test("every block is inside, overlaps no other, and is found at its centre", () => {
   for (const width of [300, 332, 449, 700, 1100]) {
     for (const count of [1, 7, 40, 100, 128, 500, 1024, 4096]) {
       const grid = blockGrid(count, width);

@@ -11,7 +11,7 @@ function drawn(count, width, ratio, paintOf, side = 1) {
   return drawnAfter([], count, width, ratio, paintOf, side);
 }
 
-/** The same on a canvas on which other paints were drawn `before`, and how often a tile was read. */
+/** The same after other paints were drawn `before`, with the number of reads of a tile. */
 function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
   const grid = blockGrid(count, width, 6);
   const canvas = {
@@ -51,7 +51,7 @@ function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
   return { grid, pixels, read, ...canvas };
 }
 
-test("a pixel shows the block that the map says is there, or none; each block has some", () => {
+test("a pixel shows the block at its place on the map, or none; each block has pixels", () => {
   for (const ratio of [1, 1.5, 2])
     for (const [count, size] of [
       [4096, 449],
@@ -66,7 +66,7 @@ test("a pixel shows the block that the map says is there, or none; each block ha
           const block = pixels[y * width + x] - 1;
           if (block < 0) continue;
           seen.set(block, (seen.get(block) ?? 0) + 1);
-          // Edges lie on whole pixels: a cell may begin half a pixel beside where it would.
+          // Edges are on whole pixels: a cell may begin half a pixel off.
           const around = [-0.5, 0.5, 1.5].flatMap((dx) =>
             [-0.5, 0.5, 1.5].map((dy) => grid.at((x + dx) / ratio - LEFT, (y + dy) / ratio)),
           );
@@ -83,7 +83,7 @@ test("a pixel shows the block that the map says is there, or none; each block ha
     }
 });
 
-test("between cells the ground stays free where the grid has a gap", () => {
+test("gaps of the grid show the background", () => {
   const { grid, pixels, width } = drawn(2048, 449, 2, () => 7);
   assert.ok(grid.gapX >= 1);
   const y = Math.round(2 * (grid.y(0) + grid.body / 2));
@@ -92,7 +92,7 @@ test("between cells the ground stays free where the grid has a gap", () => {
   assert.equal(gaps.length, grid.columns);
 });
 
-test("of a second picture only what has changed is written, and it is what a new one would be", () => {
+test("a second picture writes only the changes and equals a new one", () => {
   const before = ({ id }) => (id % 3 ? 5 : 9);
   const after = ({ id }) => (id % 3 && id !== 100 ? 5 : 9);
   const anew = drawn(4096, 449, 1.5, after, 7);
@@ -102,7 +102,7 @@ test("of a second picture only what has changed is written, and it is what a new
   assert.equal(drawnAfter([after], 4096, 449, 1.5, after, 7).read, 0);
 });
 
-test("a pattern goes on from cell to cell, as it would on a canvas", () => {
+test("a pattern continues from cell to cell, as on a canvas", () => {
   const side = 7;
   const { pixels, width, height } = drawn(4096, 449, 1, () => 1, side);
   for (let y = 0; y < height; y += 1)

@@ -48,7 +48,7 @@ function timelineAt(step, selected = null) {
 const inLane = (index) => (mark) => mark.y >= index * PITCH - 1 && mark.y < (index + 1) * PITCH;
 const texts = (marks) => marks.filter(({ kind }) => kind === "text").map(({ text }) => text);
 
-test("decodes are 5 px on the baseline, one dash a step, in the request's hue", () => {
+test("decodes are dashes of 5 px on the baseline, one per step, in the request's hue", () => {
   const dashes = timelineAt(53).filter(
     ({ kind, paint, height }) => kind === "fill" && paint === hues[0] && height === 5,
   );
@@ -57,7 +57,7 @@ test("decodes are 5 px on the baseline, one dash a step, in the request's hue", 
   assert.ok(dashes.every(({ y, width }) => y + 5 === PITCH - 4 && width < scale.width));
 });
 
-test("a prefill is a 14 px bar; what was found in the cache is its hatched top", () => {
+test("a prefill is a 14 px bar; tokens found in the cache are its hatched top", () => {
   const marks = timelineAt(53);
   const first = marks.find(
     ({ kind, height, paint }) => kind === "fill" && paint === hues[0] && height === 14,
@@ -74,7 +74,7 @@ test("a prefill is a 14 px bar; what was found in the cache is its hatched top",
   assert.ok(Math.abs(solid.height / 14 - 15 / 31) < 0.01);
 });
 
-test("chunks are counted together, and the first bars say what the numbers are", () => {
+test("chunks are counted together, and the first bars explain the numbers", () => {
   const said = texts(timelineAt(53));
   assert.ok(said.includes("31 tokens of prefill, then one token per step"));
   assert.ok(said.includes("9 + 16 cached") || said.includes("15 + 16 cached"));
@@ -82,7 +82,7 @@ test("chunks are counted together, and the first bars say what the numbers are",
   assert.ok(!said.some((text) => text.startsWith("+")));
 });
 
-test("each lane says who and what, and why it waits", () => {
+test("each lane shows its request's name, its state and why it waits", () => {
   const said = texts(timelineAt(30, 8));
   for (const { name } of model.requests) assert.ok(said.includes(name), name);
   assert.ok(said.includes("preempted"));
@@ -116,7 +116,7 @@ test("a preemption is an ink bar, dashes to the resume, and an arrow to the take
   );
 });
 
-test("what lies after the cursor is veiled to 42%, in the colour of its lane", () => {
+test("everything after the cursor has 42% opacity, in the colour of its lane", () => {
   const marks = timelineAt(30, 8);
   const veils = marks.filter(({ kind, alpha }) => kind === "fill" && Math.abs(alpha - 0.58) < 1e-9);
   assert.equal(veils.length, 12);
@@ -127,7 +127,7 @@ test("what lies after the cursor is veiled to 42%, in the colour of its lane", (
   );
 });
 
-test("from the eleventh request on the hues come again, with dots", () => {
+test("from the eleventh request on the hues repeat, with dots", () => {
   const { painter } = recordingPencil();
   assert.equal(painter.paint(0), hues[0]);
   assert.ok(painter.paint(10).tile);
@@ -135,7 +135,7 @@ test("from the eleventh request on the hues come again, with dots", () => {
   assert.equal(painter.paint(20), hues[0]);
 });
 
-test("at the first step the cursor's flag leaves playback's buttons free", () => {
+test("at the first step the cursor's flag does not cover the playback buttons", () => {
   const { painter, marks } = recordingPencil();
   const scene = {
     model,
@@ -150,7 +150,7 @@ test("at the first step the cursor's flag leaves playback's buttons free", () =>
   const flag = marks.find(
     ({ kind, paint, height }) => kind === "fill" && paint === ink && height === 15,
   );
-  assert.ok(flag.x >= 112, `${flag.x}`); // `.bar` in board.css leaves them as much
+  assert.ok(flag.x >= 112, `${flag.x}`); // as wide as `.bar` in board.css
 });
 
 test("a queue that grows before the first step stays in its row", () => {
@@ -178,7 +178,7 @@ test("a queue that grows before the first step stays in its row", () => {
   assert.deepEqual(heights, [9, 18]);
 });
 
-test("the axis says the first step's number once", () => {
+test("the axis has the first step's number once", () => {
   const said = (last) => {
     const { painter, marks } = recordingPencil();
     const axis = stepAxis({ first: 1, last });
@@ -190,7 +190,7 @@ test("the axis says the first step's number once", () => {
   assert.deepEqual(said(53).slice(0, 2), ["step 1", "5"]);
 });
 
-test("the strip says the moment's figures and stacks prefills over decodes", () => {
+test("the strip shows the step's figures and stacks prefills over decodes", () => {
   const { painter, marks } = recordingPencil();
   drawStrip(painter, {
     model,
@@ -240,7 +240,7 @@ test("a lost block table is ringed with dashes, what the cache keeps is hatched 
   assert.equal(hatched.length, kept);
 });
 
-test("others step back to 60%, the selected request's and what changed hands do not", () => {
+test("blocks have 60% opacity, except those of the selected request and those that changed owners", () => {
   const { marks, frame, grid } = blocksAt(30, 6);
   const own = new Set(frame.table(6).blocks);
   for (const block of frame.blocks) {
@@ -255,7 +255,7 @@ test("others step back to 60%, the selected request's and what changed hands do 
   }
 });
 
-test("a shared block shows its sharers and how many they are", () => {
+test("a shared block shows its owners and their number", () => {
   const { marks, frame } = blocksAt(30, 8);
   const shared = frame.blocks.filter(({ kind }) => kind === "shared");
   const counts = texts(marks).filter((text) => text.startsWith("×"));
@@ -265,7 +265,7 @@ test("a shared block shows its sharers and how many they are", () => {
   );
 });
 
-test("a shared block that is looked at has a curve to each owner's own blocks, arrows to sharers", () => {
+test("a highlighted shared block has a curve to each owner's own blocks", () => {
   const { painter, marks } = recordingPencil();
   const frame = model.frame(30);
   const grid = blockGrid(40, 449);
@@ -279,7 +279,7 @@ test("a shared block that is looked at has a curve to each owner's own blocks, a
   const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
   const heads = marks.filter(({ kind, points }) => kind === "shape" && points.length === 3);
   const own = (id) => frame.table(id).blocks.find((b) => frame.blocks[b].owners.length === 1);
-  const [first, ...sharers] = owners; // the first had it first: its curve leads into the block
+  const [first, ...sharers] = owners; // the first owner's curve leads into the block
   assert.deepEqual(
     heads.map(({ points }) => points[0]),
     [centre(0), ...sharers.map((id) => centre(own(id)))],
@@ -287,13 +287,13 @@ test("a shared block that is looked at has a curve to each owner's own blocks, a
   assert.ok(own(first) !== 0);
 });
 
-test("a block of one owner that is looked at has a ring and no curve", () => {
+test("a highlighted block of one owner has a ring and no curve", () => {
   const { painter, marks } = recordingPencil();
   drawHighlighted(painter, { model, frame: model.frame(30), grid: blockGrid(40, 449), block: 10 });
   assert.deepEqual([...new Set(marks.map(({ kind }) => kind))], ["frame"]);
 });
 
-test("a cursor out of view leaves no band on the names, nor beside the plot", () => {
+test("a cursor out of view draws no band", () => {
   const long = stepAxis({ first: 1, last: 400 });
   const view = timeScale({ from: 100, to: 160 }, LEFT, RIGHT, long);
   for (const [step, bands] of [

@@ -1,8 +1,8 @@
-/** What a text must carry, whatever its wording: names, values and numbers. */
+/** Checks that a text has names, values and numbers, independent of its wording. */
 
 import assert from "node:assert/strict";
 
-/** Does a text have this in it as a whole word? A 1 may be written "one". */
+/** Whether a text contains a whole word. A 1 may be written "one". */
 export function names(text, fact) {
   const forms = fact === 1 ? ["1", "one"] : [String(fact)];
   return forms.some((form) => {

@@ -3,7 +3,7 @@ import { mock, test } from "node:test";
 
 import { KernelSync } from "../src/host/kernel_sync.js";
 
-/** A widget's model as ipywidgets has it: it keeps what was set until it is saved, whoever set it since. */
+/** A widget model as in ipywidgets: it keeps set values until they are saved, even if the kernel has set others since. */
 function modelOf(values, { acknowledges = true } = {}) {
   const unsaved = {};
   const model = {
@@ -45,7 +45,7 @@ function scene(options) {
   return { board, model, told, sync, move };
 }
 
-test("many moves are one message, of where the board stands when it is sent", (t) => {
+test("many changes are one message, with the state at the time of sending", (t) => {
   t.after(() => mock.timers.reset());
   const { model, move, told } = scene();
   for (let step = 2; step < 30; step += 1) move(step);
@@ -57,19 +57,19 @@ test("many moves are one message, of where the board stands when it is sent", (t
   assert.equal(told.at(-1), true);
 });
 
-test("what the kernel sets before a move was sent is not overwritten by it", (t) => {
+test("a value that the kernel sets before a change is sent is not overwritten", (t) => {
   t.after(() => mock.timers.reset());
   const { board, model, move, sync } = scene();
   move(5);
   model.kernelSets({ step: 9 });
-  board.step = 9; // the board goes there at once
+  board.step = 9; // the board shows it at once
   sync.moved();
   mock.timers.tick(1000);
   assert.deepEqual(model.sent, []);
   assert.equal(model.values.step, 9);
 });
 
-test("nothing is sent while the kernel has not taken the last message", (t) => {
+test("nothing is sent until the kernel has processed the last message", (t) => {
   t.after(() => mock.timers.reset());
   const { model, move } = scene();
   move(5);
@@ -82,7 +82,7 @@ test("nothing is sent while the kernel has not taken the last message", (t) => {
   assert.deepEqual(model.sent, [{ step: 5 }, { step: 6 }]);
 });
 
-test("a host that never says when the kernel is done is told all the same", (t) => {
+test("changes are sent even if the host never reports when the kernel is done", (t) => {
   t.after(() => mock.timers.reset());
   const { model, move, told } = scene({ acknowledges: false });
   for (const step of [6, 7, 8]) {

@@ -20,7 +20,7 @@ const span = {
   ],
 };
 
-/** The marks of a lane of that span, and the words in it, with so many pixels a step. */
+/** The marks and labels of the span's lane, with a given number of pixels per step. */
 function drawn(width, pitch = 22) {
   const { painter, marks } = recordingPencil();
   const scale = {
@@ -41,7 +41,7 @@ function drawn(width, pitch = 22) {
   return { above, texts, scale };
 }
 
-test("a step's drafts are cells above its dash, in order: those that were kept are filled", () => {
+test("a step's drafts are cells above its dash, in order: accepted ones are filled", () => {
   const { above, scale } = drawn(26);
   const cells = above.filter(({ x }) => x >= scale.x(3) && x < scale.end(3));
   assert.deepEqual(
@@ -58,14 +58,14 @@ test("a step's drafts are cells above its dash, in order: those that were kept a
   assert.equal(above.length, 5, "a step without drafts has none");
 });
 
-test("drafts too narrow for cells are one, filled as far as they were kept", () => {
+test("drafts too narrow for cells are one cell, filled as far as they were accepted", () => {
   const { above, scale } = drawn(10);
   const [kept, all] = above.filter(({ x }) => x < scale.x(4));
   assert.deepEqual([kept.kind, all.kind], ["fill", "frame"]);
   assert.equal(kept.width / (all.width + 1), 2 / 4); // its line lies inside
 });
 
-test("steps with room say 1+4; else the words behind the prefill say it", () => {
+test("steps with enough room show 1+4; otherwise the label after the prefill explains it", () => {
   assert.deepEqual(drawn(26).texts, ["41", "1+4", "1+1"]);
   assert.deepEqual(drawn(120).texts, ["41", "1+4", "1+1"]);
   const [words, ...more] = drawn(10).texts;
@@ -73,18 +73,18 @@ test("steps with room say 1+4; else the words behind the prefill say it", () => 
   assert.deepEqual(more, []);
 });
 
-test("a prefill's count is not written over by the first step's drafts", () => {
+test("the first step's drafts do not overlap the prefill's count", () => {
   const at = span.segments;
   span.segments = [at[0], { ...at[2], from: 2, to: 2 }, { ...at[3], from: 3, to: 3 }];
   assert.deepEqual(drawn(26).texts, ["41", "1+1"]);
   span.segments = at;
 });
 
-test("a lane of a phone or a notebook has the words, too", () => {
+test("lanes on a phone and in a notebook have the labels too", () => {
   assert.deepEqual(drawn(26, 19).texts, ["41", "1+4", "1+1"]);
 });
 
-test("in a lower lane no words lie over the drafts", () => {
+test("a lower lane has no labels over the drafts", () => {
   const { above, texts } = drawn(26, 17);
   assert.equal(above.length, 5);
   assert.deepEqual(texts, ["41"]);

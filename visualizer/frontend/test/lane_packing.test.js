@@ -6,12 +6,12 @@ import { laneRows } from "../src/drawing/lane_rows.js";
 
 const BATCH = 8;
 
-/** A repeatable crowd: arrivals close together, lives of different length, `BATCH` at a time, in order. */
+/** A repeatable workload: arrivals close together, requests of different length, `BATCH` at a time, in order. */
 function crowd(size, { seed = 1, pace = 3, length = 40 } = {}) {
   let state = seed;
   const random = () => (state = (state * 48271) % 2147483647) / 2147483647;
   let from = 1;
-  const places = new Array(BATCH).fill(0); // last step of whoever has it
+  const places = new Array(BATCH).fill(0); // last step of the request in each seat
   return Array.from({ length: size }, () => {
     from += Math.floor(random() * pace);
     const place = places.indexOf(Math.min(...places));
@@ -25,7 +25,7 @@ function crowd(size, { seed = 1, pace = 3, length = 40 } = {}) {
 const live = (spans, step) =>
   spans.flatMap((span, index) => (span.from <= step && step <= span.to ? [index] : []));
 
-/** What is known of a crowd at a step: nobody who comes later, no end that comes later. */
+/** The spans as known at a step: without later arrivals and later ends. */
 const known = (spans, step) =>
   spans
     .filter(({ from }) => from <= step)
@@ -49,7 +49,7 @@ for (const [name, spans] of [
   ["a crowd too large for the room", crowd(500)],
   ["all at once", crowd(200, { pace: 1 })],
 ]) {
-  test(`${name}: each is drawn once at every step of its span, no two at one place`, () => {
+  test(`${name}: each request is drawn once at every step of its span, and no two overlap`, () => {
     const { lanes, stays } = packLanes(spans, { batch: BATCH });
     stays.forEach((own, index) => {
       assert.equal(own[0].from, spans[index].from);
@@ -61,7 +61,7 @@ for (const [name, spans] of [
       for (let i = 1; i < lane.length; i += 1) assert.ok(lane[i - 1].to < lane[i].from);
   });
 
-  test(`${name}: who runs is in the upper thirty lanes, and moves at most once, when admitted`, () => {
+  test(`${name}: running requests are in the upper thirty lanes, and each moves at most once, when admitted`, () => {
     const packing = packLanes(spans, { batch: BATCH });
     for (let step = 1; step < 600; step += 1)
       for (const index of live(spans, step))
@@ -73,7 +73,7 @@ for (const [name, spans] of [
     }
   });
 
-  test(`${name}: what a live picture has placed stays where it is as the log grows`, () => {
+  test(`${name}: assigned lanes stay the same as the log grows`, () => {
     let before = null;
     for (let step = 1; step < 400; step += 7) {
       const packing = packLanes(known(spans, step), { batch: BATCH });
@@ -88,7 +88,7 @@ for (const [name, spans] of [
   });
 }
 
-test("a crowd that has gone leaves its lanes to those who come, from the top", () => {
+test("lanes of finished requests are used again, from the top", () => {
   const spans = [...Array(25).keys()].map(() => ({ from: 1, to: 10, runs: 1 }));
   for (let i = 0; i < 20; i += 1)
     spans.push({ from: 20 + i * 8, to: 22 + i * 8, runs: 20 + i * 8 });
@@ -97,7 +97,7 @@ test("a crowd that has gone leaves its lanes to those who come, from the top", (
   for (const [{ lane }] of stays.slice(25)) assert.equal(lane, 0);
 });
 
-test("a log without its beginning goes on with the lanes it had", () => {
+test("a log without its beginning keeps its lanes", () => {
   for (const spans of [crowd(300), crowd(300, { pace: 12 })]) {
     const whole = packLanes(spans, { batch: BATCH });
     const first = 90;
@@ -118,9 +118,9 @@ test("a log without its beginning goes on with the lanes it had", () => {
   }
 });
 
-test("thirty who ask again and again never need more than thirty lanes", () => {
+test("thirty clients that send requests again and again never need more than thirty lanes", () => {
   const places = new Array(BATCH).fill(0);
-  const free = new Array(30).fill(1); // the step at which each student asks again
+  const free = new Array(30).fill(1); // the step at which each client sends again
   const spans = [];
   for (let i = 0; i < 900; i += 1) {
     const student = free.indexOf(Math.min(...free));
@@ -135,7 +135,7 @@ test("thirty who ask again and again never need more than thirty lanes", () => {
   assert.equal(packLanes(spans, { batch: BATCH }).lanes.length, 30);
 });
 
-test("the lanes of those who stood below are used again as soon as they have come up", () => {
+test("lanes below the visible ones are used again as soon as their requests have moved up", () => {
   const thirty = (span) => [...Array(30)].map(() => span);
   const spans = [
     ...thirty({ from: 1, to: 4, runs: 1 }),
@@ -145,7 +145,7 @@ test("the lanes of those who stood below are used again as soon as they have com
   assert.equal(packLanes(spans, { batch: BATCH }).lanes.length, 60);
 });
 
-test("who came up once does so to the same lane in a window of the log", () => {
+test("a request moves up to the same lane in a window of the log", () => {
   const all = [...Array(40).keys()].map((i) => ({ from: 1, to: 20 + i, runs: 2 + i }));
   const { stays } = packLanes(all, { batch: BATCH, kept: [...Array(39), [33, 5]] });
   assert.deepEqual(
@@ -154,7 +154,7 @@ test("who came up once does so to the same lane in a window of the log", () => {
   );
 });
 
-test("a lane is about the last request that began", () => {
+test("a lane shows the last request that began", () => {
   const lane = [
     { from: 1, to: 4 },
     { from: 9, to: 12 },
@@ -167,7 +167,7 @@ test("a lane is about the last request that began", () => {
   assert.deepEqual(occupantsBetween(lane, 0, 0), []);
 });
 
-test("a class of thirty is seen whole; a longer queue is scrolled", () => {
+test("thirty lanes are visible at once; more scroll", () => {
   for (const narrow of [true, false])
     for (let count = 1; count <= 30; count += 1) {
       const { pitch, height } = laneRows(count, 30, { narrow, unit: 1 });

@@ -15,13 +15,13 @@ function label(reasons) {
   return waitLabel(painter, scene, {}, { from: 1, to: 80 }, 0)[0].text;
 }
 
-test("what stands between two equal reasons is left out, and the reason is told once", () => {
+test("a reason between two equal ones is left out, and the equal ones are shown once", () => {
   const text = label([own("first reason", 3), behind("Cleo", 9), own("first reason", 4)]);
   assert.equal(text.split("first reason").length, 2);
   assert.ok(!names(text, "Cleo"), text);
 });
 
-test("two reasons that differ are told in order", () => {
+test("different reasons are shown in order", () => {
   assert.match(
     label([own("first reason", 3), own("second reason", 1)]),
     /^first reason.*second reason$/,
@@ -38,7 +38,7 @@ function counted(segments, { narrow = false, over = 12 } = {}) {
 const prefill = { kind: "prefill", from: 1, to: 1, count: 40, found: 0 };
 const decode = (from, to, drafts) => ({ kind: "decode", from, to, drafts, accepted: 0 });
 
-test("one token per step is said only of a span that had no drafts", () => {
+test("the label 'one token per step' appears only for requests without drafts", () => {
   const bare = counted([prefill, decode(2, 9, 0)]).long;
   assertNames(bare, 40, 1);
   assert.ok(!names(bare, 4), bare);
@@ -50,7 +50,7 @@ test("one token per step is said only of a span that had no drafts", () => {
   assert.ok(narrow.length < long.length);
 });
 
-test("a prompt in many chunks reads as a sentence, too", () => {
+test("a prompt in many chunks has a label too", () => {
   const chunks = [1, 2, 3, 4, 5].map((step) => ({ ...prefill, from: step, to: step }));
   const scale = { x: (step) => 10 * step, end: (step) => 10 * step + 10, width: 10 };
   const words = countWords({ scale, model: { lastStep: 90 } }, { segments: chunks }, 4, 20, {
@@ -61,7 +61,7 @@ test("a prompt in many chunks reads as a sentence, too", () => {
   assertNames(words.long, 200, 5, 1);
 });
 
-test("drafts are explained even where plain decodes have been explained already", () => {
+test("drafts are explained even if plain decodes have been explained already", () => {
   const [plain, drafted] = [counted([prefill]), counted([prefill, decode(2, 2, 1)])];
   assert.notEqual(plain.topic, drafted.topic);
 });

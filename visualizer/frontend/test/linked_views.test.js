@@ -4,17 +4,17 @@ import { View } from "../src/board/view.js";
 import { change, figure } from "../src/compare/compare_tables.js";
 import { LinkedViews, stepAtTime } from "../src/compare/linked_views.js";
 
-// Frames of the page, one after another, as long as somebody asks for one.
+// Runs animation frames, one after another, as long as one is requested.
 const frames = [];
 globalThis.requestAnimationFrame = (callback) => frames.push(callback);
 function settle() {
   for (let i = 0; frames.length; i += 1) {
-    assert.ok(i < 20, "the views tell each other without end");
+    assert.ok(i < 20, "the views send changes to each other without end");
     frames.splice(0).forEach((callback) => callback(0));
   }
 }
 
-/** A model of so many steps, each of which takes `took` us. */
+/** A model with a number of steps of `took` us each. */
 function model(steps, took) {
   const end = Float64Array.from({ length: steps }, (_, i) => (i + 1) * took);
   return { firstStep: 1, lastStep: steps, stepCount: steps, measures: { end } };
@@ -30,7 +30,7 @@ function pair(facts = {}) {
   return { views, linked };
 }
 
-test("both stand at the same step, and the shorter run at its end pulls nobody back", () => {
+test("both views are at the same step, and the end of the shorter run does not move the other view back", () => {
   const { views } = pair();
   views[0].goTo(7);
   settle();
@@ -47,7 +47,7 @@ test("both stand at the same step, and the shorter run at its end pulls nobody b
   assert.equal(views[0].store.step, 4);
 });
 
-test("by time, each stands at the last step that had ended", () => {
+test("by time, each view is at the last step that had ended", () => {
   const { views, linked } = pair();
   linked.setAxis("time");
   views[0].goTo(7); // ends at 70
@@ -58,7 +58,7 @@ test("by time, each stands at the last step that had ended", () => {
   assert.equal(views[0].store.step, 8);
 });
 
-test("a request is selected by what the other run calls it, or not at all", () => {
+test("a request is selected by its id in the other run, or not at all", () => {
   const { views } = pair({
     renumbered: [
       [2, 3],
@@ -89,7 +89,7 @@ test("a time between steps, before the first, and steps without an end", () => {
   assert.equal(stepAtTime(some, NaN, 99), 99);
 });
 
-test("figures have three digits, and changes a sign", () => {
+test("figures have three digits, changes a sign", () => {
   assert.deepEqual([12.345, 0, 1234.5, null, 0.001234].map(figure), [
     "12.3",
     "0",

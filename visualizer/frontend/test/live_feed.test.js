@@ -1,4 +1,4 @@
-/** Server-sent events to messages, however the text is cut. */
+/** Server-sent events become messages, wherever the text is cut. */
 
 import assert from "node:assert/strict";
 import { mock, test } from "node:test";
@@ -20,7 +20,7 @@ function heard(pieces) {
   return messages;
 }
 
-test("events of one piece come together, numbered, and a keyframe says what was missed before it", () => {
+test("events of one piece are one numbered message, and a keyframe reports how many were dropped before it", () => {
   const events = { type: "events", run: "run" };
   assert.deepEqual(heard([TEXT]), [
     {
@@ -43,7 +43,7 @@ test("events of one piece come together, numbered, and a keyframe says what was 
   ]);
 });
 
-test("wherever the stream is cut, the same lines come with the same numbers", () => {
+test("a stream that is cut anywhere gives the same lines with the same numbers", () => {
   const lines = (messages) =>
     messages
       .filter(({ type }) => type === "events")
@@ -60,7 +60,7 @@ test("wherever the stream is cut, the same lines come with the same numbers", ()
   assert.deepEqual(lines(heard([...TEXT])), whole);
 });
 
-/** A page and a server that never ends its answer; `connections` has what each was asked with. */
+/** A page and a server that never ends its response; `connections` has the options of each request. */
 function scene({ answers = true } = {}) {
   mock.timers.enable({ apis: ["setTimeout"] });
   const page = new EventTarget();
@@ -93,7 +93,7 @@ const settled = async () => {
   for (let i = 0; i < 20; i += 1) await new Promise(setImmediate);
 };
 
-test("a hidden tab gives its connection back, and goes on from the last event when it is seen", async (t) => {
+test("a hidden tab closes its connection, and continues from the last event when it is visible", async (t) => {
   t.after(() => mock.timers.reset());
   const { connections, heard, show, ending } = scene();
   await settled();
@@ -116,7 +116,7 @@ test("a hidden tab gives its connection back, and goes on from the last event wh
   ending.abort();
 });
 
-test("a server that does not answer is said to be slow, once for each attempt", async (t) => {
+test("a server that does not answer is reported as slow, once per attempt", async (t) => {
   t.after(() => mock.timers.reset());
   const { heard, ending } = scene({ answers: false });
   mock.timers.tick(4999);

@@ -5,7 +5,7 @@ import { LogReader } from "../src/host/log_reader.js";
 import { LogError, Model } from "../src/model/index.js";
 import * as make from "./model/events.js";
 
-/** `steps` steps of which each has nine events: three requests come and leave unserved. */
+/** `steps` steps of nine events each: three requests arrive and are aborted. */
 function log(steps, { preemptedAt } = {}) {
   const events = [make.started()];
   for (let step = 1; step <= steps; step++) {
@@ -29,16 +29,16 @@ async function finish(reading) {
   return shares;
 }
 
-const nobody = () => {};
+const noop = () => {};
 
-test("a short log is whole before it is shown", async () => {
+test("a short log is read completely before it is shown", async () => {
   const reading = new LogReader(log(200));
-  await reading.until({ step: 3 }, nobody);
+  await reading.until({ step: 3 }, noop);
   assert.ok(reading.done);
   assert.equal(reading.model.lastStep, 200);
 });
 
-test("a long log is shown once its step is there, and then goes on to its end", async () => {
+test("a long log is shown once its step is read, and then read to its end", async () => {
   const bytes = log(8000);
   for (const packed of [bytes, gzipSync(bytes)]) {
     const reading = new LogReader(packed);
@@ -60,24 +60,24 @@ test("a long log is shown once its step is there, and then goes on to its end", 
   }
 });
 
-test("where nobody says what to show, a long log is read up to its first preemption", async () => {
+test("without a given step, a long log is read up to its first preemption", async () => {
   const early = new LogReader(log(8000, { preemptedAt: 3000 }));
-  await early.until({}, nobody);
+  await early.until({}, noop);
   assert.ok(!early.done && early.model.lastStep > 3000);
   const late = new LogReader(log(20_000, { preemptedAt: 19_000 }));
-  await late.until({}, nobody);
+  await late.until({}, noop);
   assert.ok(!late.done && late.model.events.length >= 100_000 && late.model.lastStep < 19_000);
   await Promise.all([finish(early), finish(late)]);
 });
 
-test("a selected request is waited for", async () => {
+test("reading continues until the selected request is there", async () => {
   const reading = new LogReader(log(8000));
-  await reading.until({ step: 1, selected: 3 * 4000 }, nobody);
+  await reading.until({ step: 1, selected: 3 * 4000 }, noop);
   assert.ok(reading.model.request(12_000));
   await finish(reading);
 });
 
-test("what cannot be read is said, and what came before it is there", async () => {
+test("an error is reported, and the events before it are there", async () => {
   const bytes = log(4000);
   const broken = new LogReader(new Uint8Array([...bytes, ...new TextEncoder().encode("oh\n")]));
   await finish(broken);
@@ -90,7 +90,7 @@ test("what cannot be read is said, and what came before it is there", async () =
   assert.ok(torn.model.lastStep > 100);
 });
 
-test("nobody wants the rest: reading stops", async () => {
+test("reading stops when the rest is not wanted", async () => {
   const reading = new LogReader(log(8000), () => false);
   await finish(reading);
   assert.ok(reading.model.lastStep < 8000);

@@ -11,7 +11,7 @@ import { storytellers } from "./recorder.js";
 const model = storytellers();
 const found = (query) => [...find(model, query, 30)].filter(Boolean);
 
-test("a range adds up to the measures, and all steps together to the whole run", () => {
+test("the sums of a range are those of its measures, and the sums of all steps those of the run", () => {
   const whole = aggregate(model, model.firstStep, model.lastStep);
   const sum = (name) => model.measures[name].reduce((total, value) => total + value, 0);
   for (const name of ["tokens", "prefill", "decode", "catchup", "preempted", "evicted", "found"])
@@ -24,7 +24,7 @@ test("a range adds up to the measures, and all steps together to the whole run",
     assert.equal(left[name] + right[name], whole[name], name);
 });
 
-test("the means are over requests that finish in the range, from the log's own times", () => {
+test("means cover the requests that finish in the range, with the log's times", () => {
   const span = model.request(3);
   const { step } = span.finished;
   const { end, start } = model.measures;
@@ -39,7 +39,7 @@ test("the means are over requests that finish in the range, from the log's own t
   assertNames(text, step, 7.5, 1, duration(ttft), duration(itl));
 });
 
-test("a range in which nobody finishes names no means", () => {
+test("a range in which no request finishes has no means", () => {
   const { finished, wall } = aggregate(model, 2, 3);
   assert.equal(finished, 0);
   const text = rangeWords(model, [2, 3]);
@@ -47,7 +47,7 @@ test("a range in which nobody finishes names no means", () => {
   assert.deepEqual(text.match(/[\d.]+ ms/g), [duration(wall)], "the only time is the range's own");
 });
 
-test("an address comes back as the view it was written for", () => {
+test("an address gives the view it was written for", () => {
   const state = { step: 30, selected: 8, window: [10, 40], range: [12, 20], only: "tree" };
   const written = writeAddress(state);
   assert.equal(written, "#step=30&selected=8&from=10&to=40&range=12-20&panel=tree");
@@ -58,12 +58,12 @@ test("an address comes back as the view it was written for", () => {
   });
 });
 
-test("an address that is none asks for nothing", () => {
+test("an invalid address gives an empty view", () => {
   for (const text of ["", "#", "#heading", "#step=x&from=9&to=2&range=5-1"])
     assert.deepEqual(readAddress(text), {}, text);
 });
 
-test("the call for a cell names what is not plain", () => {
+test("the call for a cell names what differs from the defaults", () => {
   assert.equal(pythonFor({ step: 3, selected: null }), "show(log, step=3)");
   assert.equal(
     pythonFor({ step: 3, selected: 2, window: [1, 9], range: [2, 4], only: "blocks" }),
@@ -85,7 +85,7 @@ test("every kind of event is found where it happened", () => {
   assert.deepEqual(steps("evicted"), evictions);
 });
 
-test("text is found at the step that brought its first token, also across tokens", () => {
+test("text is found at the step that computed its first token, also across tokens", () => {
   for (const one of found("small boat that wanted")) {
     assert.equal(one.kind, "prompt");
     assert.match(one.text, /small boat that wanted/);
@@ -97,7 +97,7 @@ test("text is found at the step that brought its first token, also across tokens
   assert.match(span.texts.slice(span.promptLength + index).join(""), /^ the owl, the frog/);
 });
 
-test("a number is a step, a block and a request, each only where there is one", () => {
+test("a number finds a step, a block and a request, if they exist", () => {
   const kinds = (query) => found(query).map(({ kind }) => kind);
   assert.deepEqual(kinds("9").slice(0, 3), ["step", "block", "request"]);
   assert.deepEqual(kinds("step 9"), ["step"]);
@@ -116,7 +116,7 @@ test("every decision and outcome of the run was made by a known function", () =>
   }
 });
 
-test("a file has an address in JupyterLab only where that serves it", () => {
+test("a file has an address in JupyterLab only if JupyterLab serves it", () => {
   const page = (config) => ({
     getElementById: () => (config ? { textContent: JSON.stringify(config) } : null),
   });

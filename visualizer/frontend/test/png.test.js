@@ -35,7 +35,7 @@ const imageOf = (width, colours) => ({
   data: Uint8ClampedArray.from(colours.flatMap((rgb) => [...rgb, 255])),
 });
 
-test("few colours are kept exactly, those of areas also among shades like them", async () => {
+test("few colours are kept exactly, and those of areas also among similar shades", async () => {
   const [white, blue, shade, red] = [
     [255, 255, 255],
     [41, 62, 193],
@@ -47,7 +47,7 @@ test("few colours are kept exactly, those of areas also among shades like them",
   assert.deepEqual(pixelsOf(await pngOf(imageOf(4, colours))), kept);
 });
 
-test("of more groups than the palette holds the rare ones become their nearest neighbours", async () => {
+test("rare groups beyond the size of the palette get the nearest colour", async () => {
   const grey = (i) => [16 * (i >> 8), 16 * ((i >> 4) & 15), 16 * (i & 15)];
   const often = Array.from({ length: 300 }, (_, i) => grey(i));
   const colours = [...often, ...often.slice(0, 256)];

@@ -1,5 +1,5 @@
 /**
- * A canvas that writes down what is drawn on it, so that drawing can be tested in Node.
+ * A canvas that records what is drawn on it, so that drawing can be tested in Node.
  *
  * `marks` has one entry per fill, outline, line or text: its kind, box, paint and opacity, moved back by
  * every translation, so that numbers are the drawing code's own.
@@ -93,7 +93,7 @@ globalThis.document ??= { createElement: fakeCanvas };
 export function recordingPencil(width = 760, height = 400) {
   const painter = new CanvasPainter(fakeCanvas());
   painter.begin(width, height, 1, THEMES.light);
-  // Nothing is kept: every mark is written down in its turn.
+  // No cached pictures: every mark is recorded.
   painter.layer = (_key, draw) => {
     draw(painter);
     return painter;

@@ -55,7 +55,7 @@ test("with the reader's own setting on, widgets that are not shown stay", () => 
   assert.deepEqual(mergeStates({ before: {}, saved: live, live, shown: new Set(["one"]) }), live);
 });
 
-test("a board without a kernel stays as it was saved, and what took its place replaces it", () => {
+test("a board without a kernel stays as it was saved, until another board replaces it", () => {
   const shown = new Set(["one"]);
   assert.deepEqual(mergeStates({ before: {}, saved: FIRST, live: {}, shown }), FIRST);
   assert.deepEqual(mergeStates({ before: FIRST, saved: {}, live: {}, shown }), FIRST);
@@ -72,14 +72,14 @@ test("a view that two boards share stays while one of them is shown, in its newe
   assert.deepEqual(mergeStates({ before: {}, saved, live: moved, shown: new Set(["one"]) }), moved);
 });
 
-test("other widgets that the reader saved stay", () => {
+test("other saved widgets stay", () => {
   const saved = { slider: { state: { value: 3 } }, ...FIRST };
   const { slider } = saved;
   const before = { ...saved, button: { state: {} } };
   assert.deepEqual(mergeStates({ before, saved, live: {}, shown: new Set() }), { slider });
 });
 
-test("words that look like a reference in a log are no reference", () => {
+test("text in a log that looks like a reference is not one", () => {
   const talkative = { ...FIRST, v1: view("see IPY_MODEL_slider") };
   const live = { ...talkative, slider: { state: {} } };
   assert.deepEqual(

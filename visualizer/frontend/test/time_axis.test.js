@@ -14,7 +14,7 @@ import {
 
 const LOG = stepAxis({ first: 1, last: 200 });
 
-test("a step lies where the scale says, and is found there again", () => {
+test("a step is found at its position on the scale", () => {
   const scale = timeScale({ from: 1, to: 11 }, 100, 200, LOG);
   assert.equal(scale.width, 10);
   assert.equal(scale.x(1), 100);
@@ -26,7 +26,7 @@ test("a step lies where the scale says, and is found there again", () => {
   assert.deepEqual([scale.first, scale.last], [1, 10]);
 });
 
-test("zooming keeps the anchor where it is, and never leaves the log", () => {
+test("zooming keeps the anchor in place and never leaves the log", () => {
   const view = { from: 50, to: 90 };
   const anchor = 60;
   const zoomed = zoomView(view, 0.5, anchor, LOG);
@@ -50,7 +50,7 @@ test("a view wider than the log is the log", () => {
   });
 });
 
-test("revealing moves a view only when the step is out of sight", () => {
+test("revealing moves a view only if the step is not visible", () => {
   const view = { from: 10, to: 50 };
   assert.equal(revealStep(view, 30, LOG), view);
   for (const step of [1, 9, 50, 51, 130, 200]) {

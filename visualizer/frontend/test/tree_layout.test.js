@@ -9,7 +9,7 @@ function node(id, parent, children = [], { owners = [], since = id } = {}) {
 
 const none = { path: new Set(), endsAt: new Map(), mostRows: 12 };
 
-test("a node lies in its first child's row, one level to the left", () => {
+test("a node is in its first child's row, one level to the left", () => {
   const { items, rows, levels } = layoutTree(
     [node(1, 0, [2, 3]), node(2, 1), node(3, 1), node(4, 0)],
     none,
@@ -41,7 +41,7 @@ test("a request that ends inside the tree has a row of its own", () => {
   assert.equal(rows, 4);
 });
 
-test("a large tree folds, and what is folded adds up", () => {
+test("a large tree folds, and folded counts add up", () => {
   const nodes = [];
   for (let top = 1; top <= 30; top += 1) {
     nodes.push(node(top, 0, [top + 1000, top + 2000]));

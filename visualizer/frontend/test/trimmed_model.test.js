@@ -1,4 +1,4 @@
-/** A live log that has become too long goes on from a later step, and every later step is as before. */
+/** A live log that is too long continues from a later step, and all later steps are as before. */
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
@@ -9,7 +9,7 @@ import { Model, parseLog, State } from "../src/model/index.js";
 
 const { events } = parseLog(readFileSync(new URL("./storytellers.jsonl", import.meta.url), "utf8"));
 
-test("a state's keyframe gives that state back, display fields included", () => {
+test("a state's keyframe restores that state, including display fields", () => {
   const state = new State();
   for (const event of events) {
     state.apply(event);
@@ -37,7 +37,7 @@ for (const kept of [1, 50, 200, events.length - 1]) {
   });
 }
 
-test("a window knows what ran, and gives each request the hue that those who joined gave it", () => {
+test("a window knows the classes, and gives each request the hue it has on boards that joined late", () => {
   const old = new Model([keyframe(new Model(events).stateAt(12)), ...afterStep(12)]);
   assert.ok(old.classes.policy);
   const successor = new TrimmedModel(old, 100);
@@ -53,7 +53,7 @@ function afterStep(step) {
   return whole.eventsIn(whole.stepInfo(step).to + 1, events.length - 1);
 }
 
-test("events that come while it is made are in it", () => {
+test("events that arrive while it is built are in it", () => {
   const old = new Model(events.slice(0, 200));
   const successor = new TrimmedModel(old, 50);
   old.append(events.slice(200));

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { clampView, revealStep, timeScale, wholeView, zoomView } from "../src/drawing/time_axis.js";
 import { originOf, timeTicks, wallAxis } from "../src/drawing/wall_axis.js";
 
-/** A run whose steps took so many us, with pauses before some of them. */
+/** A run with steps of given durations in us, and pauses before some of them. */
 function run(took, { pauses = {}, began = 0, firstStep = 1 } = {}) {
   let now = began;
   const start = [];
@@ -19,7 +19,7 @@ function run(took, { pauses = {}, began = 0, firstStep = 1 } = {}) {
   return { firstStep, lastStep: firstStep + took.length - 1, stepCount: took.length, measures };
 }
 
-test("a step is as wide as it took, and a pause is as wide as it lasted", () => {
+test("the width of a step is its duration, and so is that of a pause", () => {
   const axis = wallAxis(run([10, 30, 20], { pauses: { 2: 40 } }));
   const scale = timeScale(wholeView(axis), 0, 1000, axis);
   const widths = [1, 2, 3].map((step) => scale.end(step) - scale.x(step));
@@ -28,7 +28,7 @@ test("a step is as wide as it took, and a pause is as wide as it lasted", () => 
   assert.deepEqual([scale.x(1), scale.end(3)], [0, 1000]);
 });
 
-test("a place is found in its step, in a pause in the step before it", () => {
+test("a time belongs to its step, and in a pause to the step before it", () => {
   const axis = wallAxis(run([10, 30, 20], { pauses: { 2: 40 } }));
   assert.deepEqual(
     [-5, 0, 9, 10, 39, 60, 79, 80, 99, 1e9].map((place) => axis.stepAt(place)),
@@ -45,7 +45,7 @@ test("time counts from the first step of a run; a window keeps the engine's cloc
   assert.equal(wallAxis(part).begin(41), 5010);
 });
 
-test("a step that runs now, or was joined, has no width; a log without times has no such axis", () => {
+test("a running or joined step has no width; a log without times has no time axis", () => {
   const running = run([10, 10, 10]);
   running.measures.start[2] = running.measures.end[2] = NaN;
   assert.equal(wallAxis(running).to, 20);
@@ -58,7 +58,7 @@ test("a step that runs now, or was joined, has no width; a log without times has
   assert.equal(wallAxis(joined), null);
 });
 
-test("views of it zoom at their anchor, stay inside, and come to a step", () => {
+test("views zoom at their anchor, stay inside the axis, and move to a step", () => {
   const axis = wallAxis(
     run(
       [...Array(400)].map((_, i) => 10 + (i % 7)),

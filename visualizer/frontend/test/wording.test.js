@@ -1,9 +1,9 @@
 /**
- * The board's wording, each kind of sentence once: the only test that holds phrases. After a change of words
+ * The board's wording, one example per kind of sentence: the only test that pins phrases. After a change of words
  *
  *     UPDATE_WORDING=1 node --test visualizer/frontend/test/wording.test.js
  *
- * writes the file anew; read its difference.
+ * renews the file; read the diff.
  */
 
 import assert from "node:assert/strict";
@@ -76,7 +76,7 @@ const wording = {
   ).long,
 };
 
-test("the board says what the snapshot says", () => {
+test("the wording equals the snapshot", () => {
   if (process.env.UPDATE_WORDING) writeFileSync(FILE, `${JSON.stringify(wording, null, 2)}\n`);
   assert.deepEqual(wording, JSON.parse(readFileSync(FILE, "utf8")));
 });

@@ -128,7 +128,7 @@ export class MapPanel {
 
   listen() {
     const { board } = this;
-    const { tip, store, signal } = board;
+    const { tooltip, store, signal } = board;
     const blockAt = (event) => {
       const box = this.canvas.getBoundingClientRect();
       const { unit } = board;
@@ -142,13 +142,13 @@ export class MapPanel {
     on("pointermove", (event) => {
       const id = blockAt(event);
       this.canvas.style.cursor = id < 0 ? "" : "pointer";
-      tip.show(event, () => describeBlock(this.model, board.frame, blockAt(event)));
+      tooltip.show(event, () => describeBlock(this.model, board.frame, blockAt(event)));
     });
-    on("pointerleave", () => tip.hide());
+    on("pointerleave", () => tooltip.hide());
     on("click", (event) => {
       const id = blockAt(event);
       if (id < 0) return;
-      tip.hide(); // its text is below the map now
+      tooltip.hide(); // its text is below the map now
       board.lookAt(id);
       this.selectOwner(id);
     });

@@ -12,7 +12,7 @@ const SLOP = 4; // px that a pointer may move during a click
 
 export function listenToPointer(panel) {
   const { board, strip, lanes, axis } = panel;
-  const { store, tip, signal } = board;
+  const { store, tooltip, signal } = board;
   for (const canvas of [strip, lanes, axis]) {
     let drag = null;
     const on = (name, handler, options) =>
@@ -51,7 +51,7 @@ export function listenToPointer(panel) {
       const onLanes = canvas === lanes;
       const describe = () =>
         describeLane(panel.model, store.step, panel.locate(event, canvas), onLanes);
-      tip.show(event, dragging ? null : describe);
+      tooltip.show(event, dragging ? null : describe);
     });
     on("pointerup", () => {
       const clicked = drag && !drag.moved && canvas === lanes && drag.kind !== "brush";
@@ -63,7 +63,7 @@ export function listenToPointer(panel) {
       const place = panel.locate(event, canvas);
       if (place.inPlot) board.goTo(place.step);
     });
-    on("pointerleave", () => tip.hide());
+    on("pointerleave", () => tooltip.hide());
     on("wheel", (event) => wheel(event, canvas), { passive: false });
   }
 

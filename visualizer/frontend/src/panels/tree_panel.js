@@ -118,7 +118,7 @@ export class TreePanel {
   }
 
   listen() {
-    const { tip, signal } = this.board;
+    const { tooltip, signal } = this.board;
     const itemAt = (event) => {
       if (!this.scene) return undefined;
       const box = this.canvas.getBoundingClientRect();
@@ -133,12 +133,12 @@ export class TreePanel {
     on("pointermove", (event) => {
       const item = itemAt(event);
       this.canvas.style.cursor = item?.node || ownersOf(item).length ? "pointer" : "";
-      tip.show(event, () => {
+      tooltip.show(event, () => {
         const now = itemAt(event);
         return now && this.describeItem(now);
       });
     });
-    on("pointerleave", () => tip.hide());
+    on("pointerleave", () => tooltip.hide());
     on("click", (event) => this.selectUser(itemAt(event)));
     on("blur", () => (this.told.hidden = true));
     on("keydown", (event) => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { CowList } from "../../src/model/cow_list.js";
 
-test("items come back by index, in order, without the gaps", () => {
+test("items are found by index and listed in order, without gaps", () => {
   const pages = new CowList();
   pages.set(200, "b");
   pages.set(3, "a");
@@ -12,7 +12,7 @@ test("items come back by index, in order, without the gaps", () => {
   assert.deepEqual(pages.list(), ["b"]);
 });
 
-test("items are taken off the end, across pages, or out of the middle", () => {
+test("items are removed from the end, across pages, and from the middle", () => {
   const pages = new CowList();
   for (let item = 0; item < 130; item++) pages.push(item);
   for (let item = 129; item >= 60; item--) assert.ok(pages.take(item));

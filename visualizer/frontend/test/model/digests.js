@@ -1,6 +1,6 @@
 /**
  * Folds every log of a folder and writes, per log, a digest of the state after each event: the golden test
- * in tests/visualizer/test_golden_fold.py holds them against Python's fold.
+ * in tests/visualizer/test_golden_fold.py compares them with Python's fold.
  *
  *   node digests.js FOLDER         NAME.digests for each NAME.jsonl
  *   node digests.js FILE.jsonl K   prints the state after the first K events

@@ -1,6 +1,6 @@
-/** Events for hand-made logs: one function a kind, short enough that a test reads like a story. */
+/** Events for hand-made logs: one short function per kind of event. */
 
-/** Memory of 6 blocks of 2 slots, budget 8, batch 3, unless told otherwise. */
+/** Memory of 6 blocks of 2 slots, budget 8, batch 3, by default. */
 export function started(settings = {}, classes = {}) {
   return {
     type: "run_started",
@@ -21,7 +21,7 @@ export function started(settings = {}, classes = {}) {
   };
 }
 
-/** A prompt is a text; its letters are its tokens. */
+/** A prompt is a string; its letters are its tokens. */
 export function arrived(
   request,
   prompt,

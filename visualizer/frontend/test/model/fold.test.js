@@ -26,7 +26,7 @@ const oneRunning = [
 const request = (state, id) => state.core().requests.find((one) => one.id === id);
 const node = (state, id) => state.core().nodes.find((one) => one.id === id);
 
-test("run_started: all blocks are free, block 0 is taken first", () => {
+test("run_started: all blocks are free, block 0 is allocated first", () => {
   const core = fold(started()).core();
   assert.deepEqual(core.free, [5, 4, 3, 2, 1, 0]);
   assert.deepEqual(core.refs, [0, 0, 0, 0, 0, 0]);
@@ -34,7 +34,7 @@ test("run_started: all blocks are free, block 0 is taken first", () => {
   assert.equal(core.seq, 0);
 });
 
-test("request_arrived: to the end of the queue, with n slots", () => {
+test("request_arrived: to the end of the queue, with n seats", () => {
   const state = fold(started(), arrived(1, "ab", { n: 3 }), arrived(4, "c"));
   assert.deepEqual(state.core().waiting, [1, 4]);
   assert.equal(request(state, 1).slots, 3);
@@ -51,13 +51,13 @@ test("admitted, allocated, scheduled, finished: a prompt is computed", () => {
   assert.deepEqual(state.core().free, [5, 4, 3]);
 });
 
-test("blocks_allocated: a pool of one's own takes whichever free block it likes", () => {
+test("blocks_allocated: a custom pool may allocate any free block", () => {
   const state = fold(oneRunning, allocated(1, 4));
   assert.deepEqual(state.core().free, [5, 3]);
   assert.deepEqual(request(state, 1).table, [0, 1, 2, 4]);
 });
 
-test("radix_inserted: the tree holds a reference, the request a lock", () => {
+test("radix_inserted: the tree has a reference, the request a lock", () => {
   const state = fold(oneRunning);
   assert.deepEqual(state.core().refs, [2, 2, 1, 0, 0, 0]);
   const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
@@ -89,7 +89,7 @@ test("radix_extended: the edge grows with the request's own tokens", () => {
   assert.equal(node(state, 1).lock, 1);
 });
 
-test("radix_joined: the request's own blocks go free, last first", () => {
+test("radix_joined: the request's own blocks become free, last first", () => {
   const twin = [arrived(2, "abcde"), step(2), admitted(2), allocated(2, 3, 4, 5)];
   const state = fold(oneRunning, twin, scheduled([[2, 0, 5]]), finished([[2, "f"]]));
   state.apply(make.joined(2, 1, 0, 1));
@@ -98,7 +98,7 @@ test("radix_joined: the request's own blocks go free, last first", () => {
   assert.equal(node(state, 1).lock, 2);
 });
 
-test("forked: the sample has everything of its parent's, and a row of its own", () => {
+test("forked: the sample shares everything with its parent and has its own row", () => {
   const start = [started(), arrived(1, "abc", { n: 2 }), step(1), admitted(1), allocated(1, 0, 1)];
   const state = fold(start, scheduled([[1, 0, 3]]), make.forked(2, 1, 1));
   assert.deepEqual(state.core().plan, [
@@ -124,7 +124,7 @@ test("forked: the sample has everything of its parent's, and a row of its own", 
   assert.deepEqual(state.core().refs.slice(0, 3), [2, 1, 1]);
 });
 
-test("preempted: everything is given back, and the queue's front is its place", () => {
+test("preempted: all blocks are released, and the request is first in the queue", () => {
   const state = fold(oneRunning, arrived(2, "x"), step(2), make.preempted(1, 2));
   assert.deepEqual(state.core().waiting, [1, 2]);
   assert.deepEqual(request(state, 1), {
@@ -168,7 +168,7 @@ test("a waiting request can end", () => {
   assert.equal(state.waitingCount, 0);
 });
 
-test("a copy goes its own way", () => {
+test("a copy is independent", () => {
   const state = fold(oneRunning);
   const before = JSON.stringify(state.core());
   const copy = state.copy();
@@ -181,7 +181,7 @@ test("a copy goes its own way", () => {
   assert.deepEqual(copy.core().requests, []);
 });
 
-test("an event that cannot be says why, and where", () => {
+test("an impossible event is an error with its reason and place", () => {
   const refuses = (events, ...facts) =>
     assert.throws(
       () => fold(events),

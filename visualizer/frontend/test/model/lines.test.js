@@ -41,7 +41,7 @@ function* cut(bytes, seed, most) {
     const piece = bytes.slice(at, at + 1 + Math.floor(random.next().value * most));
     at += piece.length;
     yield piece;
-    piece.fill(0); // whoever reads keeps nothing of what it was handed
+    piece.fill(0); // the reader must not keep a reference to the piece
   }
 }
 
@@ -52,7 +52,7 @@ function readIn(pieces) {
   return model;
 }
 
-/** All that panels may ask of a model, in plain values. */
+/** Everything that panels read from a model, as plain values. */
 function told(model) {
   const steps = [model.firstStep, (model.firstStep + model.lastStep) >> 1, model.lastStep];
   return {
@@ -64,7 +64,7 @@ function told(model) {
   };
 }
 
-test("an event by its number is the line parsed", () => {
+test("an event by its number is its parsed line", () => {
   const rows = storytellers.trimEnd().split("\n");
   const model = readIn([encoder.encode(storytellers)]);
   assert.equal(model.events.length, rows.length);
@@ -79,7 +79,7 @@ test("an event by its number is the line parsed", () => {
   );
 });
 
-test("events that come parsed are found again like those of a file", () => {
+test("appended events are found like those of a file", () => {
   const events = long();
   const model = new Model();
   for (let at = 0; at < events.length; at += 7) model.append(events.slice(at, at + 7));
@@ -87,7 +87,7 @@ test("events that come parsed are found again like those of a file", () => {
   assert.deepEqual(told(model), told(readIn([encoder.encode(textOf(events))])));
 });
 
-test("bytes cut anywhere, within letters too, give the model that they give at once", () => {
+test("bytes cut anywhere, even within letters, give the same model as whole bytes", () => {
   for (const text of [textOf(long()), storytellers]) {
     const bytes = encoder.encode(text);
     const whole = told(readIn([bytes]));
@@ -103,7 +103,7 @@ test("bytes cut anywhere, within letters too, give the model that they give at o
   }
 });
 
-test("what was read is there before the rest comes", () => {
+test("events are available before the rest is read", () => {
   const rows = textOf(long()).split("\n");
   const model = new Model();
   model.read(encoder.encode(`${rows.slice(0, 2500).join("\n")}\n`));
@@ -116,7 +116,7 @@ test("what was read is there before the rest comes", () => {
   assert.deepEqual(model.frame(300).state.core(), before);
 });
 
-test("a torn last line is dropped, and a whole one without its line break is not", () => {
+test("an incomplete last line is dropped, a complete one without a line break is not", () => {
   const bytes = encoder.encode(textOf(long(20)));
   const whole = readIn([bytes]).events.length;
   assert.equal(readIn([bytes.slice(0, -1)]).events.length, whole);
@@ -125,13 +125,13 @@ test("a torn last line is dropped, and a whole one without its line break is not
   }
 });
 
-test("an error names its line, and what came before it stays", () => {
+test("an error names its line, and the events before it stay", () => {
   const rows = textOf(long()).trimEnd().split("\n");
   const broken = { bad: "{", unknown: '{"type":"x"}', contradiction: JSON.stringify(make.step(7)) };
   for (const [name, row] of Object.entries(broken)) {
     for (const most of [50, 1 << 17]) {
       const lines = rows.with(3000, row);
-      lines.splice(10, 0, "", "  "); // empty lines count as lines, and as nothing else
+      lines.splice(10, 0, "", "  "); // empty lines count as lines, not as events
       const model = new Model();
       const read = () => {
         for (const piece of cut(encoder.encode(lines.join("\n")), 6, most)) model.read(piece);

@@ -16,14 +16,14 @@ const refuses = (text, line, ...facts) =>
     },
   );
 
-test("one event a line", () => {
+test("one event per line", () => {
   const events = [started(), arrived(1, "abc")];
   assert.deepEqual(parseLog(lines(...events)).events, events);
 });
 
 test("an empty text is an empty log", () => assert.deepEqual(parseLog("").events, []));
 
-test("a torn last line is dropped, wherever it was cut", () => {
+test("an incomplete last line is dropped, wherever it was cut", () => {
   const whole = lines(started());
   const next = JSON.stringify(arrived(1, "a\u00e9"));
   for (let cut = 1; cut < next.length; cut++) {
@@ -31,7 +31,7 @@ test("a torn last line is dropped, wherever it was cut", () => {
   }
 });
 
-test("a bad line anywhere else is named", () => {
+test("an invalid line anywhere else is named", () => {
   refuses(`${lines(started())}{"type":\n${lines(arrived(1, "a"))}`, 2, "JSON");
   refuses(lines(started(), { type: "teleported" }), 2, "teleported");
   refuses(lines(started(), { type: "constructor" }), 2, "constructor");
@@ -39,21 +39,21 @@ test("a bad line anywhere else is named", () => {
 });
 
 test("a missing or wrong field is named", () => {
-  const { request, ...nobody } = admitted(1);
-  refuses(lines(started(), nobody), 2, "admitted", "request");
+  const { request, ...withoutRequest } = admitted(1);
+  refuses(lines(started(), withoutRequest), 2, "admitted", "request");
   refuses(lines(started(), { ...admitted(1), blocks: ["x"] }), 2, "admitted", "blocks");
 });
 
-test("what is left out where it has its default may be left out", () => {
+test("fields with defaults may be omitted", () => {
   const event = { type: "step_scheduled", rows: [[1, 0, 2]], skipped: [] };
   assert.deepEqual(parseLog(lines(started(), event)).events[1], event);
 });
 
-test("another schema version says both", () => {
+test("an error about another schema version names both", () => {
   refuses(lines({ ...started(), schema: 2 }), 1, 2, 1);
 });
 
-test("a text that is no log says so", () => {
+test("text that is not a log is rejected", () => {
   refuses(lines(arrived(1, "a")), 1, "run_started", "keyframe");
   refuses('{"cells": []}\n', 1, "run_started", "keyframe");
   refuses("hello\n", 1, "JSON");

@@ -71,7 +71,7 @@ test("a step ends with its commit; arrivals, aborts and clearings belong to the 
   assert.equal(one.stepOf(8), 2);
 });
 
-test("a request ends in the last step it lived in; an abort right after a commit is told in the next", () => {
+test("a request ends in its last step; an abort right after a commit appears in the next step", () => {
   const aborted = model(started(), firstStep, make.ended(1, "abort"));
   assert.deepEqual([aborted.stepCount, aborted.request(1).finished.step], [2, 1]);
   assert.equal(aborted.frame(1).phase(1).kind, "prefill");
@@ -79,7 +79,7 @@ test("a request ends in the last step it lived in; an abort right after a commit
   assert.deepEqual([stopped.stepCount, stopped.request(1).finished.step], [1, 1]);
 });
 
-test("a held engine: requests wait for a step that has not begun", () => {
+test("a paused engine: requests wait for a step that has not begun", () => {
   const held = model(started(), arrived(1, "a"), arrived(2, "b"));
   assert.deepEqual([held.firstStep, held.lastStep], [1, 1]);
   assert.equal(held.frame(1).status, "pending");
@@ -96,7 +96,7 @@ test("a log that ends inside a step", () => {
   assert.equal(torn.frame(2).time, null);
 });
 
-test("measures: one value a step", () => {
+test("measures have one value per step", () => {
   const { measures } = model(started(), firstStep, secondStep);
   const values = (name) => [...measures[name]];
   assert.deepEqual(values("tokens"), [5, 2]);
@@ -111,7 +111,7 @@ test("measures: one value a step", () => {
   assert.deepEqual(measures.chunks(2), [{ request: 2, count: 1, kind: "prefill" }]);
 });
 
-test("times are NaN where the log has none", () => {
+test("times are NaN if the log has none", () => {
   const { measures } = model(started(), arrived(1, "a"), step(1), scheduled([]), finished());
   assert.deepEqual([...measures.end], [NaN]);
 });
@@ -138,7 +138,7 @@ test("a request span has arrival, segments, tokens and end", () => {
   assert.deepEqual(span.finished, { step: 2, reason: "length", message: "", seq: 15 });
 });
 
-test("what a row is", () => {
+test("the kind of a row", () => {
   const kind = (start, count, length, drafts = []) =>
     rowKind([1, start, count, drafts], { promptLength: 4, length });
   assert.equal(kind(0, 4, 4), "prefill");
@@ -150,7 +150,7 @@ test("what a row is", () => {
   assert.equal(kind(4, 1, 7), "catchup", "cut by the budget");
 });
 
-test("a run of decodes ends where a step is left out", () => {
+test("a run of decodes ends at a step without one", () => {
   const decode = (number, start) => [
     step(number),
     scheduled([[1, start, 1]]),
@@ -174,7 +174,7 @@ test("a run of decodes ends where a step is left out", () => {
   );
 });
 
-test("what a waiting request would find: whole blocks, part of an edge, never all of itself", () => {
+test("a waiting request would hit whole blocks, also part of an edge, but never all of its tokens", () => {
   const found = (prompt, settings) => {
     const whole = model(started(settings), firstStep, secondStep, arrived(3, prompt));
     return whole.frame(3).path(3).blocks;
@@ -187,7 +187,7 @@ test("what a waiting request would find: whole blocks, part of an edge, never al
   const split = [make.split(1, 1, 2), arrived(3, "abxxx")];
   const cut = model(started(), firstStep, secondStep, split).frame(3).path(3);
   assert.deepEqual([cut.nodes, cut.blocks], [[2], [0]]);
-  // Below an edge that was left half way nothing can match, however alike it looks.
+  // Below a partly matched edge nothing can match.
   const below = [make.split(1, 2, 2), arrived(3, "abefefg")];
   assert.deepEqual(model(started(), firstStep, secondStep, below).frame(3).path(3).blocks, [0]);
 });
@@ -214,7 +214,7 @@ const thirdStep = [
 ];
 const full = { num_blocks: 4 };
 
-test("preempted and resumed: segments, fates, blocks that change hands", () => {
+test("preempted and resumed: segments, fates, blocks that change owners", () => {
   const back = [step(4), make.ended(1, "stop"), admitted(2, 1, [0, 1], true), allocated(2, 3)];
   const rest = [scheduled([[2, 4, 2]]), finished([[2, "z"]])];
   const whole = model(started(full), firstStep, secondStep, thirdStep, back, rest);
@@ -267,7 +267,7 @@ test("preempted and resumed: segments, fates, blocks that change hands", () => {
   assert.equal(openingRequest(whole), 2);
 });
 
-test("decisions: in order, with the budget that is left, one of them hot", () => {
+test("decisions are in order, with the remaining budget, and one of them is hot", () => {
   const { decisions } = model(started(full), firstStep, secondStep, thirdStep).frame(3);
   assert.deepEqual(
     decisions.map(({ kind, request, left, hot }) => [kind, request, left, hot]),
@@ -281,7 +281,7 @@ test("decisions: in order, with the budget that is left, one of them hot", () =>
   assertNames(plain(decisions[1].spans), "r2", 3);
 });
 
-test("a victim's choice is explained only where the rule is known and was followed", () => {
+test("the choice of a victim is explained only if its rule is known and was followed", () => {
   const decided = (classes) => {
     const events = [started(full, classes), firstStep, secondStep, thirdStep];
     return plain(model(events).frame(3).decisions[0].spans);
@@ -292,7 +292,7 @@ test("a victim's choice is explained only where the rule is known and was follow
   assert.notEqual(decided({ policy: "Fcfs" }), decided({ policy: "Priority" }));
 });
 
-test("the tokens panel: cached prompt, output with odds, the next token", () => {
+test("the tokens panel: cached prompt, output with probabilities, the next token", () => {
   const whole = model(started(full), firstStep, secondStep, thirdStep);
   const panel = whole.frame(2).tokensOf(1);
   assert.deepEqual(
@@ -313,7 +313,7 @@ test("the tokens panel: cached prompt, output with odds, the next token", () => 
   assert.equal(whole.frame(3).tokensOf(2).next, null);
 });
 
-test("forced tokens have no odds", () => {
+test("forced tokens have no probability", () => {
   const t = { end: 1, logprobs: [[-1, 0, 0]] };
   const forced = [step(2), scheduled([[1, 5, 1]]), finished([[1, "xyz", 0, 2]], t)];
   const { output } = model(started(), firstStep, forced).frame(2).tokensOf(1);
@@ -324,7 +324,7 @@ test("forced tokens have no odds", () => {
   assert.equal(output[2].probability, null);
 });
 
-test("names: labels, numbered where they repeat, cut where they are long, cleaned", () => {
+test("names are labels, numbered if repeated, cut if long, cleaned", () => {
   const labels = ["Ada", "", "Ada", "  Bo\n\u202eevil ", "a".repeat(40), "Ada 2"];
   const named = model(
     started(),
@@ -338,7 +338,7 @@ test("names: labels, numbered where they repeat, cut where they are long, cleane
   );
 });
 
-test("why a request waited, run by run", () => {
+test("the reasons of a wait, by runs of steps", () => {
   const wait = (number, blocked) => [
     step(number),
     scheduled([[1, 3 + number, 1]], { blocked }),
@@ -380,7 +380,7 @@ test("why a request waited, run by run", () => {
   assertNames(behindR2, "r2");
 });
 
-test("a window begins with a keyframe: earlier is unknown, later is all there", () => {
+test("a window begins with a keyframe: earlier steps are unknown, later ones complete", () => {
   const events = [started(full), firstStep, secondStep].flat();
   const folded = new State();
   for (const event of events) folded.apply(event);
@@ -422,7 +422,7 @@ test("a window begins with a keyframe: earlier is unknown, later is all there", 
   assert.deepEqual(window.frame(3).state.core(), whole.frame(3).state.core());
 });
 
-test("steps are found again in any order, also far from a kept copy", () => {
+test("steps are found in any order, also far from a kept copy", () => {
   const decode = (number) => [step(number), scheduled([[1, 3 + number, 1]]), finished([[1, "x"]])];
   const many = Array.from({ length: 1500 }, (_, at) => decode(at + 2));
   const long = model(started(), firstStep, many);
@@ -437,7 +437,7 @@ test("steps are found again in any order, also far from a kept copy", () => {
   }
 });
 
-test("a log that contradicts itself says where", () => {
+test("a contradiction in a log is an error with its place", () => {
   const refuses = (events, ...facts) =>
     assert.throws(
       () => model(events),
@@ -461,7 +461,7 @@ const checkedIn = (...events) =>
     .tokensOf(1);
 const fates = ({ drafts }) => drafts.map(({ text, fate }) => [text, fate]);
 
-test("drafts up to the first wrong one are kept, and the model's own token stands in its place", () => {
+test("drafts up to the first wrong one are accepted, and the model's own token replaces it", () => {
   const { checked, guesses } = checkedIn(draftStep([[1, "abz", 2]]), [step(3), finished([])]);
   assert.ok(guesses);
   assert.deepEqual(fates(checked), [
@@ -474,7 +474,7 @@ test("drafts up to the first wrong one are kept, and the model's own token stand
   assert.equal(checked.drafts[2].token, "g".codePointAt(0));
 });
 
-test("a draft is spelled as the log spells that token, wherever it does", () => {
+test("a draft has the text that the log has for its token", () => {
   const elsewhere = [arrived(2, "ghi"), draftStep([[1, "z"]])];
   assert.deepEqual(
     checkedIn(elsewhere).checked.drafts.map(({ text }) => text),
@@ -482,13 +482,13 @@ test("a draft is spelled as the log spells that token, wherever it does", () => 
   );
 });
 
-test("where all drafts are right the model's own token is one more", () => {
+test("if all drafts are accepted, the model's own token is one more", () => {
   const { checked } = checkedIn(draftStep([[1, "abghz", 4]]));
   assert.ok(checked.drafts.every(({ fate }) => fate === "kept"));
   assert.deepEqual([checked.kept, checked.gained, checked.own], [4, 5, "z"]);
 });
 
-test("where a kept draft ends the output, or calls a tool, none was refused and none is the model's own", () => {
+test("if an accepted draft ends the output or calls a tool, none is rejected and there is no own token", () => {
   for (const gain of [
     [1, "ab", 2],
     [1, "abxy", 2, 2],
@@ -502,7 +502,7 @@ test("where a kept draft ends the output, or calls a tool, none was refused and 
   }
 });
 
-test("drafts whose step brought nothing are open; a step without has none", () => {
+test("drafts of an unfinished step are open; a step without drafts has none", () => {
   const { checked } = checkedIn(draftStep([]));
   assert.ok(checked.drafts.every(({ fate }) => fate === "open"));
   const before = model(started(), firstStep, draftStep([])).frame(1).tokensOf(1);

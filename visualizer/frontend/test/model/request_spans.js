@@ -1,6 +1,6 @@
 /**
- * Prints what the model says of each request of each log of a folder, as JSON: by log, by request, what
- * `log.requests` says of it, too. tests/visualizer/test_golden_fold.py compares the two.
+ * Prints the model's facts about each request of each log of a folder, as JSON by log and request: those that
+ * `log.requests` has too. tests/visualizer/test_golden_fold.py compares the two.
  *
  *   node request_spans.js FOLDER
  */

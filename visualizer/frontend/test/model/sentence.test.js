@@ -1,4 +1,4 @@
-/** What a step's sentence tells, and the facts it names. How it is worded is in `wording.snapshot.json`. */
+/** The clauses and facts of a step's sentence. Its wording is in `wording.snapshot.json`. */
 
 import assert from "node:assert/strict";
 import test from "node:test";
@@ -23,7 +23,7 @@ function tells(name, kinds, ...facts) {
   return told;
 }
 
-test("a sentence is what is composed of the frame", () => {
+test("`sentence` returns the spans of `compose`", () => {
   for (const { model, step } of Object.values(scenes))
     assert.deepEqual(sentence(model, step), compose(model.frame(step)).spans);
 });
@@ -67,13 +67,13 @@ test("a wait for more than one reason names none", () => {
   assert.ok(two.length < one.length, "the same without the reason");
 });
 
-test("a preemption: which request lacks what, which is preempted, what became of the blocks", () => {
+test("a preemption names the request that needs blocks, the victim, and the fate of the blocks", () => {
   const { frame } = tells("a preemption", ["preempted"], "r1", "r2", 3, 2, 1);
   const [{ by, request, free, evictable }] = frame.story.preemptions;
   assert.deepEqual([by, request, free, evictable], [1, 2, 0, 0]);
 });
 
-test("a preemption that many live on: they are counted, not named", () => {
+test("many requests that take a victim's blocks are counted, not named", () => {
   const { text } = tells("a preemption that many live on", ["preempted"], "r1", "r5", 5, 4, 1);
   for (const taker of ["r2", "r3", "r4"]) assert.ok(!names(text, taker), text);
 });
@@ -91,17 +91,17 @@ test("preempting itself", () => {
   assert.equal(text.split("r1").length, 2, "it is named once");
 });
 
-test("a preemption although something could be had", () => {
+test("a preemption although some blocks are available", () => {
   const name = "preempted although blocks can be evicted";
   const { frame } = tells(name, ["preempted"], "r2", 3, 2, 4);
   assert.equal(frame.story.preemptions[0].evictable, 2);
 });
 
-test("a resume tells what is computed again", () => {
+test("a resume states how many tokens are recomputed", () => {
   tells("a resume", ["resumed"], "r2", 1, 2, 3, 8, 4, 6);
 });
 
-test("an eviction: need, free, and how long it was idle", () => {
+test("an eviction states the need, the free blocks and the idle time", () => {
   const { frame } = tells("an eviction", ["evicted"], "r2", 5, 3, 2);
   assert.deepEqual(
     frame.story.evictions.map(({ since, free }) => [since, free]),
@@ -139,10 +139,10 @@ test("forced tokens", () => {
   tells("a forced token", ["forced"], "r1", 1);
 });
 
-test("twins that computed the same", () => {
+test("requests that computed the same blocks", () => {
   tells("two blocks computed twice", ["joined"], "r2", 2);
   tells("one block computed twice", ["joined"], "r2", 1);
-  // A fork's sibling joins the very blocks it shares already: that is no news.
+  // A fork's sibling joins blocks that it shares already, which needs no clause.
   assert.ok(!tell("a sibling joins its own blocks").kinds.includes("joined"));
 });
 
@@ -163,12 +163,12 @@ test("a failed forward pass", () => {
   assert.ok(!text.includes(FAILURE), "a long message is cut");
 });
 
-test("a step that was given up while it was planned", () => {
+test("a step whose planning failed", () => {
   const { frame } = tells("a step given up", []);
   assert.equal(frame.status, "finished");
 });
 
-test("why the head of the queue waits, with what it needs and what there is", () => {
+test("the head of the queue waits for a reason, with its need and the supply", () => {
   const why = (name, reason, ...facts) => {
     const { frame, text } = tells(name, ["waiting"], "r2", ...facts);
     assert.equal(frame.waitOf(2).reason, reason);
@@ -186,7 +186,7 @@ test("why the head of the queue waits, with what it needs and what there is", ()
   why("put off by the policy", "policy");
 });
 
-test("a request that is put off blocks no other, and the head of the queue waits for its own reason", () => {
+test("a deferred request blocks no other, and the head of the queue waits for its own reason", () => {
   const all = tells("all put off", ["waiting"], "r2", "r3", 2);
   assert.deepEqual(
     [2, 3, 4, 5].map((id) => all.frame.waitOf(id).reason),
@@ -199,7 +199,7 @@ test("a request that is put off blocks no other, and the head of the queue waits
   );
 });
 
-test("cached blocks: what can be evicted, and what is the request's own", () => {
+test("cached blocks: how many can be evicted, and how many are the request's own prefix", () => {
   tells("cached blocks can be evicted", ["waiting"], 7, 4, 2);
   tells("cached blocks are its own prefix", ["waiting"], 5, 4, 2);
   tells("one cached block is its own prefix", ["waiting"], 6, 4, 1);
@@ -209,7 +209,7 @@ test("a static batch: which request waits, and how many seats are empty", () => 
   tells("a static batch", ["waiting", "freeSeats"], "r5", 3, 4);
 });
 
-test("it stays within two lines, whatever happens", () => {
+test("a sentence always fits in two lines", () => {
   const { text, kinds } = tell("a crowd with long names");
   assert.ok(text.length <= 250, `${text.length}: ${text}`);
   assert.ok(kinds.includes("preempted"));

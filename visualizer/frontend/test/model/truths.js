@@ -1,6 +1,6 @@
 /**
- * Walks through every log of a folder and checks that what the model says is what the log holds; exits with
- * an error at the first lie. tests/visualizer/test_golden_fold.py calls it on random workloads.
+ * Checks every step of every log of a folder: what the model says must agree with the log. Exits with an error at
+ * the first difference. tests/visualizer/test_golden_fold.py calls it on random workloads.
  *
  *   node truths.js FOLDER
  */
@@ -18,7 +18,7 @@ function sum(/** @type {number[]} */ values) {
   return values.reduce((total, value) => total + value, 0);
 }
 
-/** What the log says about each step, counted without the model. */
+/** The facts of each step, counted without the model. */
 function recount(/** @type {any[]} */ events) {
   const steps = new Map();
   const state = new State();
@@ -82,7 +82,7 @@ function checkBlocks(/** @type {import("../../src/model/frame.js").Frame} */ fra
   checkHands(frame);
 }
 
-/** Whether a request still holds what it was handed, by the words that say so; a word never says both. */
+/** Whether a request still holds a block, by the words that state it; no word means both. */
 const meanings = new Map();
 
 function checkHands(/** @type {import("../../src/model/frame.js").Frame} */ frame) {
@@ -199,7 +199,7 @@ function checkDecisions(
   let left = model.settings.token_budget;
   for (const row of rows) assert.equal(row.left, (left -= row.tokens));
   assert.ok(left >= 0);
-  // A request that waits for a seat is told how many are free, and the panel's header says the same.
+  // The reason "batch full" and the panel's header state the same number of seats.
   const { taken, all } = frame.seats;
   assert.ok(taken <= all);
   const [, reason, , need, have] = truth?.blocked ?? [];
@@ -207,7 +207,7 @@ function checkDecisions(
     assert.equal(all - taken, have, "seats that are free");
     assert.ok(need > have);
   }
-  // What could not be evicted before a preemption was left by its victim, if it is evicted after it.
+  // A block that could not be evicted before a preemption but is evicted after it was the victim's.
   for (const { request, spans } of rows) {
     const evictions = frame.story.evictions.filter(({ neededBy }) => neededBy === request);
     const evicted = evictions.flatMap(({ blocks }) => blocks);
@@ -239,7 +239,7 @@ function checkMeasures(/** @type {any} */ model, /** @type {any} */ frame) {
   assert.equal(measures.prefill[at] + measures.catchup[at] + measures.decode[at], budget.tokens);
 }
 
-/** Every step of a request's time is in exactly one segment, or in none where it is new or just forked. */
+/** Every step of a request is in exactly one segment, or in none if it is new or just forked. */
 function checkRequestSpan(/** @type {any} */ model, /** @type {any} */ span) {
   const at = new Map();
   for (const { kind, from, to } of span.segments) {
@@ -290,7 +290,7 @@ for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))
     }
     for (const span of model.requests) checkRequestSpan(model, span);
 
-    // A live log, taken in piece by piece and looked at in between, ends in the same frames.
+    // A live log that is read in pieces, with frames in between, ends in the same frames.
     const live = new Model();
     for (let at = 0; at < events.length; at += 7) {
       live.append(events.slice(at, at + 7));
