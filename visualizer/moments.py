@@ -123,14 +123,14 @@ class Moment:
         state = self.after
         for event in self.events:
             if isinstance(event, v.Preempted) and event.request == request:
-                return self._preempted(event)
+                return self.preempted(event)
         for event in self.events:
             if isinstance(event, v.Admitted) and event.request == request:
-                return self._admitted(event)
+                return self.admitted(event)
         if request in self.rows:
             return [row_words(state, self.rows[request])]
         if request in state.waiting:
-            return self._waits(request)
+            return self.waits(request)
         if request in state.requests:
             return [stalled_words(state)]
         return [self._absent(request)]
@@ -146,20 +146,23 @@ class Moment:
         supply = supply_words(len(at.free), at.evictable)
         return [f"{blocks} {verb} evicted for ", event.needed_by, f"{chosen}: {supply}"]
 
-    def _preempted(self, event: v.Preempted) -> Words:
+    def preempted(self, event: v.Preempted) -> Words:
+        """Say why a request is preempted."""
         policy = self.classes.get("policy")
         chosen = f"; the policy {policy} chose the victim" if policy else ""
         at = self.state_at(self.events.index(event))
         return [*preemption_words(event, len(at.free), at.evictable), chosen]
 
-    def _admitted(self, event: v.Admitted) -> Words:
+    def admitted(self, event: v.Admitted) -> Words:
+        """Say how much of an admitted request is cached, and what it computes."""
         found = len(event.blocks) * self.after.block_size
         length = len(self.after.requests[event.request].tokens)
         row = self.rows.get(event.request)
         computes = f"; it {row_words(self.after, row)}" if row else ""
         return [admission_words(found, length, resumed=event.resumed) + computes]
 
-    def _waits(self, request: int) -> Words:
+    def waits(self, request: int) -> Words:
+        """Say why a request waits."""
         if self.scheduled is None:
             return ["waits: scheduling the step failed"]
         if (request, "policy") in self.scheduled.skipped:

@@ -145,7 +145,7 @@ def test_a_wrong_answer_gets_the_reason_from_the_log(log: EventLog) -> None:
     game = predict(log, questions=1, kinds=["preempted"])
     assert_names(repr(game), "Prediction", 1, 0)
     why = game.answer([1])
-    assert_names(why, "r8", "r6", 0, "Fcfs")
+    assert_names(why, "r8", "r6", "none", "Fcfs")
     assert game.score == 0
     [answered] = game.answers
     assert_names(answered.pop("question"), 30)
