@@ -365,7 +365,7 @@ def test_why_names_the_request_whose_prefix_a_deferred_one_waits_for() -> None:
     engine.step()
     told = explain(engine.log, twin.id)
     assert (twin.id, "policy") in told.facts.event.skipped
-    assert told.facts.shares_most(twin.id) == (1, 48)
+    assert told.facts.longest_shared_prefix(twin.id) == (1, 48)
     assert_names(told.text, "LongestPrefixMatch", "Ada (r1)", 48)
     run(engine)
 

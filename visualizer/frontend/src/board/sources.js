@@ -14,10 +14,10 @@ const DECIDED_BY = {
   stalled: [SCHEDULER, "_schedule_running"],
   first_chunk: [SCHEDULER, "_admit"],
   admitted: [SCHEDULER, "_admit_waiting"],
-  preempted: [SCHEDULER, "_preempt_until_fits"],
-  evicting: [CACHE, "_make_room"],
+  preempted: [SCHEDULER, "_schedule_running"],
+  evicting: [CACHE, "allocate_slots"],
   evicted: [CACHE, "clear"],
-  copying: [CACHE, "_copy_last_block"],
+  copying: [CACHE, "allocate_slots"],
   joined: [CACHE, "_join"],
   arrived: [ENGINE, "submit"],
   aborted: [ENGINE, "abort"],
@@ -26,13 +26,13 @@ const DECIDED_BY = {
 };
 
 const WAITS_BY = {
-  token_budget: [SCHEDULER, "_no_place"],
-  batch_full: [SCHEDULER, "_no_place"],
-  static_batch: [SCHEDULER, "_no_place"],
-  no_free_blocks: [SCHEDULER, "_no_room"],
-  reserved_blocks: [SCHEDULER, "_no_room"],
+  token_budget: [SCHEDULER, "_batch_obstacle"],
+  batch_full: [SCHEDULER, "_batch_obstacle"],
+  static_batch: [SCHEDULER, "_batch_obstacle"],
+  no_free_blocks: [SCHEDULER, "_memory_obstacle"],
+  reserved_blocks: [SCHEDULER, "_memory_obstacle"],
   after_preemption: [SCHEDULER, "_admit_waiting"],
-  policy: [SCHEDULER, "_is_deferred"],
+  policy: [SCHEDULER, "_admit_waiting"],
 };
 
 /** The file and function that made a decision of this frame, or null. */
