@@ -10,7 +10,7 @@ FIGURES = {
     "batching": "continuous over static batching: steps, throughput, time to first token",
     "parity": "greedy tokens of every family in every situation, against transformers",
     "others": "the engine against transformers and llama.cpp, batch 1, 8 and 32",
-    "bare": "the engine against a loop that does nothing but decode: what serving costs",
+    "bare": "the engine against a loop that only decodes: what serving costs",
     "steps": "where the time of a decode step goes, batch 1, 8 and 32",
     "ragged": "64 requests arriving over time with one system prompt, against transformers",
     "recording": "the engine with its event log over the engine without one",

@@ -93,7 +93,7 @@ def with_engine(system: Underglass) -> Driver:
 def with_generate(batch: int, shared: int) -> Driver:
     """Static batches: take at most `batch` arrived requests and run until the longest is done.
 
-    With `shared` > 0 so many tokens of the system prompt are computed once and their cache is copied
+    With `shared` > 0, that many tokens of the system prompt are computed once and their KV is copied
     for each batch, transformers' documented way to reuse a prefix.
     """
     model = load("sdpa")

@@ -64,7 +64,7 @@ def whole_runs(tokenizer: HFTokenizer, batch: int) -> tuple[Ratio, dict[str, flo
 
 
 def decoding(tokenizer: HFTokenizer, batch: int, context: int) -> tuple[Ratio, dict[str, float]]:
-    """Measure the same for decode steps alone, around a context of so many tokens."""
+    """Measure the same for decode steps alone, around a context of `context` tokens."""
     steps = (ROUNDS + 1) * STEPS
     prompt = context - steps // 2
     served, bare = Served(batch, prompt, steps + 2), BareLoop(batch, prompt + steps + 2)

@@ -77,7 +77,7 @@ def measure(server: BackgroundServer, name: str, path: str, body: str) -> None:
 
     pid = server.process.pid
     httpx.post(server.url + "/v1/completions", json={"prompt": "x"}, timeout=120).raise_for_status()
-    Path(f"/proc/{pid}/clear_refs").write_text("5")  # the peak begins anew
+    Path(f"/proc/{pid}/clear_refs").write_text("5")  # resets the peak
     memory, cpu = _memory(pid, "VmRSS"), _cpu(pid)
     status = send()
     cpu, peak = _cpu(pid) - cpu, _memory(pid, "VmHWM") - memory

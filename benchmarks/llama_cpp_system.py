@@ -17,7 +17,7 @@ from safetensors.numpy import load_file
 from engine.compute.loader import BUNDLED
 
 INSTALL = (
-    "llama.cpp is not installed: `make bench` builds it (some minutes, needs a C++ compiler), or "
+    "llama.cpp is not installed: `make bench` builds it (a few minutes, needs a C++ compiler), or "
     ".venv/bin/pip install llama-cpp-python"
 )
 
@@ -72,7 +72,7 @@ class LlamaCpp:
 
     kind       "F16" or "F32": the matrices in the file and the KV cache
     unified    one KV buffer for all sequences, or one for each
-    sequences  at most so many at once, of `length` tokens each
+    sequences  the most at once, of `length` tokens each
     """
 
     def __init__(self, folder: Path, kind: str, unified: bool, sequences: int, length: int) -> None:
@@ -133,7 +133,7 @@ class LlamaCpp:
     def _decode(
         self, tokens: np.ndarray, positions: np.ndarray, sequences: np.ndarray, wanted: np.ndarray
     ) -> np.ndarray:
-        """One forward pass; the likeliest next token wherever it is wanted."""
+        """One forward pass; the likeliest next token where `wanted` is set."""
         count = len(tokens)
         self._batch.n_tokens = count
         self._arrays["token"][:count] = tokens

@@ -21,7 +21,7 @@ from server.core.event_log import Outbox, Window
 REQUESTS = int(os.environ.get("UNDERGLASS_SOAK_REQUESTS", "20000"))  # fewer for a quick look
 WARM_UP = REQUESTS // 5
 WINDOW_EVENTS = 10_000
-WAITING = 64  # so many are kept in the queue or in the batch
+WAITING = 64  # requests kept in the queue or in the batch
 CONFIG = EngineConfig(token_budget=256, max_batch_size=32, max_kv_tokens=8192)
 
 

@@ -1,4 +1,4 @@
-"""What a prefix hit saves: the time to first token of a cached prompt compared with a cold one.
+"""The savings of a prefix hit: the time to first token of a cached prompt compared with a cold one.
 
 Each pair is one new prompt of 1,000 tokens, sent twice: first cold, then
 when its blocks are in the radix tree. All but the last, partly filled block hit. The prompts are

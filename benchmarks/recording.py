@@ -1,4 +1,4 @@
-"""What recording costs: the engine with its log over the engine without one.
+"""The cost of recording: the engine with its log over the engine without one.
 
 "Without" means that no events are made: in the four files that make them a function that returns
 nothing replaces their classes.

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 FOLDER = Path(__file__).parent.parent / "build" / "benchmarks"
 
-# The panels' request hues: told apart by normal, protan, deutan and tritan eyes.
+# The panels' request hues, distinguishable to normal, protan, deutan and tritan eyes.
 HUES = ["#293ec1", "#cf7f22", "#006942", "#8b1868", "#0ea493", "#836900", "#de3460", "#9b79fd"]
 TEXT, MUTED, LINE = "#16181d", "#5a606b", "#dde0e6"
 OTHERS = "#8d94a1"  # what ours is compared to; 3:1 on white

@@ -43,7 +43,7 @@ class ThreadClock:
 
 
 class Stopwatch(EventLog):
-    """A log that keeps nothing but the microseconds spent in scheduling."""
+    """A log that keeps only the microseconds spent in scheduling."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class Queue:
         self.us_per_step(2 * STEPS)  # warm: the cache is full and requests end in every step
 
     def us_per_step(self, steps: int = STEPS) -> float:
-        """Serve so many steps. Returns microseconds of scheduling per step."""
+        """Serve `steps` steps. Returns microseconds of scheduling per step."""
         self._log.us = 0
         for _ in range(steps):
             while len(self._engine.scheduler.waiting) < self._length:
@@ -106,7 +106,7 @@ class Tree:
             for _ in range(2):
                 prompts.append(stem + self._ids(PROMPT // 2))
                 self._insert(tree, prompts[-1])
-        # Numbers made anew, as a tokenizer does: none is found by being the very same object.
+        # New int objects, as from a tokenizer: none may match by being the same object.
         asked = [[int(str(token)) for token in self._rng.choice(prompts)] for _ in range(8)]
         start = time.thread_time_ns()
         for prompt in asked:

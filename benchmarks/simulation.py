@@ -210,7 +210,7 @@ def against_the_engine() -> dict[str, Case]:
             print(
                 f"  {name}, round {round_ + 1}: {cost}\n"
                 f"    real: {numbers(real)}\n"
-                f"    told: {numbers(told)}",
+                f"    simulated: {numbers(told)}",
                 flush=True,
             )
     for name, case in served.items():

@@ -31,7 +31,7 @@ CONTEXTS = (128, 448)  # the middle of the realistic run of `bare`, and a long o
 STEPS = 96
 
 PARTS = {
-    "scheduling": "who computes what, and why",
+    "scheduling": "which requests compute how many tokens",
     "batch": "rows to tensors, block tables to indexes",
     "norms": "norms, rotations, residual additions, embedding",
     "projections": "queries, keys, values and output",
@@ -45,7 +45,7 @@ PARTS = {
 }
 
 
-# What a bare loop does not do, or hardly: it writes its cache, too, and takes the likeliest token.
+# The parts that a bare loop lacks, mostly: it also writes its cache and takes the likeliest token.
 SERVING = ("scheduling", "batch", "page read", "sampling", "commit")
 
 _CONFIG = read_config(BUNDLED)

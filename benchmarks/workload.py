@@ -49,7 +49,7 @@ def story_tokens(tokenizer: HFTokenizer, count: int, seed: int = 0) -> list[int]
 
 
 def story_prompts(tokenizer: HFTokenizer, count: int, length: int) -> list[list[int]]:
-    """Prompts that share nothing but their first token, each `length` tokens."""
+    """Prompts that share only their first token, each `length` tokens."""
     bos = tokenizer.bos_id
     text = story_tokens(tokenizer, count * (length - 1))
     return [[bos, *text[at : at + length - 1]] for at in range(0, len(text), length - 1)]

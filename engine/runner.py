@@ -1,4 +1,4 @@
-"""What the step loop asks of a model: one forward pass over a flat batch of tokens.
+"""The step loop's interface to a model: one forward pass over a flat batch of tokens.
 
 The loop does not import torch. A runner may compute (`compute/torch_runner.py`), advance a virtual
 clock (`simulation/cost_runner.py`) or check each read against what was written
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from engine.events.vocabulary import ScheduledRow
 from engine.scheduling.request import Request, TokenScore
 
-# Padding that an attention call may read. Another call takes as long as some hundred more keys;
-# between 128 and 2048 the differences are small (32 contexts of 64 to 448: 1.15 times as fast as in
-# one call).
+# Padding that one attention call may read. An extra call takes as long as a few hundred more keys, and
+# any limit from 128 to 2048 is about as fast (for 32 contexts of 64 to 448, 1.15 times the speed of a
+# single call).
 MAX_PADDING = 1024
 
 
@@ -24,7 +24,7 @@ class Row:
     """One request's part of the batch: compute KV for positions `start .. start + count`.
 
     The tokens at those positions are `request.tokens[start:]`, followed by `drafts`. The KV of
-    position p belongs into slot `p % block_size` of block `request.block_table[p // block_size]`.
+    position p goes into slot `p % block_size` of block `request.block_table[p // block_size]`.
     `samples` lists the indexes of the samples that get a next token: none before the row has caught
     up, usually `[request.sample]`, and `[0 .. n-1]` when a prompt with n samples is complete.
 
@@ -99,8 +99,8 @@ def attention_groups(rows: Sequence[Row] | Sequence[ScheduledRow]) -> list[list[
     """Return the indexes of the rows in each attention call, shortest contexts first.
 
     Everything but attention treats the tokens of a batch independently. Attention reads each row's
-    own context, and one call takes rows with equally many tokens, such as all decodes. A call pads
-    contexts to its longest one; if that costs more than another call, a new group begins.
+    own context, and one call takes rows with the same number of tokens, such as all decodes. A call
+    pads contexts to the longest one; if that costs more than an extra call, a new group begins.
     """
     groups: list[list[int]] = []
     padding = 0

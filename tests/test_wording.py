@@ -38,7 +38,7 @@ def random_log(seed: int, **settings: object) -> EventLog:
 
 
 def put_off_and_scored() -> EventLog:
-    """A request that the policy puts off, a sample that has not forked yet, a scored prompt."""
+    """A request that the policy defers, a sample that has not forked yet, a scored prompt."""
     config = EngineConfig(max_kv_tokens=512, policy="lpm", token_budget=64)
     engine = Engine(CostRunner(1, 1), config)
     for last in (1, 2):

@@ -51,7 +51,7 @@ def three_digits(value: float) -> str:
 
 
 def percentiles(values: pd.Series) -> dict[str, float]:
-    """Return the percentiles, by name, that so many values support."""
+    """Return the percentiles, by name, that this many values support."""
     return {name: p for name, p in PERCENTILES.items() if len(values) >= MIN_VALUES[name]}
 
 

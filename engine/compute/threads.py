@@ -1,6 +1,6 @@
 """The number of threads that torch uses: one by default.
 
-A decode step of a small model is some hundred operations of a few microseconds each. With several
+A decode step of a small model is about a hundred operations of a few microseconds each. With several
 threads, all of them spin at the end of each operation until the slowest is done. As soon as another
 process needs a core (the server, a notebook, a browser), a step can take 2 to 60 times as long; with
 one thread its time hardly varies. Large models on idle machines gain from more threads: pass

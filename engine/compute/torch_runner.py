@@ -4,7 +4,7 @@
 
 Differs from vLLM (`vllm/v1/worker/gpu_model_runner.py`):
 
-- The batch is laid out anew in every step. vLLM keeps a persistent batch and updates it.
+- The batch is laid out again in every step. vLLM keeps a persistent batch and updates it.
 - There are no CUDA graphs and no compilation: the model runs eagerly, on the CPU.
 """
 

@@ -60,7 +60,7 @@ def reason_words(state: State, scheduled: v.StepScheduled, who: int | str = "it"
     """Say why the head of the queue was not admitted.
 
     state  after `scheduled`
-    who    the head as the sentence calls it
+    who    the head of the queue, as the sentence calls it
     """
     blocked = scheduled.blocked
     assert blocked is not None
@@ -89,7 +89,7 @@ def supply_words(free: int, evictable: int) -> str:
 
 
 def preemption_words(event: v.Preempted, free: int, evictable: int) -> Words:
-    """Say why a request is preempted. Before that, so many blocks were free or could be evicted."""
+    """Say why a request is preempted, with the blocks that were free or evictable before that."""
     who: int | str = "it" if event.needed_by == event.request else event.needed_by
     supply = supply_words(free, evictable)
     return fill(MESSAGES["preempted"], who=who, blocks="more KV blocks", supply=supply)

@@ -134,7 +134,7 @@ class StepStarted(Event):
     """The scheduling of a step begins.
 
     If a policy, a drafter or an eviction order fails in it, no `step_scheduled` follows: earlier
-    changes stay, blocks that were allocated in vain are trimmed, and `step_finished` has no tokens.
+    changes stay, blocks that were allocated needlessly are trimmed, and `step_finished` has no tokens.
     """
 
     step: int

@@ -1,7 +1,7 @@
-"""Which requests can be served at all: checked at submission, so that no request waits forever.
+"""Reject requests that can never be served, at submission, so that no request waits forever.
 
-A request that passes will finish, whatever else the engine does: alone in memory it fits, and every
-other request can be preempted or will finish first.
+A request that passes is sure to finish: it fits into memory on its own, and every other request can be
+preempted or will finish first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ MAX_PRIORITY = 2**31
 
 
 class RequestError(ValueError):
-    """A request cannot be accepted. `field` names what is wrong with it."""
+    """A request cannot be accepted. `field` names the wrong field."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -21,7 +21,7 @@ class RequestError(ValueError):
 
 
 def token_ids(prompt: object) -> list[int]:
-    """Return a prompt of token ids as a list. Raises RequestError if it is no sequence."""
+    """Return a prompt of token ids as a list. Raises RequestError if it is not a sequence."""
     if not isinstance(prompt, Sequence):
         got = type(prompt).__name__
         raise RequestError("prompt", f"must be text or a list of token ids, got {got}")
@@ -53,7 +53,7 @@ def check_request(
     if need > config.num_blocks:
         raise RequestError(
             "prompt" if config.blocks_for(len(tokens)) > config.num_blocks else "max_tokens",
-            f"{length} need {need} KV blocks of {config.block_size}, memory has "
+            f"{length} need {need} KV blocks of {config.block_size}, but memory has "
             f"{config.num_blocks}: shorten the prompt, lower max_tokens or raise max_kv_tokens",
         )
     if max_context is not None and len(tokens) + params.max_tokens > max_context:
@@ -66,14 +66,14 @@ def check_request(
     if params.samples > config.max_batch_size:
         raise RequestError(
             samples,
-            f"{params.samples} samples need as many seats in the batch, max_batch_size is "
+            f"{params.samples} samples need as many seats in the batch, but max_batch_size is "
             f"{config.max_batch_size}",
         )
     need = required_blocks(len(tokens), params, config)
     if need > config.num_blocks:
         raise RequestError(
             samples,
-            f"with preemption off, {params.samples} samples reserve {need} KV blocks, memory "
+            f"with preemption off, {params.samples} samples reserve {need} KV blocks, but memory "
             f"has {config.num_blocks}",
         )
     if not config.chunked_prefill and len(tokens) > config.token_budget:
@@ -94,7 +94,7 @@ def required_blocks(prompt_length: int, params: SamplingParams, config: EngineCo
 
 
 def max_blocks(prompt_length: int, max_tokens: int, samples: int, config: EngineConfig) -> int:
-    """Count the KV blocks of a prompt's samples together when all of them reach max_tokens.
+    """Count the KV blocks that all samples of a prompt need if each of them reaches max_tokens.
 
     They share the full blocks of the prompt. The last sampled token is never computed and needs no
     slot.

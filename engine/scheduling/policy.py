@@ -1,4 +1,4 @@
-"""What a policy decides: which requests are admitted, in which order, and which are preempted.
+"""A policy: it decides which requests are admitted, in which order, and which are preempted.
 
 Subclass `Policy`, override what should be different, and pass an object in:
 `Engine(runner, config, policy=Mine())`. Each engine needs an object of its own. `docs/extending.md`
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class AdmissionLimits(NamedTuple):
-    """What running requests leave in a step: seats in the batch, tokens and KV blocks."""
+    """Resources that running requests leave in a step: seats in the batch, tokens and KV blocks."""
 
     seats: int
     tokens: int

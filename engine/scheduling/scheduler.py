@@ -3,7 +3,7 @@
 There is no prefill phase and no decode phase. Each request has tokens that are not computed yet,
 and each step hands out `token_budget` tokens: first to running requests, then to waiting ones in
 the policy's order. Drafts get what is left. Chunked prefill and mixed batches follow from that, and
-a free seat in the batch is filled in the very next step.
+a free seat in the batch is filled in the next step.
 
 Memory is allocated optimistically. When a running request needs a block and none is available, a
 victim gives back all of its blocks and returns to the front of the queue, to be recomputed later.

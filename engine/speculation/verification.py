@@ -8,7 +8,7 @@ min(1, p(x) / q(x)). At the first rejection it draws from the part of p that exc
 Our drafters are deterministic, q(x) = 1: accept with probability p(x), else draw from p without x,
 renormalised. There is a shorter way to do exactly that: draw a token from p, and accept the draft if
 it is that token. The token is x with probability p(x); given that it is not, it follows p without x.
-A token's random number depends on its position alone (`randomness.py`), so this draws the very tokens
+A token's random number depends on its position alone (`randomness.py`), so this draws the same tokens
 that would have been drawn without drafts: speculation changes no output, greedy or not.
 
 A learner may write the general rule: a `Verifier` replaces `count_accepted`.

@@ -1,4 +1,4 @@
-"""What the folded state says about one request in one step: counts, no words.
+"""Counts from the folded state about one request in one step, without words.
 
 `Facts.of` folds the log once, up to the step's step_scheduled, and counts at the decisive moments: the
 request's preemption, its admission, and earlier evictions of its prefix.
@@ -15,7 +15,7 @@ from engine.why.shortfall import CachedPrefix, Shortfall, common_length, shortfa
 
 @dataclass(slots=True)
 class Preemption:
-    """What a victim lost.
+    """A victim's losses.
 
     free, evictable  blocks before the preemption
     held             the victim's blocks, of which
@@ -48,7 +48,7 @@ class Eviction:
 
 @dataclass(slots=True)
 class Admission:
-    """What a request found in the cache when it was admitted, in tokens.
+    """The cached tokens that a request found when it was admitted.
 
     tokens   the request's tokens, of which
     found    were cached, and

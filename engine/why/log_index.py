@@ -18,7 +18,7 @@ class RequestSpan:
 
     begin   its arrival or fork; -1: before the log begins; None: it has not begun
     end     its end, or one past the log's last event
-    parent  the request that it forks off from; None for one that arrives by itself
+    parent  the request that it forks off from; None if it arrives on its own
     reason  its finish reason; "" while it lives
     """
 

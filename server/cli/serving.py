@@ -1,7 +1,7 @@
 """From an engine to a running server, and its shutdown.
 
 After the first SIGTERM or Ctrl-C, the server rejects new requests, finishes running ones within the
-limit, and answers /ready with 503. The second one ends the process at once.
+drain limit, and answers /ready with 503. A second signal ends the process at once.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ from server.http.bodies import body_limits
 from server.http.protocol import HttpProtocol
 from server.http.request_log import LogWriter
 
-# The kernel's send buffer for one client. By default it grows to some 4 MB on loopback: the server
-# would notice only after that much that a client has stopped reading.
+# The kernel's send buffer for one client. By default it grows to about 4 MB on loopback, and the server
+# would not notice that a client has stopped reading until it is full.
 SEND_BUFFER_BYTES = 128 << 10
-# How long a connection stays open between two requests. It must be longer than the client's limit, or
-# the client sometimes sends a request into a connection that the server is just closing. httpx and
-# OpenAI's SDK keep connections for 5 s, which is also uvicorn's default; aiohttp for 15 s.
+# How long an idle connection stays open. It must be longer than the client's own limit; otherwise the
+# client may send a request on a connection that the server is closing. httpx and OpenAI's SDK keep
+# connections for 5 s, which is also uvicorn's default; aiohttp keeps them for 15 s.
 KEEP_ALIVE_SECONDS = 75
 
 
@@ -58,7 +58,7 @@ def trained_nanogpt(steps: int | None = None) -> Iterator[str]:
     """Train a NanoGPT and yield its directory, which is deleted after the block."""
     from engine.training.nanogpt import STEPS, train_nanogpt
 
-    # Raise an exception, as Ctrl-C does, so that an interrupted training deletes its directory, too.
+    # Raise an exception, as Ctrl-C does, so that the directory is also deleted after a SIGTERM.
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with TemporaryDirectory(prefix="underglass-") as directory:
         yield str(train_nanogpt(Path(directory) / "nanogpt", steps=steps or STEPS))
@@ -76,7 +76,7 @@ def run_server(
     ready: Callable[[], None] = lambda: None,
     until_stdin_closes: bool = False,
 ) -> None:
-    """Serve until a signal stops the server; returns after the drain.
+    """Serve until a signal stops the server; return after the drain.
 
     engine              created with `outbox` as its log
     directory           further models, loaded when a request names one
@@ -100,7 +100,7 @@ def run_server(
         # A notebook cannot answer pings while a cell runs.
         ws_ping_timeout=settings.stall_seconds,
         # Trust the X-Forwarded-For of proxies on this machine only, whatever FORWARDED_ALLOW_IPS says:
-        # clients that pass for 127.0.0.1 may pause the engine.
+        # a client that appears to be 127.0.0.1 may pause the engine.
         forwarded_allow_ips=["127.0.0.1", "::1"],
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=5,
@@ -159,16 +159,16 @@ async def _serve(
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:
-    """Drop a message of uvicorn, which takes a rejected WebSocket for an error of the app."""
+    """Drop uvicorn's message that reports a rejected WebSocket as an error in the app."""
     return "without completing handshake" not in record.getMessage()
 
 
 def _limit_silence(listener: socket.socket, seconds: float) -> None:
     """Let the kernel close connections whose client has acknowledged nothing for this long.
 
-    A laptop that was closed does not close its connections. The server notices that by itself while it
-    sends, but not when all data is in the kernel's buffer. On systems without this option (macOS), the
-    kernel gives up after some minutes.
+    A laptop whose lid is closed does not close its connections. The server notices this while it still
+    has data to send, but not once all of it is in the kernel's buffer. On systems without this option
+    (macOS), the kernel gives up after a few minutes.
     """
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         milliseconds = max(1, int(seconds * 1000))

@@ -46,7 +46,7 @@ class StartError(Exception):
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """What to serve, on which port, and which files to write.
+    """The model to serve, the port, and the files to write.
 
     model               directory, hub name or "bundled"
     model_dir           directory of further models, with `--model auto`

@@ -2,10 +2,9 @@
 
     handler --encode--> tokenizer thread --post--> engine thread --one report per step--> here
 
-One thread tokenizes the prompts of all requests. The event loop stays free for running streams (a long
-prompt takes milliseconds), the engine thread stays free for steps, and because it is one thread,
-requests reach the queue in the order in which they arrived. The `tokenizers` library releases the GIL
-while it works.
+A separate thread tokenizes all prompts. A long prompt takes milliseconds, which would hold up the event
+loop's streams and the engine thread's steps. It is a single thread, so requests reach the queue in the
+order in which they arrived. The `tokenizers` library releases the GIL while it works.
 """
 
 import asyncio
@@ -37,14 +36,14 @@ logger = logging.getLogger(__name__)
 class Bridge:
     """The routes' view of one engine. Lives on the event loop.
 
-    `engine` must have been made with `outbox` as its log. After `start`, only its own thread touches
+    `engine` must have been created with `outbox` as its log. After `start`, only its own thread touches
     it, except for what never changes (tokenizer, configuration, clock).
 
     window          the log's window and the folded state
     paused          whether the engine is paused
     draining        the server is about to stop and accepts no more requests
     failure         the error that ended the engine thread, or ""
-    stopped         set when the engine thread is told to end; viewers wait for it too
+    stopped         set when the engine thread is asked to stop; viewers wait for it too
     """
 
     def __init__(
@@ -76,9 +75,9 @@ class Bridge:
         )
         self._tokenizing = ThreadPoolExecutor(1, thread_name_prefix="tokenizer")
         self._live: set[RequestStream] = set()
-        # Admitted, but not in the engine's queue yet; with their tokens once these are counted.
+        # Admitted, but not in the engine's queue yet. The values are token counts, 0 until known.
         self._pending: dict[RequestStream, int] = {}
-        self._replies: set[asyncio.Future[Any]] = set()  # that the engine thread has to settle
+        self._replies: set[asyncio.Future[Any]] = set()  # the engine thread settles them
         self._garbage_collector = IdleGarbageCollector()
         self._watchdog = Watchdog(
             self._thread.busy_seconds,
@@ -99,7 +98,7 @@ class Bridge:
         self._thread.start()
 
     async def drain(self) -> None:
-        """Accept no more requests and let those that are live finish, within the limit.
+        """Accept no more requests and let live ones finish within the limit.
 
         A paused engine is resumed, so that accepted requests are served.
         """
@@ -125,7 +124,7 @@ class Bridge:
 
     @property
     def pending_submit(self) -> int:
-        """Requests that were admitted and are not in the engine's queue yet."""
+        """The number of requests that are admitted but not in the engine's queue yet."""
         return len(self._pending)
 
     @property
@@ -135,7 +134,7 @@ class Bridge:
 
     @property
     def not_ready(self) -> str:
-        """The reason why the server takes no requests now; empty if it is ready."""
+        """The reason why the server accepts no requests now; empty if it is ready."""
         if self.failure:
             return f"the engine has failed: {self.failure}"
         if self.draining:
@@ -228,7 +227,7 @@ class Bridge:
         return await self._command(self._thread.resume)
 
     async def step(self, steps: int) -> int:
-        """Run up to `steps` steps of a paused engine; return the last one's number after it ran."""
+        """Run up to `steps` steps of a paused engine; return the number of the last one."""
         return await self._command(lambda reply: self._thread.step(steps, reply))
 
     async def _command(self, command: Callable[[asyncio.Future[Any]], None]) -> int:
@@ -255,7 +254,10 @@ class Bridge:
     # Reports of the engine thread
 
     def _deliver(self, report: Report) -> None:
-        """Called on the engine thread. Wakes the loop unless it will process reports soon anyway."""
+        """Queue a report; called on the engine thread.
+
+        Wakes the event loop unless the loop will process reports soon anyway.
+        """
         self._reports.append(report)
         if report.urgent or not self._pacer.resting:
             self._on_loop(self._process_reports)
@@ -271,7 +273,7 @@ class Bridge:
         try:
             while self._reports:
                 self._process(self._reports.popleft())
-        except Exception as error:  # a bug of the server: everything that waits must learn of it
+        except Exception as error:  # a bug in the server: fail everything that waits
             self._fail(error)
 
     def _process(self, report: Report) -> None:
@@ -295,7 +297,7 @@ class Bridge:
         self._pacer.add(stream for stream, _ in report.deltas)
 
     def _fail(self, error: Exception) -> None:
-        """End everything because the engine thread's loop has failed."""
+        """End all requests and commands because the engine thread has failed."""
         logger.error("the engine has failed", exc_info=error)
         self.failure = f"{type(error).__name__}: {error}"
         self._end_all(unavailable(f"the engine has failed: {self.failure}", "engine_failed"))

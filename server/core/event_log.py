@@ -1,14 +1,14 @@
 """The event log in a server: from the engine's outbox to the window that viewers read, and to disk.
 
-A server runs for weeks and an event log only grows, so the server keeps its last `size` events. Events
-that leave the window are folded into its keyframe, which the window starts with. New events are folded
-into `state`, which `/health` reads and which a live viewer joins with. So each event is folded twice,
-in about two microseconds, and no event takes longer. The engine's `EventLog(window=)` does the same for
-programs, but folds half a window at once, which a server would feel as a pause.
+A server runs for weeks and an event log only grows, so the server keeps only the last `size` events.
+Events that leave the window are folded into the keyframe at its start. New events are folded into
+`state`, which `/health` reads and from which a live viewer starts. Each event is therefore folded
+twice, in about two microseconds, and no event takes longer. The engine's `EventLog(window=)` does the
+same for programs, but it folds half a window at once, which would pause a server.
 
-Logs hold what people asked, and often lie in a shared folder such as /tmp. So opening one follows no
-symbolic link, waits for no pipe, and lets only the owner read a new file. Two servers never write one
-trace file: each would cut off what the other wrote.
+Logs contain users' prompts and often lie in a shared folder such as /tmp. Opening one therefore never
+follows a symbolic link or blocks on a pipe, and only the owner can read a new file. Two servers never
+write the same trace file, because each would truncate the other's events.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _LOG_STARTS = (b'{"type":"run_started"', b'{"type":"keyframe"', b'{"time": ')
 
 
 class Outbox(EventLog):
-    """The engine's log in a server: holds the events that were not taken yet."""
+    """The engine's log in a server: holds the events that have not been taken yet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Window:
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._first = State()  # everything before the oldest event kept
+        self._first = State()  # the state before the oldest event kept
         self._events: deque[Event] = deque()
         self._changed: asyncio.Future[None] | None = None
         self.run = secrets.token_hex(4)
@@ -84,12 +84,12 @@ class Window:
 
     @property
     def first_seq(self) -> int:
-        """See the class."""
+        """The number of the oldest event kept."""
         return self._first.seq + 1
 
     @property
     def next_seq(self) -> int:
-        """See the class."""
+        """The number of the next event."""
         return self.state.seq + 1
 
     def extend(self, events: Iterable[Event]) -> None:
@@ -110,7 +110,7 @@ class Window:
 
     def since(self, seq: int) -> list[Event]:
         """Return the events with number `seq` and later."""
-        new = islice(reversed(self._events), max(0, self.next_seq - seq))  # from the near end
+        new = islice(reversed(self._events), max(0, self.next_seq - seq))  # newest events first
         return list(new)[::-1]
 
     def trace(self) -> list[Event]:
@@ -135,8 +135,8 @@ class TraceFile:
     """The whole log on disk, as JSON Lines. Used by the engine thread only.
 
     Written events have left the process when `write` returns, so the log of a killed server loads up
-    to its last complete line. A full disk ends the recording, not the server. Opening raises OSError;
-    `open_log` says which files it replaces.
+    to its last complete line. A full disk ends the recording, not the server. Opening may raise
+    OSError; see `open_log` for the files that it replaces.
     """
 
     def __init__(self, path: Path) -> None:
@@ -150,7 +150,7 @@ class TraceFile:
             return
         try:
             rest = memoryview(b"".join(encode_event(event) + b"\n" for event in events))
-            while rest:  # a disk that is nearly full takes a part; the next write raises
+            while rest:  # a nearly full disk takes only part; the next write raises
                 rest = rest[self._file.write(rest) :]
         except OSError as error:
             self._failed = True
@@ -195,4 +195,4 @@ def _lock(descriptor: int) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise OSError(errno.EBUSY, "another server is writing it: choose another name") from None
+        raise OSError(errno.EBUSY, "another server is writing to it: choose another name") from None

@@ -3,7 +3,7 @@
 Reference counts free nearly everything at once; the collector looks for cycles. It walks through every
 young object, the event log's among them, and all streams stop meanwhile: 8 ms for every 20,000 objects
 and about 75 ms for the older ones, 3 to 6 % of the time with 64 streams (measured with the bundled
-model). So it rarely runs by itself, and is called after the last request has ended.
+model). So it rarely runs on its own, and the server calls it after the last request has ended.
 
 Source: vLLM also freezes its heap (`vllm/utils/gc_utils.py`).
 """
@@ -15,7 +15,7 @@ IDLE_SECONDS = 0.1
 # New objects after which the collector also runs under load. A busy server reaches this once while its
 # log's window fills, and later only through cycles.
 MAX_OBJECTS = 500_000
-YOUNG = 1  # the oldest generation to walk through; older objects have been looked at before
+YOUNG = 1  # the oldest generation to walk through; older objects have been examined before
 
 
 def freeze_heap() -> None:

@@ -3,7 +3,7 @@
 Writing one event to one client takes about 40 us, most of it in the kernel, and meanwhile the engine
 thread mostly stands still, because Python runs one thread at a time. With 64 streams and a small
 model, that is as long as half a step. So after a write, streams rest for a time that grows with their
-number: up to six streams get each token by itself, 30 are written to every 15 ms at most, 64 every
+number: up to six streams get each token separately, 30 are written to every 15 ms at most, 64 every
 32 ms. First tokens and ends never wait.
 
 Differs from vLLM and SGLang: their `--stream-interval` is counted in tokens, so it also delays a

@@ -56,7 +56,7 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What the outermost middleware gives to a route, in `request.state.context`.
+    """Data that the outermost middleware gives to a route, in `request.state.context`.
 
     on_end   called with each stream of the connection as it ends, for the request log
     """
@@ -118,7 +118,7 @@ class OutputDelta:
 
     @property
     def bytes(self) -> int:
-        """What the delta counts towards the buffer's limit."""
+        """The bytes that the delta counts towards the buffer's limit."""
         size = sum(map(len, self.texts)) + TOKEN_BYTES * len(self.ids)
         if self.logprobs is not None:
             size += LOGPROB_BYTES * sum(len(top) + 1 for top in self.logprobs.top)

@@ -42,7 +42,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     buffer_bytes     unsent output of one stream, beyond which its reader is cut off
     stall_seconds    how long a client may accept nothing, or take to send a body, before it is cut off
     keep_alive       seconds of silence in a stream after which a comment is sent
-    drain_seconds    how long running requests may take after the server is told to stop
+    drain_seconds    how long running requests may take once the server has to stop
     stuck_seconds    how long a step may take before the requests that wait for it are ended
     """
 

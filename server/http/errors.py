@@ -67,8 +67,8 @@ def bad_request(param: str | None, message: str, code: str | None = None) -> Api
 
 
 def unreadable_body() -> ApiError:
-    """400: bytes that are not UTF-8, or a number that Python does not read."""
-    message = "the body cannot be read: it must be JSON in UTF-8, with numbers of a sensible length"
+    """400: bytes that are not UTF-8, or a number too long for Python to parse."""
+    message = "the body cannot be read: it must be JSON in UTF-8, with numbers of reasonable length"
     return bad_request(None, message)
 
 
@@ -76,7 +76,7 @@ def not_json(content_type: str) -> ApiError:
     """400: Content-Type names another format."""
     return bad_request(
         None,
-        f"the body must be JSON, Content-Type says {content_type[:100] or 'nothing'}: "
+        f"the body must be JSON, but Content-Type says {content_type[:100] or 'nothing'}: "
         "send the header Content-Type: application/json",
     )
 
@@ -110,7 +110,7 @@ def too_many(message: str, code: str, seconds: int) -> ApiError:
 
 
 def internal_error(error: Exception) -> ApiError:
-    """500: a bug of the server. The client gets the exception's name; its message is logged."""
+    """500: a bug in the server. The client gets the exception's name; its message is logged."""
     message = f"the server failed: {type(error).__name__}"
     return ApiError(500, message, type="server_error", code="internal_error")
 
@@ -196,7 +196,7 @@ def _sentence(param: str | None, error: Mapping[str, Any]) -> str:
     if kind == "extra_forbidden":
         return f"{param} is not a field of this request; /docs lists its fields"
     if kind == "too_long":
-        return f"{param} may have {error['ctx']['max_length']} entries at most: send fewer"
+        return f"{param} may have at most {error['ctx']['max_length']} entries: send fewer"
     if kind == "value_error":
         return f"{param}: {error['ctx']['error']}"
     message = error["msg"].removeprefix("Input ")

@@ -27,11 +27,11 @@ Every response has an `x-request-id`: the client's own, or a new one. A WebSocke
 speaks LMTP."""
 
 _REJECTED = """\
-The request cannot be served as it is. 400: a field is wrong, `param` names it. 401: the key is \
+The request cannot be served as it is. 400: a field is wrong; `param` names it. 401: the key is \
 missing. 403: the client or the `Host` is not allowed. 404: there is no such route or model. 405: \
-the method is not allowed, `Allow` lists those that are. 408: the request did not arrive in time. \
-409: the server is in another state. 413: the body is too large. 415: the body is compressed. 429: \
-the queue is full, `Retry-After` says how long to wait."""
+the method is not allowed; `Allow` lists those that are. 408: the request did not arrive in time. \
+409: the server's state does not allow it. 413: the body is too large. 415: the body is compressed. \
+429: the queue is full; `Retry-After` says how long to wait."""
 _FAILED = """\
 The server cannot serve the request. 500: the forward pass failed, or the server has a bug. 503: the \
 server is starting, stopping or stuck; `Retry-After` says how long to wait."""
@@ -66,7 +66,7 @@ _EXAMPLES = {
 
 
 def install(app: FastAPI, is_open: Callable[[str], bool], *, with_key: bool) -> None:
-    """Add the document and the page. The app must have been made with `docs_url=None`.
+    """Add the document and the page. The app must have been created with `docs_url=None`.
 
     is_open    whether a path needs no key
     with_key   whether the server has a key

@@ -1,4 +1,4 @@
-"""What a test asks of a board on a page, and what the Python fold says must be there."""
+"""A test's view of a board on a page, and what the Python fold says must be there."""
 
 import re
 from typing import Any

@@ -54,7 +54,7 @@ def test_browser_and_kernel_agree(
     expect_fold(board, log, 30)
     board.expect_selected(8)
 
-    # What is done here, the kernel hears of.
+    # The kernel learns of actions on the board.
     board.press(".", ".")
     expect_fold(board, log, 32)
     chip = board.root.locator(".decisions .chip").first
@@ -66,7 +66,7 @@ def test_browser_and_kernel_agree(
     said = f"kernel: 32 {selected} {free}"
     expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(said)
 
-    # What the kernel sets is shown here.
+    # The board shows what the kernel sets.
     run_cell(page, 2)
     expect_fold(board, log, 7)
     board.expect_selected(5)
@@ -245,7 +245,7 @@ compare(log, what_if(log, token_budget=48))"""
 
 
 def wait_for_pictures(page: Page, count: int) -> list[bytes]:
-    """The pictures in the open notebook's outputs, once there are so many."""
+    """The pictures in the open notebook's outputs, once there are `count`."""
     page.wait_for_function(
         """(count) => {
           const { cells } = window.jupyterapp.shell.currentWidget.model.sharedModel.toJSON();

@@ -89,7 +89,7 @@ def test_the_teachers_buttons_hold_the_engine_step_it_and_let_it_go(new_page: Ne
         callers = ask(server.url, "Ada", "Bo")
         board.wait()
         for number in (1, 2, 3):
-            # The board stands at a step as soon as somebody has arrived for it: wait for the engine.
+            # The board stands at a step as soon as a request has arrived for it: wait for the engine.
             with page.expect_response("**/engine/step") as answer:
                 step.click()
             assert answer.value.json()["step"] == number
@@ -273,7 +273,7 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
 def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(
     new_page: NewPage, server: BackgroundServer
 ) -> None:
-    """Somebody arrives in nearly every pause of a busy engine: it would often tell of nothing."""
+    """On a busy engine, a request arrives in nearly every gap: the next step would often be empty."""
     page = new_page()
     page.goto(server.url)
     page.evaluate(
@@ -307,7 +307,7 @@ def test_a_step_that_is_to_come_is_followed_only_while_the_engine_is_held(
 def test_after_many_arrivals_running_requests_are_in_sight_and_keep_their_lanes(
     new_page: NewPage, server: BackgroundServer
 ) -> None:
-    """Forty ask at once, four run at a time, thirty lanes are seen: nobody's turn is out of sight."""
+    """Forty requests at once, four running, thirty lanes in view: every running lane is in sight."""
     url = server.url
     callers = ask(url, *(f"student {number}" for number in range(40)), max_tokens=3)
     board = open_live(new_page(), url).wait()
@@ -341,7 +341,7 @@ def test_after_many_arrivals_running_requests_are_in_sight_and_keep_their_lanes(
 def test_a_page_that_was_not_shown_for_long_says_what_it_missed(
     new_page: NewPage, server: BackgroundServer
 ) -> None:
-    """A browser gives a hidden page no frames; here it is told that there are none."""
+    """A browser gives a hidden page no frames; here the page sees that there are none."""
     page = new_page()
     page.goto(server.url)
     page.evaluate(

@@ -94,7 +94,7 @@ def test_every_read_of_a_live_page_is_of_one_step(new_page: NewPage) -> None:
         while len(steps) < 4:  # it goes on
             steps.add(read(board))
             board.settle()
-        # One who looks back reads one step, too.
+        # A board that looks back reads one step, too.
         board.press(",")
         expect(board.root).to_have_attribute("data-following", "false")
         assert len({read(board) for _ in range(READS)}) == 1

@@ -71,7 +71,7 @@ def root_of(page: Page) -> Locator:
 
 
 def lines_after(log: EventLog, index: int) -> list[str]:
-    """What is in the log from a step on, each event without its measured part, as it would be sent."""
+    """The log from a step on, each event without its measured part, as it would be sent."""
     lines = log.to_bytes().decode().splitlines()[index:]
     told = [json.loads(line) for line in lines]
     return [
@@ -126,7 +126,7 @@ def test_answers_come_from_the_kernel_and_only_after_the_question(
             expect(board).to_have_attribute("data-selected", "")
             expect(root.locator("[data-found]")).to_have_count(0)
         if number == 0:
-            # Who looks back stays there, also when Jupyter sets the same state a second time.
+            # A board that looks back stays there, also when Jupyter sets the same state a second time.
             board.press(",")
             expect(board).to_have_attribute("data-step", str(question.step - 1))
             run_cell(page, 2)
@@ -156,7 +156,7 @@ def test_answers_come_from_the_kernel_and_only_after_the_question(
     run_cell(page, 1)
     said = "kernel: [True, False, True]"
     expect(page.locator(".jp-OutputArea-output").filter(has_text="kernel:")).to_have_text(said)
-    # What was typed into the form was no command of the notebook.
+    # Text typed into the form was not a command of the notebook.
     expect(page.locator(".jp-Cell")).to_have_count(3)
 
 

@@ -1,8 +1,8 @@
-"""What a board keeps from one picture to the next (layers, words) is what one made anew would show.
+"""A board that keeps layers and words between pictures shows the same as a new board.
 
-Drawing again only what has changed is what makes a million events move. It is right if nobody can
-tell: after every kind of change, a second board is made beside the first, at the same view, and all
-their pictures and words have to be equal, pixel by pixel.
+A million events move smoothly because only what changed is drawn again. That must not be visible: after
+every kind of change, a second board is created beside the first, at the same view, and all their
+pictures and words must be equal, pixel by pixel.
 """
 
 from pathlib import Path
@@ -226,7 +226,7 @@ def test_of_a_long_list_the_frame_has_what_is_in_sight_and_nothing_moves_when_th
 
 
 def redrawn(page: Page) -> list[dict[str, str]]:
-    """What the live board shows, and what it shows once two other widths have made it draw all anew."""
+    """The live board's picture, and the one after two other widths have made it redraw everything."""
     pictures = []
     for width in (1280, 1100, 1280):
         page.set_viewport_size({"width": width, "height": 860})
@@ -252,7 +252,7 @@ def test_after_every_step_of_a_live_engine(new_page: NewPage) -> None:
             if axis == "steps":
                 board.press("x")
                 expect(board.root).to_have_attribute("data-axis", "time")
-        # Who arrives while it is held has a lane at once; the axis stays as it is.
+        # A request that arrives during a pause has a lane at once; the axis stays as it is.
         for name in "GH":
             callers += ask(server.url, name)
             expect(board.root).to_have_attribute("data-requests", str(len(callers)))

@@ -31,7 +31,7 @@ def one_long_document() -> EventLog:
 
 
 def middle_of(board: BoardOnPage, log: EventLog, step: int) -> tuple[float, float]:
-    """Where a click on the strip has to go for a step: told by the log's times alone."""
+    """The place on the strip to click for a step, from the log's times alone."""
     frame = log.steps
     row = frame.loc[step]
     end = (frame["start_ms"] + frame["duration_ms"]).max()

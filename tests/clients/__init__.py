@@ -4,5 +4,5 @@
 
 makes environments below `build/clients/` with the versions in `requirements-*.txt`, starts servers,
 lets every session run and prints a table. A session is a script that knows its client and
-`checks.py`; what it takes for right comes from a plain HTTP request, never from the client itself.
+`checks.py`; the expected values come from a plain HTTP request, never from the client itself.
 """

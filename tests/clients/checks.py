@@ -31,7 +31,7 @@ KEY = "key-of-the-class"
 class Servers:
     """Where the servers are; all serve the bundled model.
 
-    url    has room for everybody
+    url    has room for every request
     full   lets one request wait and no more
     auto   `--model auto` over an empty directory, with the key KEY
     """

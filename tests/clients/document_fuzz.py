@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def fuzz(url: str, cases: int, paths: list[str]) -> "subprocess.CompletedProcess[str]":
-    """One run over these paths, with so many cases for each."""
+    """One run over these paths, with `cases` for each."""
     return subprocess.run(
         [
             *(str(BUILD / "schemathesis" / "bin" / "schemathesis"), "run", f"{url}/openapi.json"),

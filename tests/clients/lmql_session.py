@@ -89,7 +89,7 @@ def stop(servers: Servers) -> None:
 
 @session.check("choices")
 def choices(servers: Servers) -> None:
-    """A constraint: nothing but the allowed words can be said."""
+    """A constraint: only the allowed words can be written."""
 
     @lmql.query(model=model(servers))
     def hero():

@@ -131,7 +131,7 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     """Check that the plan keeps its limits, covers every running request, and gives true reasons."""
     config = engine.config
     used = sum(row.count for row in event.rows)
-    assert event.rows, "work is there, yet nobody got a token"
+    assert event.rows, "there is work, yet no request got a token"
     assert used <= config.token_budget
     assert all(row.count >= 1 for row in event.rows)
     assert sum(state.requests[id_].slots for id_ in state.running) <= config.max_batch_size
@@ -148,7 +148,7 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
         assert end <= len(request.tokens)
         assert not row.drafts or end == len(request.tokens), "drafts behind a gap"
         needed = request.prompt_length + request.max_tokens - 1
-        assert row.start + row.count <= needed, "computes tokens that nobody asked for"
+        assert row.start + row.count <= needed, "computes tokens that the request did not ask for"
         for position in range(row.start, row.start + row.count):
             block = request.table[position // config.block_size]
             assert state.refs[block] == 1, "writes into a block that others read"
@@ -190,7 +190,7 @@ def check_deferral(state: State, id_: int, event: v.StepScheduled, engine: Engin
             shared += 1
         if row.start < shared // size * size:
             gains.append(shared // size - cached)
-    assert max(gains) * size >= max(1, engine.policy.worth_waiting_for), "put off for nothing"
+    assert max(gains) * size >= max(1, engine.policy.worth_waiting_for), "deferred for nothing"
 
 
 def check_reason(
@@ -207,7 +207,7 @@ def check_reason(
         return
     if blocked.reason == "policy":
         assert type(engine.policy).admit is not Policy.admit
-        assert state.plan, "somebody has to compute"
+        assert state.plan, "a step must make progress"
         return
     assert blocked.need > blocked.have
     request = state.requests[blocked.request]

@@ -1,7 +1,7 @@
 """A server runs for weeks: a finished request leaves no objects behind.
 
-Nothing here knows the names of the engine's own dictionaries. Whatever can be reached from the engine
-is counted, after some hundred requests and after several times as many; it must not have grown.
+Nothing here knows the names of the engine's own dictionaries. All objects reachable from the engine
+are counted after a few hundred requests and after several times as many; the count must not have grown.
 """
 
 import gc

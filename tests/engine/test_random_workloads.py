@@ -106,5 +106,5 @@ def test_fcfs_starves_no_request() -> None:
         log = check(workload)
         arrived = [event.request for event in log.of(v.RequestArrived)]
         first_admissions = list(dict.fromkeys(event.request for event in log.of(v.Admitted)))
-        # Samples that forked off are admitted only after a preemption; they never queued up anew.
+        # Samples that forked off are admitted only after a preemption; they never queue again.
         assert [id_ for id_ in first_admissions if id_ in arrived] == arrived

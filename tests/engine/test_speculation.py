@@ -197,7 +197,7 @@ def test_max_tokens_is_reached_and_not_passed(max_tokens):
     assert request.finish_reason == "length"
     for event in engine.log.of(v.StepScheduled):
         for row in event.rows:
-            assert row.start + row.count < 7 + max_tokens, "computes what nobody asked for"
+            assert row.start + row.count < 7 + max_tokens, "computes surplus tokens"
     assert count(engine.log)["steps"] == 1 + -(-(max_tokens - 1) // 6)
 
 

@@ -24,7 +24,7 @@ from engine.events import vocabulary as v
 VOCAB = 4
 PROMPT = [1, 3, 0]
 SEEDS = 3000
-DRAFTED = 3  # tokens whose joint distribution is looked at
+DRAFTED = 3  # tokens whose joint distribution is tested
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def sample(runner, drafter):
     """Return one text per seed, and the numbers of accepted and rejected drafts."""
     config = EngineConfig(token_budget=4096, max_batch_size=256, max_kv_tokens=4096, block_size=8)
     engine = Engine(runner, config, drafter=drafter)
-    # One more than is looked at: the sampled token needs a place behind the drafts.
+    # One more than is tested: the sampled token needs a place after the drafts.
     each = [SamplingParams(max_tokens=DRAFTED + 1, temperature=1.0, seed=s) for s in range(SEEDS)]
     done = engine.complete([PROMPT] * SEEDS, each, progress=False)
     accepted = sum(row.accepted for event in engine.log.of(v.StepFinished) for row in event.tokens)
@@ -89,7 +89,7 @@ def p_value(texts, probabilities):
     """How likely counts at least so far from the probabilities are, if these are the true ones."""
     counts = Counter(texts)
     expected = {text: p * len(texts) for text, p in probabilities.items()}
-    # Pearson's approximation wants five of a kind; the rare ones are counted together.
+    # Pearson's approximation needs five of a kind; the rare ones are counted together.
     common = [text for text in expected if expected[text] >= 5]
     pairs = [(counts[text], expected[text]) for text in common]
     rest = len(texts) - sum(expected[text] for text in common)
@@ -115,7 +115,7 @@ def test_drafted_texts_have_the_model_s_own_distribution(model, plain, drafts):
     texts, accepted, rejected = sample(runner, Insisting(drafts))
     assert min(accepted, rejected) > 200
     assert p_value(texts, exact_probabilities(judge)) > 0.01
-    assert texts == plain, "the very same text for each seed"
+    assert texts == plain, "the same text for each seed"
 
 
 @pytest.mark.parametrize("drafts", DRAFTS)

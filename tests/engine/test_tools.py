@@ -1,4 +1,4 @@
-"""The calculator's tokens under continuous batching: each sample calls and gets answers by itself."""
+"""The calculator's tokens under continuous batching: each sample gets the answers to its own calls."""
 
 from collections.abc import Sequence
 
@@ -67,7 +67,7 @@ def test_forced_tokens_are_marked_everywhere() -> None:
 )  # fmt: skip
 def test_what_cannot_be_evaluated_forces_nothing_and_the_model_goes_on(text: str) -> None:
     engine = engine_that_says(text + "$")
-    engine.runner.outputs[1] = ids(text + "$")  # the very tokens, also those of an answer
+    engine.runner.outputs[1] = ids(text + "$")  # the same tokens, also those of an answer
     request = submit(engine)
     run(engine)
     assert request.output_ids == ids(text + "$")
@@ -77,7 +77,7 @@ def test_what_cannot_be_evaluated_forces_nothing_and_the_model_goes_on(text: str
 @pytest.mark.parametrize(
     ("text", "answers"),
     [
-        ("{1+{2+2}a", "[4]"),  # the inner start begins anew
+        ("{1+{2+2}a", "[4]"),  # the inner start begins again
         ("{1+1}}a", "[2]"),  # the second end closes nothing
         ("{1/0}{1+1}a", "[2]"),
         ("{1+1}{2+2}a", "[2][4]"),

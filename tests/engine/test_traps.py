@@ -199,7 +199,7 @@ def test_an_earlier_victim_is_refunded_and_no_request_is_skipped() -> None:
     assert any(event.refunded == 1 for event in preempted)
     for event in engine.log.of(v.StepScheduled):
         assert event.rows
-        assert not event.skipped  # the budget is ample: whoever runs gets a row
+        assert not event.skipped  # the budget is ample: every running request gets a row
 
 
 def test_memory_needs_are_counted_anew_after_each_victim() -> None:

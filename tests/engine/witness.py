@@ -1,7 +1,7 @@
 """A log that records from the live objects what `why` has to answer, and can test its remedies.
 
-Nothing here reads the fold: pool, tree, scheduler and requests are looked at in the moment in which
-the engine emits an event.
+Nothing here reads the fold: pool, tree, scheduler and requests are read at the moment when the
+engine emits an event.
 """
 
 import copy
@@ -119,7 +119,7 @@ class Witness(EventLog):
         request, size = engine.requests[event.request], engine.config.block_size
         found, tokens = request.num_computed_tokens, request.tokens
         paths = [spelled(node) for node in engine.tree.nodes.values()]
-        # What this very admission evicts comes after its Admitted, so the list is of what was before.
+        # What this admission evicts comes after its Admitted, so the list has only earlier evictions.
         lost = [
             (usable, step, by)
             for path, stayed, step, by in self._losses

@@ -181,7 +181,7 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
         seen |= {gained.request.id: gained.request for gained in output.tokens}
         after_step(engine)
         step += 1
-        assert step < limit, "the workload does not end: somebody starves"
+        assert step < limit, "the workload does not end: a request starves"
     for hold in list(engine.holds.live):
         engine.holds.release(hold)
     return [request for _, request in sorted(seen.items())]

@@ -62,7 +62,7 @@ def test_the_engine_uses_the_learners_part() -> None:
 
 
 def stub(waiting, seats, budget_left, free_blocks, block_size):
-    """Who joins in this step."""
+    """Return the requests to admit in this step."""
     ...
 
 

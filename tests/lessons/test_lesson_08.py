@@ -19,7 +19,7 @@ def one_token_more(base_ms, per_token_ms, decodes, itl_goal_ms):
 
 
 def by_halves(base_ms, per_token_ms, decodes, itl_goal_ms):
-    low, high = decodes, 10_000  # low is fine for those who decode, high is too much
+    low, high = decodes, 10_000  # low is fine for the running decodes, high is too much
     if base_ms + per_token_ms * (decodes + 1) > itl_goal_ms:
         return None
     while high - low > 1:

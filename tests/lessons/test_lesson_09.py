@@ -54,7 +54,7 @@ def test_a_right_rule_may_be_quicker_than_the_engines_own_as_the_lesson_says() -
 
 
 def test_the_engine_uses_the_learners_part() -> None:
-    """The first in line gives way: a rule that the check refuses shows which part decides."""
+    """Preempt the first in line: a rule that the check rejects shows which part decides."""
     hurry = scenario("priority")
     policy = YourVictims(lambda running, needed_by: running[0][0])
     log = simulate(hurry.workload, hurry.config, cost=Cost(10, 0.25), policy=policy)
@@ -62,7 +62,7 @@ def test_the_engine_uses_the_learners_part() -> None:
 
 
 def stub(running, needed_by):
-    """The id of the one that gives way."""
+    """Return the id of the request to preempt."""
     ...
 
 

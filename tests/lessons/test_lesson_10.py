@@ -59,14 +59,14 @@ def test_every_right_rule_is_accepted_and_decides_for_the_model(right, capsys) -
     assert type(rule).__name__ == "YourRule"
     told = run(None, None).tokens.id.tolist()
     log = run(rule, Told(told))
-    assert log.tokens.id.tolist() == told, "greedy: the very same text"
+    assert log.tokens.id.tolist() == told, "greedy: the same text"
     drafts = log.steps.drafted_tokens.sum()
     assert 0 < log.steps.accepted_tokens.sum() < drafts
     assert len(log.steps) < 24
 
 
 class Told:
-    """Drafts a text that was told before, with every fourth token wrong."""
+    """Drafts a text from an earlier run, with every fourth token wrong."""
 
     def __init__(self, text):
         self.text = text

@@ -109,7 +109,7 @@ def test_every_true_report_is_accepted_and_its_change_runs(right, capsys) -> Non
 
 
 def stub(log):
-    """Who waited longest, and why."""
+    """Return the request that waited longest, and why."""
     ...
 
 

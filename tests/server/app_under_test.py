@@ -1,13 +1,13 @@
-"""A server process with a model that is no model: it recites the alphabet, and fails when told to.
+"""A server process with a fake model: it recites the alphabet, and fails on request.
 
-Started by the tests with one JSON argument. What the engine does here is decided by the request's
-label, so that each test says in its requests what is to go wrong:
+Started by the tests with one JSON argument. The request's label decides what the engine does, so that
+each test says in its requests what should go wrong:
 
     fail-after-N   the forward pass raises once the request has N output tokens
     break          the engine's own loop raises
-    gate           the forward pass does not return until somebody writes to the FIFO
+    gate           the forward pass does not return until a test writes to the FIFO
 
-A prompt that begins with "gate" is not tokenized until somebody writes to the FIFO, either.
+A prompt that begins with "gate" is not tokenized until a test writes to the FIFO, either.
 """
 
 import json

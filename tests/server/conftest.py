@@ -11,7 +11,7 @@ from tests.server.harness import start
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    """A server that runs, with room for everybody."""
+    """A running server with room for every request."""
     with start(engine={"max_kv_tokens": 4096}) as server:
         yield server.url
 

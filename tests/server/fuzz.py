@@ -1,4 +1,4 @@
-"""Bodies and frames as nobody should send them: valid ones, and damaged ones."""
+"""Bodies and frames that no client should send: valid ones, and damaged ones."""
 
 import json
 import random
@@ -99,7 +99,7 @@ def body(dice: random.Random) -> tuple[str, bytes]:
 
 
 def frame(dice: random.Random) -> str:
-    """What a client of LMTP sends: a word and JSON, as a rule."""
+    """A frame of an LMTP client: as a rule, a word and JSON."""
     word = dice.choice(list(WORDS))
     call = {name: CALL[name] for name in ("stream_id", *WORDS[word])}
     call["stream_id"] = dice.randrange(2000)

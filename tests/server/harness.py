@@ -114,7 +114,7 @@ class Feed:
             next(self._read())
 
     def until_not_ready(self) -> str:
-        """Read on until the server says why it takes no requests; returns what it says."""
+        """Read on until the server says why it accepts no requests; return the reason."""
         while not self.status.get("not_ready"):
             next(self._read())
         reason: str = self.status["not_ready"]
@@ -137,7 +137,7 @@ class Feed:
                 yield event
 
     def until(self, wanted: Callable[[Event], bool]) -> Event:
-        """Read on until an event is the wanted one."""
+        """Read on until an event matches; return it."""
         return next(event for event in self if wanted(event))
 
     def until_kind(self, kind: type[Event], count: int = 1) -> Event:

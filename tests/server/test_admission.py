@@ -1,4 +1,4 @@
-"""Whom the queue lets in: limits in requests and in tokens, and when to come back."""
+"""Requests that the queue admits: limits in requests and in tokens, and when to come back."""
 
 from collections.abc import Callable
 

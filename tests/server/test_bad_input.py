@@ -250,7 +250,7 @@ def test_a_prompt_that_is_longer_than_the_context(serve: Callable[..., Backgroun
 
 
 def test_nothing_is_left_behind(url: str) -> None:
-    """After everything this module did: nobody waits, and all blocks are free or cached."""
+    """After everything this module did: no request waits, and all blocks are free or cached."""
     health = get(url, "/health")
     assert (health["waiting"], health["active"], health["pending_submit"]) == (0, 0, 0)
     assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]

@@ -1,4 +1,4 @@
-"""The bridge by itself, in the test's own event loop: whatever leaves, gives everything back."""
+"""The bridge alone, in the test's own event loop: a request that leaves gives everything back."""
 
 import asyncio
 import threading
@@ -111,6 +111,6 @@ def test_what_prepare_raises_leaves_nothing_behind() -> None:
                 async with bridge.generate(order("x", max_tokens=10**6, fields=fields)):
                     pass
             assert bridge.pending_submit == 0
-            await bridge.drain()  # returns at once: nobody is in
+            await bridge.drain()  # returns at once: no request is live
 
     asyncio.run(test())

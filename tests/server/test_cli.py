@@ -25,7 +25,7 @@ from tests.server.harness import get, sse_data
 
 @pytest.fixture(scope="module")
 def taken() -> Iterator[str]:
-    """A port that somebody else listens on."""
+    """A port that another process listens on."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         yield str(listener.getsockname()[1])
 

@@ -1,4 +1,4 @@
-"""Hold, step, let go; health; who may do it."""
+"""Pause, step, resume; health; which clients may do it."""
 
 import sys
 from collections.abc import Callable

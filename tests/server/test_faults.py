@@ -1,4 +1,4 @@
-"""What goes wrong on the server's side: every client hears of it, nothing hangs, the rest goes on."""
+"""Failures on the server's side: every client learns of them, nothing hangs, the rest goes on."""
 
 import json
 import os
@@ -303,7 +303,7 @@ def test_ctrl_c_ends_an_idle_server_and_its_viewers(serve: Serve) -> None:
     with Feed(server.url) as feed:
         feed.keyframe()
         server.process.send_signal(signal.SIGINT)
-        assert list(feed) == []  # the feed ends by itself, in good order
+        assert list(feed) == []  # the feed ends on its own, in good order
         assert server.process.wait(30) == 0
 
 

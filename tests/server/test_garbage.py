@@ -1,4 +1,4 @@
-"""The garbage collector's turn: after the last request has left, and not while somebody waits."""
+"""The garbage collector runs after the last request has ended, and never while one waits."""
 
 import asyncio
 import gc
@@ -49,7 +49,7 @@ def test_nothing_is_looked_through_while_another_request_is_in() -> None:
 def test_an_idle_server_is_waited_for_while_a_request_is_in_and_not_before() -> None:
     async def waits() -> list[bool]:
         collector = garbage.IdleGarbageCollector()
-        await collector.wait_idle()  # nobody has come yet
+        await collector.wait_idle()  # no request has come yet
         collector.on_busy()
         waiting = asyncio.create_task(collector.wait_idle())
         await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""What waits for a slow reader: merged per choice, nothing lost, and bounded."""
+"""The output that waits for a slow reader: merged per choice, nothing lost, and bounded."""
 
 import asyncio
 

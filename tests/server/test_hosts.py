@@ -1,4 +1,4 @@
-"""Whose requests are taken: names against DNS rebinding, and other sites' WebSockets."""
+"""Clients that the server accepts: names against DNS rebinding, and other sites' WebSockets."""
 
 import asyncio
 from collections.abc import Callable
@@ -74,7 +74,7 @@ def test_there_is_exactly_one_host_header(url: str, hosts: list[str]) -> None:
 
 
 def upgrade(headers: dict[str, str], origins: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """What a WebSocket's client gets from HostCheck; "app" where it got through."""
+    """HostCheck's answer to a WebSocket's client; "app" if it got through."""
     sent: list[dict[str, Any]] = []
 
     async def app(_scope: Any, _receive: Any, send: Any) -> None:

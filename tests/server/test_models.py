@@ -61,7 +61,7 @@ def test_who_comes_while_a_model_is_loaded_waits_for_the_same_load(shelf: Shelf)
             waiting = [asyncio.create_task(answer(models, "a")) for _ in range(3)]
             assert await answer(models, None) == "abc"  # meanwhile the first one serves
             assert loaded(models) == ["bundled"]
-            waiting[0].cancel()  # one who leaves does not end it for the others
+            waiting[0].cancel()  # a request that leaves does not end the load for the others
             shelf.gate.set()
             assert await asyncio.gather(*waiting[1:]) == ["abc", "abc"]
             assert shelf.loads == ["a"]

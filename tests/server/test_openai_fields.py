@@ -30,7 +30,7 @@ ANSWERS = [
 
 @dataclass
 class Answer:
-    """What a client is told: the same for both endpoints, whole and streamed."""
+    """A client's view of an answer: the same for both endpoints, whole and streamed."""
 
     texts: dict[int, str] = field(default_factory=lambda: defaultdict(str))
     reasons: dict[int, str] = field(default_factory=dict)
@@ -93,7 +93,7 @@ OTHER_TEXT = [
     ({"max_tokens": 60}, {"presence_penalty": 2.0}),
     ({"max_tokens": 60}, {"repetition_penalty": 2.0}),
 ]
-# What else is tested below, or in test_openai.py and test_teaching_stream.py.
+# Other fields are tested below, or in test_openai.py and test_teaching_stream.py.
 OTHERWISE = {
     *("model", "prompt", "messages", "stream", "stream_options", "n", "priority"),
     *("user", "safety_identifier"),

@@ -158,7 +158,7 @@ def test_what_lm_eval_asks(url: str) -> None:
     for logprob, top in zip(
         told["token_logprobs"][continuation], told["top_logprobs"][continuation], strict=True
     ):
-        assert logprob == max(top.values())  # it is what the model writes by itself
+        assert logprob == max(top.values())  # the model would write it anyway
 
 
 def test_a_text_has_the_same_log_probabilities_as_prompt_and_as_output(url: str) -> None:

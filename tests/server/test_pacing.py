@@ -34,7 +34,7 @@ async def write(pacer: StreamPacer, streams: list[RequestStream], tokens: range,
                 )
             )
         pacer.add(streams)
-        for _ in range(3):  # what is to wake has woken then
+        for _ in range(3):  # by then, everything due has woken
             await asyncio.sleep(0)
 
 
@@ -117,7 +117,7 @@ def test_first_tokens_ends_and_replies_do_not_wait_for_a_rest_to_end(
 
 
 def test_a_wake_that_comes_too_late_hands_nothing_over() -> None:
-    """A turn without a gain would be told to the client as silence, with a keep-alive."""
+    """A turn without a delta would look like silence, and the client would get a keep-alive."""
 
     async def test() -> None:
         one = generation()

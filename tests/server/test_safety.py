@@ -1,4 +1,4 @@
-"""What keeps the server safe from its clients: the key, other sites' pages, and bodies without end."""
+"""The server's protection from its clients: the key, other sites' pages, and endless bodies."""
 
 import json
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ def test_every_route_but_health_and_ready_asks_for_the_key(guarded: str) -> None
             assert answer.status_code == 401, path
             assert answer.headers["www-authenticate"] == "Bearer"
             assert error_of(answer)["code"] == "invalid_api_key"
-        assert client.get("/nowhere").status_code == 401  # nor is it told what there is
+        assert client.get("/nowhere").status_code == 401  # nor does it learn which routes exist
 
 
 @pytest.mark.parametrize(

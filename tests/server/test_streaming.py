@@ -117,7 +117,7 @@ def test_a_cancelled_answer_is_cancelled_also_while_it_cleans_up() -> None:
             return {"type": "http.disconnect"}
 
         async def send(message: Message) -> None:
-            pytest.fail(f"nothing is to be sent: {message}")
+            pytest.fail(f"nothing should be sent: {message}")
 
         async with running() as bridge:
             answering = asyncio.create_task(

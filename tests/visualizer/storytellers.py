@@ -23,7 +23,7 @@ _DRAGON = _KIND + "Tell me a story about a small dragon who lost her fire.\n"
 _BOAT = _KIND + "Tell me a story about a small boat that wanted to fly.\n"
 _FOX = "Once upon a time there was a fox who lived under a hill and counted the stars "
 
-# Step before which it arrives, prompt, and the output of each sample; "." at the very end: it stops.
+# Step before which it arrives, prompt, and the output of each sample; "." at the end: it stops.
 STORIES: list[tuple[int, str, list[str]]] = [
     (1, _DRAGON, [
         "Ember was a small red dragon. One cold morning she woke and her fire was gone. "

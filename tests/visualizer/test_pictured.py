@@ -14,7 +14,7 @@ PNG = b"\x89PNG\r\n\x1a\n and so on"
 CELLS = [
     "from visualizer import compare, show\nboard = show('run.jsonl')\nboard",
     "comparison = compare('run.jsonl', 'run.jsonl')\ncomparison",
-    # What arrives from a front end: first what is no picture, then one, then a second one.
+    # Messages from a front end: first one that is not a picture, then two pictures.
     "for one in ([], [b'<svg>'], [PNG], [PNG + b'!']):\n"
     "    board._handle_custom_msg({'picture': True}, one)\n"
     "comparison._handle_custom_msg({'picture': True}, [memoryview(PNG)])",

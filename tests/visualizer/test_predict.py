@@ -133,7 +133,7 @@ def test_before_the_reveal_no_later_event_and_no_answer_is_in_the_state(
 
 
 def test_anywidgets_own_model_never_changes(log: EventLog) -> None:
-    # On a busy page it hears nothing from the kernel: what changes belongs into the game's.
+    # On a busy page it hears nothing from the kernel, so changes belong in the game's model.
     game = predict(log, questions=1)
     before = game.get_state()
     game.answer(game.game.questions[0].answer)

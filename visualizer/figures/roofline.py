@@ -28,7 +28,7 @@ Points = Mapping[str, tuple[float, float, float]]
 def roofline(
     points: Points, *, flops_per_s: float, bytes_per_s: float, theme: str | None = None
 ) -> go.Figure:
-    """Draw steps under the roof of a machine, on logarithmic axes.
+    """Draw steps under a machine's roofline, on logarithmic axes.
 
     points       {name: (FLOPs, bytes, seconds) of a step}
     flops_per_s  peak compute: the level part of the roof
@@ -36,7 +36,7 @@ def roofline(
     """
     palette = palette_of(theme)
     if not points:
-        return empty_figure(palette, "No steps to show", "Give {name: (FLOPs, bytes, seconds)}.")
+        return empty_figure(palette, "No steps to show", "Pass {name: (FLOPs, bytes, seconds)}.")
     ridge = flops_per_s / bytes_per_s
     lines = [
         (
@@ -87,7 +87,7 @@ def roofline(
 
 
 def _rate(flops_per_s: float) -> str:
-    """Return a text like "3.34 TFLOP/s"."""
+    """Format a speed, like "3.34 TFLOP/s"."""
     for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
         if flops_per_s >= size:
             return f"{flops_per_s / size:,.3g} {prefix}FLOP/s"

@@ -22,7 +22,7 @@ class EngineTracks:
     def __init__(self, trace: Trace, name_of: NameOf, budget: int) -> None:
         self._trace = trace
         self._name_of = name_of
-        self._last_values: dict[str, dict[str, int]] = {}  # of each counter
+        self._last_values: dict[str, dict[str, int]] = {}  # by counter
         self._end: int | None = None
         self._budget = budget
         trace.process(PID, "engine")

@@ -2,7 +2,7 @@
 
 A question is asked before a step and can be answered from earlier events. Instructive moments come
 first (preemptions, hits, evictions, a blocked request), spread over the log and over the kinds of
-question. Equal seeds give equal questions.
+question. The same seed gives the same questions.
 """
 
 import random
@@ -16,7 +16,7 @@ from engine.events.state import ROOT
 from visualizer.predicting.asking import KINDS, Question, ask
 
 MOST_CHOICES = 10  # requests to choose from
-_TRIES = 12  # candidates to try in a stretch of the log; some would be unfair
+_TRIES = 12  # candidates to try in each stretch of the log; some make unfair questions
 
 
 class _Candidate(NamedTuple):

@@ -53,7 +53,7 @@ class PagedAttention:
 
 
 class _GroupAttention:
-    """Rows with equally many tokens: one gather and one attention call per layer."""
+    """Rows with the same number of tokens: one gather and one attention call per layer."""
 
     def __init__(self, config: ModelConfig, kv_cache: KVCache, group: Group) -> None:
         self.tokens = group.tokens

@@ -132,7 +132,7 @@ class Session:
                     await stream.run(self._label, self._context)
         except ApiError as error:
             await self._fail(call, error)
-        except Exception as error:  # a bug of ours: the client must not wait forever
+        except Exception as error:  # a server bug: the client must not wait forever
             logger.exception("stream %r failed", call.stream_id)
             await self._fail(call, internal_error(error))
         finally:

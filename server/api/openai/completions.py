@@ -27,7 +27,7 @@ _Prompts = Field(fail_fast=True, max_length=MAX_PROMPTS)
 
 @dataclass(frozen=True, slots=True)
 class CompletionOptions:
-    """What a completion contains besides its output.
+    """The parts of a completion besides its output.
 
     echo      the prompt, before the output
     logprobs  log-probabilities of the tokens it contains
@@ -89,7 +89,7 @@ class CompletionRequest(SamplingRequest):
 
     @property
     def options(self) -> CompletionOptions:
-        """What the response contains besides its output."""
+        """The parts of the response besides its output."""
         return CompletionOptions(
             echo=bool(self.echo), logprobs=self.logprobs is not None, output=self.max_tokens != 0
         )

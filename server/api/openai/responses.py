@@ -20,7 +20,7 @@ FinishReason = Literal["stop", "length"]
 
 
 class OpenAISerializer:
-    """What the serializers of both endpoints share: the id, the time and the token counts.
+    """The common part of both endpoints' serializers: the id, the time and the token counts.
 
     kind         the `object` of a chunk or response
     num_tokens   output tokens so far, over all choices

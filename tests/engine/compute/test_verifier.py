@@ -25,7 +25,7 @@ class Paper:
 
 
 class Told:
-    """Drafts a text that was told before, with every third token wrong."""
+    """Drafts a text from an earlier run, with every third token wrong."""
 
     def __init__(self, texts):
         self.texts = texts

@@ -72,7 +72,7 @@ def test_idle_time_passes_without_steps() -> None:
     steps = log.steps
     assert len(steps) == 12
     assert steps.start_ms[5] == 5000
-    assert log.requests.ttft_ms.tolist() == [12, 12, 12]  # nobody waits for anybody
+    assert log.requests.ttft_ms.tolist() == [12, 12, 12]  # no request waits for another
 
 
 def test_an_arrival_inside_a_step_waits_for_its_end() -> None:

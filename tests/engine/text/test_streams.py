@@ -109,7 +109,7 @@ def test_an_output_that_stops_inside_a_character_shows_that_once_and_last(tokeni
         assert "".join(pieces[:-1]) == ""
         assert set(pieces[-1]) == {BROKEN}
         assert "".join(request.texts) == tokenizer.decode(ids)
-        if tokenizer._table is not None:  # which spells each byte by itself
+        if tokenizer._table is not None:  # this tokenizer spells each byte on its own
             assert pieces[-1] == BROKEN
 
 
@@ -164,7 +164,7 @@ def test_preemption_inside_a_character_changes_no_text(tokenizer, budget) -> Non
             if isinstance(event, v.Preempted):
                 inside += state.requests[event.request].texts[-1] == ""
             state.apply(event)
-    assert inside >= 3, "nobody was preempted inside a character"
+    assert inside >= 3, "no request was preempted inside a character"
 
 
 def test_drafts_that_end_inside_a_character_change_no_text(tokenizer) -> None:

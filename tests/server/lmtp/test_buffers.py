@@ -91,7 +91,7 @@ def test_keeping_under_the_same_name_replaces_what_was_there(url: str) -> None:
 
 
 def test_all_buffers_together_hold_a_quarter_of_memory_at_most(url: str) -> None:
-    """What is not held is kept all the same, and computed again."""
+    """Tokens that are not held are kept all the same, and computed again."""
     blocks = ENGINE["max_kv_tokens"] // ENGINE["block_size"]
     with Wire(url) as wire, Wire(url) as other:
         for stream in range(8):

@@ -13,7 +13,7 @@ DOCUMENT = (Path(__file__).parents[3] / "docs" / "lmtp.md").read_text()
 
 
 def examples() -> list[str]:
-    """The frames of all examples, with who sends each."""
+    """The frames of all examples, with the side that sends each."""
     blocks = re.findall(r"```lmtp\n(.*?)```", DOCUMENT, re.DOTALL)
     return [line for block in blocks for line in block.splitlines()]
 
@@ -22,9 +22,9 @@ def kind_of(value: Any) -> str:
     return "number" if isinstance(value, int | float) else type(value).__name__
 
 
-# What tells one item of a stream from another.
+# Fields that tell one item of a stream from another.
 FIELDS = ("model_info", "status", "error", "token")
-# What is not measured, and so has to be as printed.
+# Values that are not measured, and so must be as printed.
 SAID = ("stream_id", "status", "code", "param", "retry", "finish_reason", "buffer", "error")
 
 

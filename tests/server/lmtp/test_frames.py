@@ -38,7 +38,7 @@ def test_who_writes_waits_while_the_client_does_not_read() -> None:
 
         writing = asyncio.create_task(write())
         for _ in range(5000):
-            await asyncio.sleep(0)  # everybody goes as far as they can
+            await asyncio.sleep(0)  # every task goes as far as it can
         assert written * len(ITEM) <= 2 * LIMIT_BYTES + len(ITEM)
         reading.set()
         await writing

@@ -1,4 +1,4 @@
-"""A client that leaves, or reads nothing, costs nobody anything; one of another site gets nowhere."""
+"""A client that leaves or reads nothing costs no other client anything; other sites are rejected."""
 
 import json
 import socket
@@ -93,7 +93,7 @@ def test_with_a_key_nobody_connects_without_it(
 
 
 def test_a_key_may_be_part_of_the_address(serve: Callable[..., BackgroundServer]) -> None:
-    """http://user:KEY@host is all that LMQL's client can be told; it becomes Basic authentication."""
+    """LMQL's client takes only a URL like http://user:KEY@host, which becomes Basic authentication."""
     url = serve(server={"api_key": "se:cret"}).url
     with Wire(url.replace("://", "://any:se%3Acret@")) as wire:
         wire.generate(1, [120], max_tokens=1)

@@ -1,4 +1,4 @@
-"""Streams that name a model, with `--model auto`: it is loaded for them, and they are told."""
+"""Streams that name a model, with `--model auto`: it is loaded for them, and they learn of it."""
 
 import asyncio
 from pathlib import Path
@@ -53,7 +53,7 @@ def test_a_model_that_is_not_there_ends_the_stream(shelf: Shelf) -> None:
 
 
 def test_a_buffer_outlives_its_model(shelf: Shelf) -> None:
-    """Unloaded and loaded again, the model computes anew what is kept."""
+    """After unloading and loading, the model computes the kept tokens again."""
 
     async def test() -> None:
         async with registry(shelf) as models, client_of(models) as client:

@@ -10,7 +10,7 @@ from tests.server.harness import TIMEOUT
 
 
 class Wire:
-    """A WebSocket. Received items wait until somebody asks for those of their stream."""
+    """A WebSocket. Received items wait until a test asks for those of their stream."""
 
     def __init__(self, url: str, path: str = "/", **options: Any) -> None:
         options = {

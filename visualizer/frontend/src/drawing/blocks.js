@@ -19,7 +19,7 @@ const SHARED_TICKS = 0.42;
 
 /**
  * The blocks of the selected request, as sets of ids: `held` (its table), `lost` (the table it lost in this
- * step) and `wanted` (cached blocks that it would find).
+ * step) and `wanted` (cached blocks that a match would find).
  */
 export function claimOf(frame, model, selected) {
   const claim = { held: new Set(), lost: new Set(), wanted: new Set(), table: null };

@@ -14,7 +14,7 @@ const LANES = { wide: 18, narrow: 14 }; // of full height
 /** A phone has less room for lanes, as has a projector that shows a class. */
 const roomy = (narrow, unit) => (narrow ? 19 : unit > 1 ? 20 : ROOMY);
 
-/** `{pitch, height}` for so many lanes, of which the first `room` should be visible. */
+/** `{pitch, height}` for `count` lanes, of which the first `room` should be visible. */
 export function laneRows(count, room, { narrow, unit }) {
   const full = roomy(narrow, unit);
   const height = full * LANES[narrow ? "narrow" : "wide"];

@@ -58,8 +58,8 @@ const mostDrafts = (span) =>
   span.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
 
 /**
- * "batch full, then behind r9": why it waited, in order, as far as the words fit above the line. Whom it
- * waited behind is left out before its own reasons, what held for few steps before what held for many.
+ * "batch full, then behind r9": why it waited, in order, as far as the words fit above the line.
+ * Waits behind another request are left out before its own reasons, short waits before long ones.
  * `onLine`: in a narrow lane there is no room above it.
  */
 export function waitLabel(painter, { scale, model }, span, segment, y, onLine) {
@@ -84,8 +84,8 @@ export function waitLabel(painter, { scale, model }, span, segment, y, onLine) {
 }
 
 /**
- * Writes words, those of what comes after `step` paler, in the long form where it fits and its topic has not
- * been told yet. What is to stand `behind` others on their line is left out where they are in its way.
+ * Writes words: paler after `step`, and in the long form where it fits and the topic has not been explained
+ * yet. Words marked `behind` are left out where others on their line are in the way.
  */
 export function placeWords(painter, words, step) {
   const told = new Set();

@@ -57,7 +57,7 @@ export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
   return { items, rows: row, levels };
 }
 
-/** Which nodes are open, with the children that are shown and those that are summed up in a rest. */
+/** The open nodes, each with the children that are shown and those that are summed up as a rest. */
 function chooseOpen(nodes, byId, rank, endsAt, mostRows) {
   const open = new Map();
   const childrenOf = (id) =>

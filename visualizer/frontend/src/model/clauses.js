@@ -214,7 +214,7 @@ function cut(frame, add) {
 /** @param {Frame} frame @param {Add} add */
 function evicted(frame, add) {
   const { story, step } = frame;
-  // What a victim leaves in the cache may be evicted at once; its fate has been told.
+  // Blocks that a victim leaves in the cache may be evicted at once; an earlier clause has said so.
   const lost = new Set(story.preemptions.flatMap(({ table }) => table));
   const made = story.evictions.filter(
     ({ neededBy, blocks }) => neededBy >= 0 && !blocks.every((block) => lost.has(block)),

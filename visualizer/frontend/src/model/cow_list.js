@@ -10,7 +10,7 @@ export class CowList {
   constructor() {
     /** @type {(T[] | undefined)[]} */
     this.pages = [];
-    /** Which pages are not shared. @type {boolean[]} */
+    /** The pages that are not shared. @type {boolean[]} */
     this.own = [];
     this.length = 0;
   }

@@ -14,7 +14,7 @@
  * @property {number[]} [requests]  all requests of a line about several
  * @property {Span[]} spans
  * @property {number} [tokens]      computed for it
- * @property {boolean} [plain]      it decodes one token, and nothing else is to be said
+ * @property {boolean} [plain]      it decodes one token, and there is nothing else to say
  * @property {number} [left]        of the budget, after it
  * @property {number} seq           the event that says so
  * @property {boolean} hot          the most important line of the step

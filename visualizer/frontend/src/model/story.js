@@ -159,7 +159,7 @@ export class Story {
       case "radix_joined": {
         const { table, lock } = state.request(request);
         const start = state.depth(lock);
-        // A sample joins what its sibling just inserted, and that may be the very blocks it shares.
+        // A sample joins what its sibling just inserted, which may be the blocks that it shares.
         const blocks = event.blocks.filter(
           (/** @type {number} */ block, /** @type {number} */ index) =>
             block !== table[start + index],

@@ -162,7 +162,7 @@ export function blockedBy(blocked, settings) {
   return { step: 2, model: modelOf(started(settings), one(), queue, wait(2, blocked)) };
 }
 
-/** Waiting requests that the policy puts off. */
+/** Waiting requests that the policy defers. */
 function putOff(ids, blocked) {
   const skipped = ids.map((id) => [id, "policy"]);
   const queue = [2, 3, 4, 5].map((id) => arrived(id, "abcdx"));

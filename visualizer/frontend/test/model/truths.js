@@ -146,7 +146,7 @@ function checkSentence(
 
   const [first] = frame.story.preemptions;
   if (first) {
-    assert.ok(kinds.includes("preempted"), "a preemption is always told");
+    assert.ok(kinds.includes("preempted"), "the sentence always tells of a preemption");
     const { firstLack } = truth;
     assert.deepEqual([first.free, first.evictable], [firstLack.free, firstLack.evictable]);
     assertNames(text, ...[first.free, first.evictable].filter(Boolean));
