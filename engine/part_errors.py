@@ -2,7 +2,7 @@
 
 Each error message begins with the class and the method, whether the part raised an exception or
 returned the wrong kind of result. After an error in `RECOVERABLE`, the engine can run another
-step, because it calls these parts before it changes anything. A pool that hands out a block twice has
+step, because nothing has changed when it calls these parts. A pool that hands out a block twice has
 corrupted memory, so the engine stops.
 """
 
