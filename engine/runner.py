@@ -101,7 +101,8 @@ def attention_groups(rows: Sequence[Row] | Sequence[ScheduledRow]) -> list[list[
 
     Everything except attention treats the tokens of a batch independently. Attention reads each
     row's own context, and one call takes rows with the same number of tokens, such as all
-    decodes. A call pads contexts to the longest one; if that costs more than an extra call, a new group begins.
+    decodes. A call pads contexts to the longest one; if that costs more than an extra call, a new
+    group begins.
     """
     groups: list[list[int]] = []
     padding = 0

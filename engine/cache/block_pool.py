@@ -1,7 +1,7 @@
 """The block pool: which KV blocks are free, and how many references each of the others has.
 
-Memory for keys and values is divided into equal-sized blocks. A block's reference count is the number of
-block tables that contain it, plus one while it is in the radix tree. A block with count 0 is free.
+Memory for keys and values is divided into equal-sized blocks. A block's reference count is the number
+of block tables that contain it, plus one while it is in the radix tree. A block with count 0 is free.
 
 Write your own pool by subclassing `BlockPool` and pass it in: `Engine(runner, config,
 pool=Mine(blocks))`. `allocate` and `writable` may choose any free block; everything else must work

@@ -1,7 +1,7 @@
 """The state of an engine as plain values, without any engine object.
 
-This is all the state that serving needs: a queue and a batch; a free stack and a reference count per block;
-each request's computed tokens and block table; the tree of cached prefixes. `fold.py` applies
+This is all the state that serving needs: a queue and a batch; a free stack and a reference count per
+block; each request's computed tokens and block table; the tree of cached prefixes. `fold.py` applies
 each event.
 
 The whole state is an event, too: a keyframe. A window of the log begins with one, and so does the feed

@@ -44,7 +44,7 @@ HoldEnd = Literal["released", "room"]
 
 
 class ScheduledRow(msgspec.Struct, array_like=True, gc=False):
-    """One request's share of a step: it computes its tokens from `start` up to `start + count`, exclusive.
+    """One request's share of a step: the tokens from `start` up to, not including, `start + count`.
 
     The last `len(drafts)` of them are a drafter's proposals, not yet tokens of the request.
     """
@@ -98,8 +98,8 @@ class RunStarted(Event):
     settings  the EngineConfig's fields plus `num_blocks`
     classes   the class of each replaceable part: policy, pool, tree, eviction, runner; and, where they
               are not the engine's own, drafter, tool, attention, verifier and weigh
-    t.fitted  only in a log of `what_if`, describes the replayed log: when it began (`unix_us`), what its
-              arrivals were pinned to (`pinned`: "step" or "time"), and the fitted cost of each of its
+    t.fitted  only in a log of `what_if`; describes the replayed log: when it began (`unix_us`), what
+              its arrivals were pinned to (`pinned`: "step" or "time"), and the fitted cost of each of its
               `step_finished` (`step_us`)
     """
 
@@ -133,8 +133,8 @@ class RequestArrived(Event):
 class StepStarted(Event):
     """The scheduling of a step begins.
 
-    If a policy, a drafter or an eviction order fails in this phase, no `step_scheduled` follows: earlier
-    changes stay, unneeded blocks are trimmed, and `step_finished` has no tokens.
+    If a policy, a drafter or an eviction order fails in this phase, no `step_scheduled` follows:
+    earlier changes stay, unneeded blocks are trimmed, and `step_finished` has no tokens.
     """
 
     step: int

@@ -73,7 +73,7 @@ class WindowDetokenizer:
         self._window: list[int] = []
         self._shown = 0  # leading tokens of the window whose text was returned
         self._shown_text = ""
-        # Start at the last prompt token that decodes to whole characters, if there is one.
+        # Start at the last prompt token that decodes to whole characters; add the tokens after it.
         start = len(prompt_ids) - 1
         while start > 0 and REPLACEMENT in decode([prompt_ids[start]]):
             start -= 1

@@ -47,8 +47,8 @@ def steps_frame(log: "EventLog") -> pd.DataFrame:
     (rows that compute output again after a preemption, or the tokens of a tool) + decode_tokens (all
     others). drafted_tokens of them were drafts; accepted_tokens of those became output.
     sampled_tokens and forced_tokens became output; cached_tokens were found at admissions.
-    Requests: batch (rows), running and waiting (when the step was scheduled), arrived (since the previous
-    step began), admitted (including resumed ones), preempted, finished.
+    Requests: batch (rows), running and waiting (when the step was scheduled), arrived (since the
+    previous step began), admitted (including resumed ones), preempted, finished.
     KV blocks: evicted_blocks, and when the step was scheduled used_blocks (held by requests),
     cached_blocks (only in the tree) and free_blocks, which add up to all blocks.
     Times: start_ms, scheduling_ms (the decision), duration_ms (the whole step).
