@@ -99,8 +99,8 @@ class RunStarted(Event):
     classes   the class of each replaceable part: policy, pool, tree, eviction, runner; and, where they
               are not the engine's own, drafter, tool, attention, verifier and weigh
     t.fitted  only in a log of `what_if`; describes the replayed log: when it began (`unix_us`), what
-              its arrivals were pinned to (`pinned`: "step" or "time"), and the fitted cost of each of its
-              `step_finished` (`step_us`)
+              its arrivals were pinned to (`pinned`: "step" or "time"), and the fitted cost of each of
+              its `step_finished` (`step_us`)
     """
 
     schema: int
