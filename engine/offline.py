@@ -58,7 +58,7 @@ def complete(
         raise RequestError("prompts", f"must be a list of prompts: write [{prompts[:20]!r}]")
     each = list(params) if isinstance(params, Sequence) else [params] * len(prompts)
     if len(each) != len(prompts):
-        raise ValueError(f"params must have {len(prompts)} entries, one each, got {len(each)}")
+        raise ValueError(f"params must have one entry per prompt ({len(prompts)}), got {len(each)}")
     _check_not_paused(engine)
     firsts = [engine.submit(prompt, one) for prompt, one in zip(prompts, each, strict=True)]
     samples = [range(first.id, first.id + first.params.samples) for first in firsts]

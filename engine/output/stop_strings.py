@@ -1,12 +1,12 @@
 """Stop strings: the output ends before them, and no part of them is ever delivered.
 
 A stop string may span several tokens. So the longest end of the text that could begin a stop string
-is held back. It is delivered as soon as it can no longer be one.
+is held back. It is delivered as soon as it can no longer begin one.
 
     stop "\\n\\n":   "Yes."  " \\n"      "\\n"                     the text is "Yes. "
     delivered:     "Yes."  " "  (\\n is held back)  found
 
-Differs from vLLM: vLLM always holds back the length of the longest stop string minus one
+Differs from vLLM: vLLM always holds back one character less than the longest stop string
 (`vllm/v1/engine/detokenizer.py`).
 """
 

@@ -52,7 +52,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias          token id -> number added to its logit; -100 forbids it, 100 forces it
     repetition_penalty  logits of tokens in prompt or output are divided by it if positive and
                         multiplied by it if negative; 1 is off (CTRL, arXiv:1909.05858)
-    frequency_penalty   subtracted from a token's logit for each time it occurs in output; 0 is off
+    frequency_penalty   subtracted from a token's logit for each use in the output; 0 is off
     presence_penalty    subtracted once if the token occurs in the output; 0 is off
     temperature         0 always takes the most likely token (greedy); higher is more random
     min_p               keep tokens with at least this probability relative to the most likely one;
