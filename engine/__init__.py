@@ -2,8 +2,8 @@
 
     from engine import Engine, EngineConfig, SamplingParams, EventLog
 
-Names are imported lazily, so that `import engine.events` stays fast: a reader of logs needs neither
-scheduler nor model.
+Names are imported lazily, so `import engine.events` stays fast: code that only reads logs needs
+neither the scheduler nor a model.
 """
 
 import importlib

@@ -1,6 +1,6 @@
 """`python -m engine [MODEL]`: compare the engine with the naive loop on the same prompts.
 
-Prints both times and whether all tokens are equal. MODEL is a Hugging Face directory, by default
+It prints both times and whether all tokens match. MODEL is a Hugging Face directory; the default is
 the bundled model.
 """
 
@@ -24,7 +24,7 @@ MAX_TOKENS = 64
 
 
 def main() -> int:
-    """Run both, and print times and `Match`. Return 0 if all tokens are equal, else 1."""
+    """Run both and print the times and `Match`. Return 0 if all tokens match, else 1."""
     model = sys.argv[1] if len(sys.argv) > 1 else "bundled"
     config = EngineConfig(token_budget=256, max_batch_size=len(PROMPTS), max_kv_tokens=4096)
     try:
@@ -36,7 +36,7 @@ def main() -> int:
     completions = engine.complete(PROMPTS, SamplingParams(max_tokens=MAX_TOKENS), progress=False)
     engine_seconds = time.perf_counter() - start
 
-    # The naive loop has no tools, so requests with forced tokens are not compared.
+    # The naive loop has no tools, so requests with forced tokens are left out.
     forced = {token.request for token in engine.log.tokens.itertuples() if token.forced}
     compared = [one for one in completions if one.request_id not in forced]
     start = time.perf_counter()

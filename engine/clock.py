@@ -1,16 +1,16 @@
-"""Clocks. The step loop reads the time from one, so a simulation only needs another clock."""
+"""Clocks. The step loop reads the time from one, so a simulation only has to pass another clock."""
 
 import time
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Microseconds since the start of the run; they never decrease."""
+    """A clock that counts microseconds from the start of the run and never goes back."""
 
     name: str
 
     def now(self) -> int:
-        """Return the whole microseconds since the clock was made."""
+        """Return the number of whole microseconds since the clock was created."""
         ...
 
 
@@ -28,7 +28,7 @@ class WallClock:
 
 
 class VirtualClock:
-    """Simulated time: it passes only when a runner advances it."""
+    """Simulated time, which passes only when a runner advances it."""
 
     name = "virtual"
 
@@ -40,5 +40,5 @@ class VirtualClock:
         return self._now
 
     def advance(self, microseconds: int) -> None:
-        """Advance the time."""
+        """Move the time forward by `microseconds`."""
         self._now += microseconds

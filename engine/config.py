@@ -1,7 +1,7 @@
 """The engine's settings.
 
-Each switch turns one idea of LLM serving off, so that a lesson can show what it is good for.
-`docs/glossary.md` maps each setting to vLLM's and SGLang's flag.
+Each switch turns off one idea of LLM serving, so a lesson can show what that idea is good for.
+`docs/glossary.md` maps each setting to the flags of vLLM and SGLang.
 """
 
 from typing import Literal
@@ -14,7 +14,7 @@ class ConfigError(ValueError):
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The limits of a step, the size of memory, and which ideas are on.
+    """The limits of a step, the size of the KV memory, and which ideas are on.
 
     token_budget      tokens computed in one step, over all requests (vLLM: max_num_batched_tokens)
     max_batch_size    seats in the batch, one for each running sample (vLLM: max_num_seqs)
@@ -24,7 +24,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                       longest prefix match; "fair", the label with the least service first
     batching          "continuous": a free seat is filled in the next step; "static": a batch runs
                       until its last request has finished
-    chunked_prefill   divide a prompt if it does not fit into a step's budget
+    chunked_prefill   split a prompt that does not fit into one step's budget
     prefix_cache      keep computed blocks in the radix tree for later requests
     eviction          what the tree evicts first: "lru", the least recently used leaf; "lfu", the
                       least frequently used
@@ -70,7 +70,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.max_kv_tokens // self.block_size
 
     def blocks_for(self, tokens: int) -> int:
-        """Return the number of KV blocks for `tokens` tokens."""
+        """Return the number of KV blocks needed for `tokens` tokens."""
         return -(-tokens // self.block_size)
 
 

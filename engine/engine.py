@@ -1,13 +1,13 @@
-"""The engine: schedule, run, commit, again and again.
+"""The engine: schedule, run, commit, repeat.
 
-    plan    = scheduler.schedule()       which requests compute how many tokens, and why
+    plan    = scheduler.schedule()       how many tokens each request computes, and why
     sampled = runner.run(plan)           one forward pass over all of them
     output  = commit(plan, sampled)      append tokens, feed the prefix cache, finish requests
 
-That is continuous batching. Each change is written to the event log when it happens. `snapshot()`
-reads the live objects, so that tests can compare them with the log.
+That is continuous batching. Every change is written to the event log as it happens. `snapshot()`
+reads the live objects, so tests can compare them with the log.
 
-Source: the shape is that of vLLM's `EngineCore.step` (`vllm/v1/engine/core.py`) and of nano-vllm's
+Source: modelled on vLLM's `EngineCore.step` (`vllm/v1/engine/core.py`) and nano-vllm's
 `LLMEngine.step` (`nanovllm/engine/llm_engine.py`).
 
 Differs from vLLM: it schedules step k+1 while step k runs (asynchronous scheduling) and tokenizes
@@ -59,7 +59,7 @@ from engine.why import why
 
 @dataclass(slots=True)
 class StepOutput:
-    """The result of one step: new tokens, and the requests that finished."""
+    """The result of one step: the new tokens and the requests that finished."""
 
     step: int
     tokens: list[TokenOutput] = field(default_factory=list)
@@ -69,12 +69,11 @@ class StepOutput:
 class Engine:
     """A teaching engine that works like vLLM and SGLang. One thread owns it.
 
-    A learner may write `policy`, `pool`, `tree`, `eviction`, `drafter` and `tool` (a class); see
-    `docs/extending.md`. `attention`, `verifier` and `logits_to_probs` are passed on to a model's
-    runner. The engine uses its own parts for those that are None. `clock` tells the time; a
-    simulation passes a virtual one. The log's first event names the class of each part. Raises
-    ConfigError for an object that cannot be the part it is passed as, and if memory does not
-    suffice.
+    You can write your own `policy`, `pool`, `tree`, `eviction`, `drafter` and `tool` (a class); see
+    `docs/extending.md`. `attention`, `verifier` and `logits_to_probs` are passed on to the model's
+    runner. Where a part is None, the engine uses its own. `clock` tells the time; a simulation
+    passes a virtual clock. The log's first event names the class of each part. Raises ConfigError
+    for an object that does not fit its role, and if there is not enough memory.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Engine:
             tool=tool, attention=attention, verifier=verifier, logits_to_probs=logits_to_probs,
         )  # fmt: skip
         check_parts(parts, config)
-        runner.reserve(config.num_blocks, config.block_size)  # first: it may lack memory
+        runner.reserve(config.num_blocks, config.block_size)  # first: memory may not suffice
         set_model_parts(runner, parts)
         self.runner = runner
         self.tokenizer: Tokenizer = tokenizer or ByteTokenizer()
@@ -128,8 +127,8 @@ class Engine:
         self.step_count = 0
         self.paused = False
         self._next_id = 1
-        self._interrupt: KeyboardInterrupt | None = None  # waits for the end of the step
-        self._stopped = ""  # why no further step is possible
+        self._interrupt: KeyboardInterrupt | None = None  # raised at the end of the step
+        self._stopped = ""  # why no more steps are possible
         self._recorder = Recorder(self.clock, self._emit)
         parts |= dict(policy=self.policy, pool=self.pool, tree=self.tree, eviction=eviction)
         self._recorder.run_started(config, runner, self.tokenizer, class_names(parts))
@@ -141,26 +140,26 @@ class Engine:
         config: EngineConfig | None = None,
         **parts: Any,
     ) -> "Engine":
-        """Return an engine with a model: a Hugging Face directory, a GGUF file or a hub name.
+        """Return an engine for a model: a Hugging Face directory, a GGUF file or a hub name.
 
         "bundled" is the project's own model. `parts` are passed on to `Engine`. Raises
-        CheckpointError for a model that cannot be loaded, and ConfigError as `Engine` does.
+        CheckpointError for a model that cannot be loaded, and ConfigError like `Engine`.
         """
         # Imported by name, because this module must not depend on torch.
         loader = importlib.import_module("engine.compute.loader")
-        config = checked(config)  # before the model, which takes longer
+        config = checked(config)  # before loading the model, which takes longer
         runner, tokenizer = loader.load(model)
         return cls(runner, config, tokenizer=tokenizer, **parts)
 
     # The step loop
 
     def step(self) -> StepOutput:
-        """Make one scheduling decision, one forward pass and one commit. Does nothing without work.
+        """Schedule once, run one forward pass and commit. Does nothing if there are no requests.
 
-        Raises one of `part_errors.RECOVERABLE` when a part that was passed in makes a mistake; the
-        next step is possible. If that was during scheduling, the step computes nothing. A
-        KeyboardInterrupt during the forward pass is raised when the step has ended. After any other
-        exception the engine is stopped, and further steps raise RuntimeError with the reason.
+        Raises one of `part_errors.RECOVERABLE` when a part that was passed in makes a mistake; you
+        can then call `step` again. If the mistake was in scheduling, the step computes nothing. A
+        KeyboardInterrupt during the forward pass is raised at the end of the step. Any other
+        exception stops the engine, and further steps raise RuntimeError with the reason.
         """
         if self._stopped:
             raise RuntimeError(f"{self._stopped}; this engine cannot go on, make a new one")
@@ -192,8 +191,8 @@ class Engine:
     def _run(self, plan: Plan) -> list[list[Sampled]]:
         """Copy blocks, one at a time, then run the forward pass.
 
-        Ctrl-C repeats what it interrupts. Were all copies repeated, one could read a block that a
-        later copy has overwritten.
+        A call that Ctrl-C interrupts is repeated. If all copies were in one call, a repeated copy
+        could read a block that a later copy has already overwritten.
         """
         for _, source, destination in plan.copies:
             self._run_despite_interrupt([], [(source, destination)])
@@ -206,10 +205,10 @@ class Engine:
             return self.runner.run(rows, copies)
         except KeyboardInterrupt as pressed:  # a learner stopped the cell
             self._interrupt = pressed
-            return self.runner.run(rows, copies)  # overwrites what is half written
+            return self.runner.run(rows, copies)  # overwrites half-written data
 
     def _commit(self, plan: Plan, sampled: list[list[Sampled]]) -> StepOutput:
-        """Fork samples, append tokens, put full blocks into the prefix cache, finish requests."""
+        """Fork samples, append tokens, cache full blocks and finish requests."""
         output = StepOutput(self.step_count)
         new: list[tuple[Request, Sampled]] = []
         for row, samples in zip(tuple(plan.rows), sampled, strict=True):
@@ -218,7 +217,7 @@ class Engine:
             requests = [row.request]
             for sample in row.samples[1:]:
                 requests.append(self._fork(plan, row, sample))
-            new += zip(requests, samples, strict=False)  # no samples before the row has caught up
+            new += zip(requests, samples, strict=False)  # no samples until the row has caught up
         for row in plan.rows:
             row.request.num_computed_tokens = row.start + row.count - len(row.drafts)
         for request, one in new:
@@ -240,7 +239,7 @@ class Engine:
         return output
 
     def _fork(self, plan: Plan, row: Row, sample: int) -> Request:
-        """Make another sample of a complete prompt. It shares everything computed so far."""
+        """Fork another sample off a complete prompt. It shares everything computed so far."""
         parent = row.request
         parent.num_seqs = 1
         request = parent.fork(sample)
@@ -252,8 +251,8 @@ class Engine:
         return request
 
     def _end_requests(self, plan: Plan, error: Exception) -> StepOutput:
-        """End the requests of a failed forward pass; other requests go on."""
-        if plan.error is not None:  # a copy failed, and its request would go on with a wrong block
+        """End the requests of a failed forward pass; other requests continue."""
+        if plan.error is not None:  # a copy failed, so its request would use a wrong block
             raise error
         output = StepOutput(self.step_count)
         for row in plan.rows:
@@ -289,10 +288,10 @@ class Engine:
     ) -> Request:
         """Add a request to the queue. `prompt` is text or token ids.
 
-        `label` names the client, `priority` is the urgency (0 first). `submitted_at` is the time on
-        the clock when the client sent the request, None for now. Raises RequestError, which names
-        the field, for a request that can never be served, and PolicyError if the policy fails; then
-        nothing has changed.
+        `label` names the client, `priority` is the urgency (0 first). `submitted_at` is the clock
+        time at which the client sent the request; None means now. Raises RequestError, which names
+        the field, for a request that can never be served, and PolicyError if the policy fails. In
+        both cases nothing has changed.
         """
         params = SamplingParams() if params is None else params
         tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else token_ids(prompt)
@@ -324,7 +323,7 @@ class Engine:
     def validate(self, tokens: Sequence[int], params: SamplingParams, priority: int = 0) -> None:
         """Raise RequestError unless an otherwise empty engine can serve this request.
 
-        Reads only what never changes, so any thread may call it.
+        This reads only values that never change, so any thread may call it.
         """
         check_request(
             tokens,
@@ -336,9 +335,9 @@ class Engine:
         )
 
     def abort(self, request: Request | int) -> bool:
-        """End a request, or the one with this id, in any state. Call it between steps only.
+        """End a request, given as an object or by id, in any state. Call this only between steps.
 
-        Returns False, and does nothing, if it has ended already.
+        Returns False and does nothing if the request has already ended.
         """
         live = self.requests.get(request if isinstance(request, int) else request.id)
         if live is None:
@@ -350,7 +349,7 @@ class Engine:
         """Return whether any request is waiting or running."""
         return bool(self.requests)
 
-    # Whole runs, without a server
+    # Complete runs without a server
 
     complete = offline.complete
     score = offline.score
@@ -360,11 +359,11 @@ class Engine:
     # Control and inspection
 
     def pause(self) -> None:
-        """Pause a served engine: requests are queued, and steps run only on demand."""
+        """Pause the engine under a server: requests queue up, and steps run only on demand."""
         self.paused = True
 
     def resume(self) -> None:
-        """Let a paused engine go on."""
+        """Resume a paused engine."""
         self.paused = False
 
     def clear_prefix_cache(self) -> None:
@@ -376,8 +375,8 @@ class Engine:
         return why(self.log, request.id if isinstance(request, Request) else request, step)
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the state of the live objects; equal to `State.core()` folded from the log."""
+        """Return the state of the live objects. It equals `State.core()` folded from the log."""
         return snapshot(self)
 
     def _emit(self, event: Event) -> None:
-        self.log.append(event)  # looked up each time: a server exchanges the log
+        self.log.append(event)  # looked up each time, because a server replaces the log

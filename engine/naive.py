@@ -1,7 +1,7 @@
-"""The naive loop: one prompt at a time, and the whole text again for each new token.
+"""The naive loop: serve one prompt at a time and recompute the whole text for each new token.
 
-It has no cache, no batch and no scheduler. Because it is obviously correct, `python -m engine`
-compares the engine with it.
+It has no cache, no batch and no scheduler. It is obviously correct, so `python -m engine` checks
+the engine against it.
 """
 
 from collections.abc import Sequence
@@ -14,9 +14,9 @@ from engine.scheduling.sampling_params import SamplingParams
 def generate(
     runner: Runner, prompt: Sequence[int], max_tokens: int, eos_ids: frozenset[int]
 ) -> list[int]:
-    """Return the greedy continuation of `prompt`, at most `max_tokens` ids, the end token included.
+    """Return the greedy continuation of `prompt`, at most `max_tokens` ids including the end token.
 
-    For n output tokens after a prompt of p tokens it computes p + (p + 1) + ... + (p + n - 1)
+    For n output tokens after a prompt of p tokens, it computes p + (p + 1) + ... + (p + n - 1)
     tokens; the engine computes p + n - 1.
     """
     tokens = list(prompt)

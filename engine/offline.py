@@ -1,11 +1,11 @@
-"""Whole runs without a server, for notebooks and scripts. They are methods of `Engine`.
+"""Complete runs without a server, for notebooks and scripts. The functions are methods of `Engine`.
 
-Each is a loop of `submit` and `step`.
+Each of them calls `submit` and then `step` in a loop.
 
 - `complete`        serve many prompts to the end, with a progress bar
-- `score`           log-probabilities of given texts
-- `generate`        nanochat's interface: samples of one prompt, column by column
-- `generate_batch`  the same as whole rows
+- `score`           return the log-probabilities of given texts
+- `generate`        generate samples of one prompt, column by column, with nanochat's interface
+- `generate_batch`  return the same samples as whole rows
 
 vLLM's counterpart is `LLM` (`vllm/entrypoints/llm.py`), nanochat's is `Engine`
 (`nanochat/engine.py`).
@@ -48,8 +48,9 @@ def complete(
 ) -> list[Completion]:
     """Serve many prompts to the end and return their samples, prompt by prompt.
 
-    Samples come in their order; with `best_of` the n best, best first. `params` are one for all
-    prompts or one for each. `progress` shows a bar over finished samples.
+    The samples of a prompt are in order; with `best_of`, they are the n best, best first. `params`
+    is one SamplingParams for all prompts, or a list with one for each. `progress` shows a bar that
+    counts finished samples.
 
     Raises RequestError for a request that can never be served.
     """
@@ -57,7 +58,7 @@ def complete(
         raise RequestError("prompts", f"must be a list of prompts: write [{prompts[:20]!r}]")
     each = list(params) if isinstance(params, Sequence) else [params] * len(prompts)
     if len(each) != len(prompts):
-        raise ValueError(f"params must be one for each of {len(prompts)} prompts, got {len(each)}")
+        raise ValueError(f"params must have one entry per prompt ({len(prompts)}), got {len(each)}")
     _check_not_paused(engine)
     firsts = [engine.submit(prompt, one) for prompt, one in zip(prompts, each, strict=True)]
     samples = [range(first.id, first.id + first.params.samples) for first in firsts]
@@ -80,11 +81,11 @@ def score(
     *,
     progress: bool = True,
 ) -> list[list[float]]:
-    """Return the log-probabilities of given texts: (prompt, continuation) pairs.
+    """Return the log-probabilities of given texts, which are (prompt, continuation) pairs.
 
-    For each pair, the natural logarithm of the probability of each token of the continuation.
-    Prompt and continuation are tokenized separately, as in lm-eval. Raises RequestError for a pair
-    that does not fit, RuntimeError if the forward pass fails.
+    The result has one list per pair: the natural logarithm of the probability of each token in the
+    continuation. Prompt and continuation are tokenized separately, as in lm-eval. Raises
+    RequestError for a pair that does not fit, and RuntimeError if the forward pass fails.
     """
     tokenizer = engine.tokenizer
     texts, lengths = list[list[int]](), list[int]()
@@ -99,7 +100,7 @@ def score(
             raise RequestError("prompt", "prompt and continuation both need at least one token")
         texts.append(ids + more)
         lengths.append(len(more))
-    # The one token that is sampled after the text costs nothing: it is never computed.
+    # The single token sampled after the text costs nothing, because its KV is never computed.
     params = SamplingParams(max_tokens=1, prompt_logprobs=0)
     scored = engine.complete(texts, params, progress=progress)
     for one in scored:
@@ -120,16 +121,16 @@ def generate(  # noqa: PLR0917 - nanochat's own signature
     top_k: int | None = None,
     seed: int = 42,
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Generate samples of one prompt, which is computed once; yields (token_column, token_masks).
+    """Generate samples of one prompt, which is computed once. Yield (token_column, token_masks).
 
-    A column has the next token of each sample. Its mask is 1 if the token was sampled and 0 if a
-    tool forced it. A row ends with <|assistant_end|>, <|bos|> or the model's own end token, which
-    is in its column; after that the row repeats it with mask 0 until all rows have ended. With
-    `max_tokens` None, a row is as long as memory and the model's context allow.
+    A column has the next token of each sample. A token's mask is 1 if it was sampled and 0 if a
+    tool forced it. A row ends with <|assistant_end|>, <|bos|> or the model's own end token. That
+    token is still in its column; after it, the row repeats the token with mask 0 until all rows
+    have ended. If `max_tokens` is None, a row is as long as memory and the model's context allow.
 
-    Steps run while the generator is consumed, and serve other requests as well. Closing the
-    generator ends the samples. Raises RequestError, at the first column, for a prompt that does not
-    fit, and RuntimeError if the forward pass fails.
+    Steps run as you consume the generator, and they serve other requests as well. Closing the
+    generator aborts the samples. Raises RequestError, at the first column, for a prompt that does
+    not fit, and RuntimeError if the forward pass fails.
     """
     if max_tokens == 0:
         return
@@ -159,8 +160,10 @@ def generate_batch(  # noqa: PLR0917
     top_k: int | None = None,
     seed: int = 42,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the rows of `generate` and their masks: prompt included (mask 0), terminal tokens
-    not."""
+    """Return the rows of `generate` and their masks.
+
+    A row includes the prompt, with mask 0, but not the terminal token.
+    """
     terminal = _terminal_ids(engine)
     rows = [list(tokens) for _ in range(num_samples)]
     masks = [[0] * len(tokens) for _ in range(num_samples)]
@@ -212,8 +215,10 @@ def _terminal_ids(engine: "Engine") -> frozenset[int]:
 
 
 def _max_output(engine: "Engine", prompt_length: int) -> int:
-    """Count the output tokens that fit after a prompt; at least 1, so that `submit` raises the
-    error."""
+    """Count the output tokens that fit after a prompt.
+
+    The result is at least 1, so a prompt that is too long reaches `submit`, which raises the error.
+    """
     # The last token is never computed, so it needs no slot.
     slots = engine.config.num_blocks * engine.config.block_size
     longest = slots + 1 - prompt_length

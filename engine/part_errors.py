@@ -1,9 +1,9 @@
 """Mistakes in a part that a learner wrote and passed in: a policy, a drafter, a tool, a pool, ...
 
-The message of each error begins with class and method, whatever the mistake is: an exception or a
-result of the wrong kind. After those in `RECOVERABLE` the engine goes on with the next step,
-because it asked before it changed anything. A pool that hands out a block twice has corrupted
-memory, so the engine stops.
+Each error message begins with the class and the method, whether the part raised an exception or
+returned the wrong kind of result. After an error in `RECOVERABLE`, the engine can run another
+step, because nothing has changed when it calls these parts. A pool that hands out a block twice has
+corrupted memory, so the engine stops.
 """
 
 import math
@@ -14,39 +14,39 @@ _Result = TypeVar("_Result")
 
 
 class PartError(RuntimeError):
-    """A part made a mistake. The message begins with class and method."""
+    """A part made a mistake. The message begins with the class and the method."""
 
 
 class PolicyError(PartError):
-    """A policy raised, or returned something that it could not choose."""
+    """A policy raised an exception, or its choice was invalid."""
 
 
 class DrafterError(PartError):
-    """A drafter raised, or did not propose a list of token ids."""
+    """A drafter raised an exception, or did not propose a list of token ids."""
 
 
 class EvictionError(PartError):
-    """An eviction order raised, or returned a key that does not compare."""
+    """An eviction order raised an exception, or returned a key that cannot be compared."""
 
 
 class ToolError(PartError):
-    """A tool raised, or did not force a list of token ids."""
+    """A tool raised an exception, or did not return a list of token ids."""
 
 
 class PoolError(PartError):
-    """A pool raised, or handed out blocks that were not free."""
+    """A pool raised an exception, or handed out blocks that were not free."""
 
 
 RECOVERABLE = (PolicyError, DrafterError, EvictionError)
 
 
 def named(part: object, method: str) -> str:
-    """ "MyPolicy.key" """
+    """Return the names of a part's class and method, such as "MyPolicy.key"."""
     return f"{type(part).__name__}.{method}"
 
 
 def ask(error: type[PartError], method: Callable[..., _Result], *args: object) -> _Result:
-    """Call a part's bound method. An exception is raised as `error`, with class and method."""
+    """Call a part's bound method. Re-raise an exception as `error`, with class and method names."""
     try:
         return method(*args)
     except Exception as cause:
@@ -55,7 +55,7 @@ def ask(error: type[PartError], method: Callable[..., _Result], *args: object) -
 
 
 def checked_key(error: type[PartError], part: object, key: object) -> tuple[float, ...]:
-    """Return `key` if it is a tuple of numbers, which always compare; raise `error` otherwise."""
+    """Return `key` if it is a tuple of comparable numbers; raise `error` otherwise."""
     if not isinstance(key, tuple) or not all(
         isinstance(number, int | float) and not math.isnan(number) for number in key
     ):

@@ -1,8 +1,8 @@
-"""The parts that a learner may write, checked where they enter the engine.
+"""Check the parts that a learner may write when they enter the engine.
 
-The constructor rejects an object that cannot be the part it is passed as. A part that is not the
-engine's own is then wrapped: the wrapper turns its exceptions and wrong results into the errors of
-`part_errors.py`. So the engine calls its own parts directly and checks nothing in the step loop.
+The constructor rejects an object that does not fit its role. A part that is not the engine's own is
+then wrapped: the wrapper turns its exceptions and wrong results into the errors of
+`part_errors.py`. The engine calls its own parts directly, so the step loop needs no checks.
 """
 
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
 from engine.text.tokenizer import Tokenizer
 
-# The method that each part needs at least; "" for a part that is called itself.
+# The method that each part must have; "" for a part that is itself callable.
 _METHODS = {
     "runner": "run",
     "policy": "key",
@@ -48,8 +48,7 @@ _OF_A_MODEL = ("attention", "verifier", "logits_to_probs")
 
 
 def check_parts(parts: Mapping[str, Any], config: EngineConfig) -> None:
-    """Raise ConfigError for an object that cannot be the part it is passed as; None is always
-    valid."""
+    """Raise ConfigError for an object that does not fit its role. None is always valid."""
     for name, part in parts.items():
         if part is not None:
             if name in _OF_A_MODEL and not hasattr(parts["runner"], name):
@@ -67,7 +66,7 @@ def check_parts(parts: Mapping[str, Any], config: EngineConfig) -> None:
 
 
 def set_model_parts(runner: Runner, parts: Mapping[str, Any]) -> None:
-    """Pass the parts of a model on to its runner."""
+    """Pass the model's parts on to its runner."""
     for name in _OF_A_MODEL:
         if parts[name] is not None:
             setattr(runner, name, parts[name])
@@ -110,22 +109,22 @@ def _check_new(name: str, field: str, got: int, expected: int, *, new: bool) -> 
 
 
 def checked_policy(policy: Policy) -> Policy:
-    """Return a policy of the engine's own as it is, any other wrapped."""
+    """Return one of the engine's own policies unchanged; wrap any other."""
     return policy if type(policy) in (Policy, *POLICIES.values()) else _CheckedPolicy(policy)
 
 
 def checked_eviction(order: EvictionOrder) -> EvictionOrder:
-    """Return an eviction order of the engine's own as it is, any other wrapped."""
+    """Return one of the engine's own eviction orders unchanged; wrap any other."""
     return order if type(order) in EVICTIONS.values() else _CheckedEviction(order)
 
 
 def checked_pool(pool: BlockPool) -> BlockPool:
-    """Return a `BlockPool` as it is, any subclass wrapped."""
+    """Return a plain `BlockPool` unchanged; wrap a subclass."""
     return pool if type(pool) is BlockPool else _CheckedPool(pool)
 
 
 def checked_tool(tool: type[Tool]) -> type[Tool]:
-    """Return `ToolUse` as it is, any other tool class wrapped."""
+    """Return `ToolUse` unchanged; wrap any other tool class."""
     return tool if tool is ToolUse else cast(type[Tool], partial(_CheckedTool, tool))
 
 
@@ -233,7 +232,7 @@ class _CheckedPool(BlockPool):
 
     def writable(self, block: int) -> int:
         if type(self._pool).writable is BlockPool.writable:
-            return super().writable(block)  # so that its call of `allocate` is checked
+            return super().writable(block)  # so its call to `allocate` is checked
         free, holders, name = list(self.free), self.refs[block], named(self._pool, "writable")
         fresh = ask(PoolError, self._pool.writable, block)
         self._check_allocated(name, [fresh], free)

@@ -1,9 +1,8 @@
-"""The log's entries with measured values: a run starts, a request arrives, a step starts and
-finishes.
+"""Write the log entries with measured values: run start, request arrival, step start and step end.
 
-All other entries record decisions and are the same in each run of one workload. Times and
-log-probabilities differ from run to run. They are under one last key `t`, and logs are compared
-without it.
+All other entries record decisions and are identical in every run of the same workload. Times and
+log-probabilities differ from run to run. They are in the last field, `t`, which is ignored when
+logs are compared.
 """
 
 import time
@@ -35,7 +34,7 @@ class Recorder:
     def __init__(self, clock: Clock, emit: Callable[[Event], None]) -> None:
         self._clock = clock
         self._emit = emit
-        self._started = self._scheduled = 0  # of the current step, on the clock
+        self._started = self._scheduled = 0  # clock times of the current step
 
     def run_started(
         self,
@@ -58,8 +57,10 @@ class Recorder:
         )
 
     def request_arrived(self, request: Request, submitted_at: int | None) -> None:
-        """Emit a request that joined the queue. `submitted_at` is when its client sent it; None:
-        now."""
+        """Emit the arrival of a request.
+
+        `submitted_at` is the clock time at which its client sent it; None means now.
+        """
         params = request.params
         self._emit(
             RequestArrived(
@@ -76,16 +77,16 @@ class Recorder:
         )
 
     def step_started(self, step: int) -> None:
-        """Emit that the scheduling of a step begins."""
+        """Emit the start of a step, before it is scheduled."""
         self._started = self._clock.now()
         self._emit(StepStarted(step))
 
     def step_scheduled(self) -> None:
-        """Note the time at which scheduling ended."""
+        """Record the time at which scheduling ended."""
         self._scheduled = self._clock.now()
 
     def step_finished(self, outputs: Sequence[TokenOutput]) -> None:
-        """Emit the tokens of a step when its forward pass is over."""
+        """Emit the tokens of a step after its forward pass."""
         rows, logprobs, top_logprobs, wanted = [], [], [], False
         for out in outputs:
             rows.append(TokenRow(out.request.id, out.ids, out.pieces, out.accepted, out.forced))

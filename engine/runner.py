@@ -2,7 +2,7 @@
 
 The loop does not import torch. A runner may compute (`compute/torch_runner.py`), advance a virtual
 clock (`simulation/cost_runner.py`) or check each read against what was written
-(`simulation/checking_runner.py`). vLLM draws this line at its model runner
+(`simulation/checking_runner.py`). vLLM has the same boundary at its model runner
 (`vllm/v1/worker/gpu_model_runner.py`).
 """
 
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from engine.events.vocabulary import ScheduledRow
 from engine.scheduling.request import Request, TokenScore
 
-# Padding that one attention call may read. An extra call takes as long as a few hundred more keys, and
-# any limit from 128 to 2048 is about as fast (for 32 contexts of 64 to 448, 1.15 times the speed of a
-# single call).
+# The most padding that one attention call may read. An extra call takes as long as reading a few
+# hundred more keys. All limits from 128 to 2048 are about equally fast: with 32 contexts of 64 to
+# 448 tokens, they reach 1.15 times the speed of a single call.
 MAX_PADDING = 1024
 
 
@@ -25,10 +25,11 @@ class Row:
 
     The tokens at those positions are `request.tokens[start:]`, followed by `drafts`. The KV of
     position p goes into slot `p % block_size` of block `request.block_table[p // block_size]`.
-    `samples` lists the indexes of the samples that get a next token: none before the row has caught
-    up, usually `[request.sample]`, and `[0 .. n-1]` when a prompt with n samples is complete.
+    `samples` lists the indexes of the samples that get a next token. It is empty until the row has
+    caught up, then usually `[request.sample]`, or `[0 .. n-1]` when a prompt with n samples is
+    complete.
 
-    A runner with a model fills in `scores` if `scored` is not 0.
+    A runner that has a model fills in `scores` if `scored` is not 0.
     """
 
     request: Request
@@ -60,8 +61,8 @@ class Row:
 class Sampled:
     """The new tokens of one sample: the accepted drafts, then one sampled token.
 
-    `logprobs` has each token's log-probability, `top` the most likely tokens at its position if the
-    request asks for them; see `SamplingParams.logprobs` and `TokenScore`.
+    `logprobs` has each token's log-probability. `top` has the most likely tokens at its position,
+    if the request asks for them; see `SamplingParams.logprobs` and `TokenScore`.
     """
 
     ids: list[int]
@@ -72,7 +73,7 @@ class Sampled:
 class Runner(Protocol):
     """A model, as the step loop sees it.
 
-    `max_context` is the longest sequence that the model can read, None for no limit.
+    `max_context` is the longest sequence that the model can read; None means no limit.
     """
 
     max_context: int | None
@@ -89,8 +90,8 @@ class Runner(Protocol):
         """Copy blocks (source, destination), then compute all rows in one forward pass.
 
         Returns, for each row, one `Sampled` per entry of `row.samples`. Without rows there is no
-        forward pass: the engine runs each copy in a call of its own. An exception ends the requests
-        of the step, not the engine.
+        forward pass: the engine makes a separate call for each copy. An exception ends the requests
+        in the step but does not stop the engine.
         """
         ...
 
@@ -98,9 +99,10 @@ class Runner(Protocol):
 def attention_groups(rows: Sequence[Row] | Sequence[ScheduledRow]) -> list[list[int]]:
     """Return the indexes of the rows in each attention call, shortest contexts first.
 
-    Everything but attention treats the tokens of a batch independently. Attention reads each row's
-    own context, and one call takes rows with the same number of tokens, such as all decodes. A call
-    pads contexts to the longest one; if that costs more than an extra call, a new group begins.
+    Everything except attention treats the tokens of a batch independently. Attention reads each
+    row's own context, and one call takes rows with the same number of tokens, such as all
+    decodes. A call pads contexts to the longest one; if that costs more than an extra call, a new
+    group begins.
     """
     groups: list[list[int]] = []
     padding = 0

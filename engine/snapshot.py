@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def snapshot(engine: "Engine") -> dict[str, Any]:
-    """Return the engine's state as plain values, with the names and the order of `State.core()`."""
+    """Return the engine's state as plain values, in the names and order of `State.core()`."""
     return {
         "seq": engine.log.next_seq - 1,
         "step": engine.step_count,

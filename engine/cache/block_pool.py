@@ -1,11 +1,11 @@
 """The block pool: which KV blocks are free, and how many references each of the others has.
 
-Memory for keys and values is divided into equal blocks. A block's reference count is the number of
-block tables that contain it, plus one while it is in the radix tree. A block with count 0 is free.
+Memory for keys and values is divided into equal-sized blocks. A block's reference count is the number
+of block tables that contain it, plus one while it is in the radix tree. A block with count 0 is free.
 
 Write your own pool by subclassing `BlockPool` and pass it in: `Engine(runner, config,
-pool=Mine(blocks))`. `allocate` and `writable` may choose any free block; everything else must stay
-as it is here.
+pool=Mine(blocks))`. `allocate` and `writable` may choose any free block; everything else must work
+as it does here.
 
 Differs from vLLM (`vllm/v1/core/block_pool.py`): vLLM puts released blocks into a queue, so the
 block that was released first is reused first, and a released block stays cached until it is reused.
@@ -25,9 +25,9 @@ class BlockPool:
         self.refs = [0] * num_blocks
 
     def allocate(self, count: int) -> list[int]:
-        """Take `count` free blocks, each with one reference.
+        """Allocate `count` free blocks, each with one reference.
 
-        Raises ValueError, and takes no block, when fewer are free.
+        Raises ValueError, and allocates nothing, when fewer are free.
         """
         if count > len(self.free):
             raise ValueError(

@@ -21,8 +21,7 @@ class EvictionOrder:
     name = "lru"
 
     def key(self, node: "RadixNode") -> tuple[float, ...]:
-        """Return the sort key of a leaf: the smallest is evicted first, of equal keys the oldest
-        node.
+        """Return a leaf's sort key. The smallest is evicted first; ties go to the oldest node.
 
         Use only the node itself. The key is computed when the node changes or becomes a leaf, and
         again before its eviction. In between it may grow but must not shrink.
@@ -35,15 +34,15 @@ class LRU(EvictionOrder):
 
 
 class LFU(EvictionOrder):
-    """Least frequently used first: fewest requests that read it; ties go to the LRU node.
+    """Least frequently used first: the leaf that fewest requests read; ties go to the LRU leaf.
 
-    A prefix that was popular once stays even if it is no longer used, because uses do not age.
+    A prefix that was popular once stays even if it is no longer used, because uses never decay.
     """
 
     name = "lfu"
 
     def key(self, node: "RadixNode") -> tuple[float, ...]:
-        """(uses, time of the latest lock)."""
+        """Return (uses, time of the latest lock)."""
         return (node.uses, node.last)
 
 

@@ -1,4 +1,4 @@
-"""Holds: prefixes that stay in the prefix cache although no request uses them at the moment.
+"""Holds: prefixes that stay in the prefix cache although no request currently uses them.
 
 A client that will come back, such as an LMTP client with a buffer, asks the engine to hold what it
 has computed. To the cache, a hold is like a request: it has a block table and locks its path, so
@@ -8,7 +8,7 @@ batch.
 Held blocks cannot be evicted, so holds have three bounds. If a prefix exceeds a bound, only its
 beginning is held:
 
-- All holds together have at most `HELD_SHARE` of the blocks.
+- All holds together use at most `HELD_SHARE` of the blocks.
 - Every request must still fit into memory. Submitting a request releases the oldest holds until it
   would fit, and no new hold takes blocks that a live request may need.
 - With preemption off, a hold locks no block that running requests have reserved: it leaves as many
@@ -45,7 +45,7 @@ class Hold:
 class Holds:
     """The holds of one engine. Call its methods between steps only.
 
-    live             the holds by id, the oldest first
+    live             holds by id, oldest first
     requests         live requests by id
     reserved_blocks  see `Scheduler.reserved_blocks`
     """
@@ -69,7 +69,7 @@ class Holds:
     def hold(self, tokens: Sequence[int], *, label: str = "") -> Hold:
         """Hold as much of a prefix as is cached and the bounds allow.
 
-        If that is nothing, the returned hold has an empty block table and need not be released.
+        If nothing can be held, the returned hold has an empty block table and need not be released.
         """
         tree = self._cache.tree
         match = tree.match(tokens, limit=len(tokens) // self._config.block_size)
@@ -92,7 +92,7 @@ class Holds:
         return hold
 
     def release(self, hold_id: int) -> None:
-        """End a hold. Harmless for one that has ended."""
+        """End a hold. Does nothing if it has already ended."""
         self._end(hold_id, "released")
 
     def make_room(self, blocks: int) -> None:
@@ -110,7 +110,7 @@ class Holds:
         return {block for hold in self.live.values() for block in hold.block_table}
 
     def _num_holdable_blocks(self) -> int:
-        """Count the blocks that may be held in addition to those that are."""
+        """Count the blocks that may be held in addition to those already held."""
         config = self._config
         needs = (
             required_blocks(request.prompt_length, request.params, config)

@@ -1,15 +1,15 @@
 """The KV cache manager: block pool and radix tree together.
 
-Each method changes pool, tree and request completely and only then emits its event, so the log
-never shows an intermediate state. One rule covers all references: a block counts the block tables
-that contain it, plus one while the tree has it.
+Each method completes its changes to pool, tree and request before it emits its event, so the log
+never shows an intermediate state. One rule covers all references: a block's count is the number of
+block tables that contain it, plus one while it is in the tree.
 
 Source: vLLM's `vllm/v1/core/kv_cache_manager.py`; the tree is that of SGLang's
 `python/sglang/srt/mem_cache/radix_cache.py`.
 
 Differs from vLLM: there, block tables are append-only and full blocks are cached when they are
 scheduled. Here they are cached at the end of the step that computes them, and a request whose new
-blocks are cached already is remapped to the cached copy, as in SGLang. Samples of one prompt share
+blocks are already cached is remapped to the cached copy, as in SGLang. Samples of one prompt share
 its partly filled block until the first write; vLLM runs samples as separate requests that share
 full blocks only.
 """
@@ -65,18 +65,18 @@ class KVCacheManager:
 
     @property
     def num_available_blocks(self) -> int:
-        """Blocks that can be allocated: free ones and unlocked ones in the tree."""
+        """The number of blocks that can be allocated: free ones and unlocked ones in the tree."""
         return len(self.pool.free) + self.tree.unlocked_blocks
 
     def num_available_blocks_beside(self, match: Match) -> int:
-        """Blocks that can be allocated by a request that is about to lock `match`."""
+        """Count the blocks that a request can allocate once it has locked `match`."""
         return self.num_available_blocks - (len(match.blocks) - self.tree.locked_part(match))
 
     def match_prefix(self, request: Request) -> Match:
         """Return the cached prefix of a waiting request. Changes nothing.
 
-        At least one token is left to compute, because its logits are needed. A prompt with tokens
-        still to score is computed whole, because the cache keeps no log-probabilities.
+        At least one token is left to compute, because its logits are needed. A prompt that still
+        has tokens to score is computed in full, because the cache keeps no log-probabilities.
         """
         reads = self.tree.enabled and not request.unscored
         limit = (len(request.tokens) - 1) // self.block_size if reads else 0
@@ -103,9 +103,9 @@ class KVCacheManager:
         self._lock(owner, node)
 
     def allocate_slots(self, request: Request, count: int) -> tuple[int, int] | None:
-        """Make `count` tokens after the computed ones writable: evict, copy on write, allocate.
+        """Make slots for the next `count` tokens writable: evict, copy on write, allocate.
 
-        The caller has compared `blocks_needed` with `num_available_blocks`. Returns (source,
+        The caller must first compare `blocks_needed` with `num_available_blocks`. Returns (source,
         destination) when a shared, partly filled block has to be copied before the forward pass.
         """
         need = self.blocks_needed(request, count)
@@ -127,7 +127,7 @@ class KVCacheManager:
         return copy
 
     def share_with(self, parent: Request, sample: Request) -> None:
-        """Let a forked sample share all blocks and the lock of its parent. The caller emits."""
+        """Let a forked sample share all blocks and the lock of its parent."""
         sample.block_table = list(parent.block_table)
         sample.num_computed_tokens = parent.num_computed_tokens
         self.pool.share(sample.block_table)
@@ -136,14 +136,14 @@ class KVCacheManager:
     # Releasing
 
     def free(self, owner: BlockOwner) -> None:
-        """Release all blocks and the lock of an owner. Harmless when repeated."""
+        """Release all blocks and the lock of an owner. Safe to call twice."""
         self.pool.release(owner.block_table)
         owner.block_table = []
         owner.num_computed_tokens = 0
         self._lock(owner, self.tree.root)
 
     def trim(self, request: Request) -> None:
-        """Release the blocks beyond the computed tokens, which rejected drafts left empty."""
+        """Release the blocks past the computed tokens, which rejected drafts left unused."""
         keep = -(-request.num_computed_tokens // self.block_size)
         if keep < len(request.block_table):
             self.pool.release(request.block_table[keep:])
@@ -206,7 +206,7 @@ class KVCacheManager:
             self._emit(RadixInserted(request.id, node.id, parent.id, blocks))
 
     def _split_at_end(self, match: Match) -> RadixNode:
-        """Return the node that ends where the match ends; split an edge if there is none."""
+        """Return the node that ends where the match ends; split an edge if no node does."""
         if match.depth == len(match.node.blocks):
             return match.node
         upper = self.tree.split(match.node, match.depth)

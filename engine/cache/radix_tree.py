@@ -6,7 +6,7 @@ tokens up to it.
 
 Four ideas, in the order of this file:
 
-1. match   walk down as far as whole blocks agree; this changes nothing.
+1. match   walk down as long as whole blocks match; this changes nothing.
 2. split   cut an edge where a match or an insertion ends inside it.
 3. lock    a request locks its path while it lives. A node's `lock_ref` counts the requests locked
            at or below it, so an ancestor is never evicted before its descendants.
@@ -15,7 +15,7 @@ Four ideas, in the order of this file:
 Source: RadixAttention (arXiv:2312.07104); SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
 
 Differs from SGLang: there, a match splits edges and refreshes access times. Here only locks count
-as accesses, so a policy may look up as many matches as it likes. SGLang also makes a node per
+as accesses, so a policy may look up as many matches as it likes. SGLang also creates a node per
 insertion and splits it at the end of the prompt, so that it can evict the output without the
 prompt. Here a request extends its own leaf, and both are evicted together.
 
@@ -39,10 +39,10 @@ class RadixNode:
 
     tokens     ids on the edge, `len(blocks) * block_size` of them
     blocks     the KV blocks of these tokens
-    children   by the tokens of the child's first block
+    children   keyed by the tokens of the child's first block
     lock_ref   owners (requests and holds) locked here or below
     last       logical time of the latest lock
-    uses       requests that locked it, its first writer included; a resumed request counts again
+    uses       requests that locked it, including its first writer; a resumed request counts again
     """
 
     id: int
@@ -58,8 +58,8 @@ class RadixNode:
 class Match(NamedTuple):
     """The cached prefix of a token sequence.
 
-    `node` is the deepest node reached, `depth` the number of blocks used of its edge (all of them
-    or fewer), `blocks` the blocks of the whole path.
+    `node` is the deepest node reached, `depth` is the number of matching blocks on its edge (some
+    or all of them), and `blocks` has the blocks of the whole path.
     """
 
     node: RadixNode
@@ -112,7 +112,7 @@ class RadixTree:
         return Match(node, depth, blocks)
 
     def locked_part(self, match: Match) -> int:
-        """Count the blocks of a match that are locked, so eviction cannot free them anyway."""
+        """Count the locked blocks of a match; eviction could not free them anyway."""
         node, depth, locked = match.node, match.depth, 0
         while node.parent is not None:
             if node.lock_ref:
@@ -144,7 +144,7 @@ class RadixTree:
         return node
 
     def can_extend(self, node: RadixNode) -> bool:
-        """Return whether the only owner that locked a leaf may lengthen its edge in place."""
+        """Return whether the sole owner of a leaf's lock may extend its edge in place."""
         return node is not self.root and not node.children and node.lock_ref == 1
 
     def extend(self, node: RadixNode, tokens: list[int], blocks: list[int]) -> None:
@@ -193,12 +193,12 @@ class RadixTree:
     # 4. evict
 
     def next_victim(self) -> RadixNode | None:
-        """Return the leaf to evict next, None if every leaf is locked.
+        """Return the leaf to evict next, or None if every leaf is locked.
 
         The tree does not change, even if the eviction order raises.
         """
         self._ask_keys()
-        # Ask for each key once, or an order with random keys would never end this loop.
+        # Ask for each key only once; with random keys, this loop might never end.
         keys: dict[int, tuple[float, ...]] = {}
         while self._leaves:
             key, node_id = self._leaves[0]

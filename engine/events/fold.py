@@ -5,8 +5,8 @@ run read this state and never an engine object. It shares no code with the engin
 `Engine.snapshot()`, which reads the live objects: a test compares the two after every event of random
 workloads. `visualizer/frontend/src/model/fold.js` is the same fold for the browser.
 
-`state.py` has the fields. Three helpers do most of the work: `_allocate` takes blocks off the free
-stack, `_dereference` gives references back, `_move_lock` counts live readers along a path of the tree.
+`state.py` defines the fields. Three helpers do most of the work: `_allocate` takes blocks off the free
+stack, `_dereference` drops references, and `_move_lock` counts live readers along a path of the tree.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,7 +21,7 @@ class State(EngineState):
     """The state of an engine, with one method for each kind of event."""
 
     def apply(self, event: v.Event) -> None:
-        """Apply the next event. The first is run_started or a keyframe.
+        """Apply the next event. The first must be run_started or a keyframe.
 
         Raises KeyError, IndexError or ValueError for an event that does not fit the earlier ones.
         """

@@ -1,7 +1,7 @@
 """The event log: append, read, save, load.
 
-On disk a log is JSON Lines, one event per line: any tool can read it, and a log that was cut off while
-it was written loses only its last line. In memory it is a list. A server that runs for weeks keeps a
+On disk a log is JSON Lines, one event per line: any tool can read it, and a log that is cut off while
+being written loses only its last line. In memory it is a list. A server that runs for weeks keeps a
 window: when the window is full, the oldest events are folded into a keyframe.
 """
 
@@ -30,10 +30,10 @@ Kind = TypeVar("Kind", bound=Event)
 
 
 class EventLog:
-    """Events in order. `seq` numbers them from the start of the run, also in a window.
+    """Events in order. `seq` numbers them from the start of the run, even in a window.
 
-    `window` is the most events to keep; None keeps all. A window that is not the whole run starts with
-    a `keyframe`, which has the number of the last event folded into it.
+    `window` is the maximum number of events to keep; None keeps all. A window that does not cover
+    the whole run starts with a `keyframe`, which has the number of the last event folded into it.
     """
 
     def __init__(self, window: int | None = None) -> None:
@@ -42,7 +42,7 @@ class EventLog:
         self._window = window
         self._events: list[Event] = []
         self._first = 0  # seq of _events[0]
-        self._folded: State | None = None  # after the events that were dropped
+        self._folded: State | None = None  # the state after the dropped events
 
     def append(self, event: Event) -> None:
         """Add an event. When the window is full, its older half becomes a keyframe."""
@@ -70,7 +70,7 @@ class EventLog:
         return self._events[index]
 
     def since(self, seq: int) -> list[Event]:
-        """Return events with number `seq` and later, as far as the window has them."""
+        """Return events with number `seq` and later, as far as the window still has them."""
         return self._events[max(0, seq - self._first) :]
 
     def of(self, *kinds: type[Kind]) -> list[Kind]:
@@ -86,7 +86,7 @@ class EventLog:
         return state
 
     def deterministic(self) -> list[bytes]:
-        """Return the lines without measured values: equal for two runs of one workload."""
+        """Return the lines without measured values. Two runs of one workload give the same lines."""
         return [_encoder.encode(_without_measured(event)) for event in self._events]
 
     def to_bytes(self) -> bytes:
@@ -104,13 +104,13 @@ class EventLog:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "EventLog":
-        """Read JSON Lines. A torn last line, without its line break, is dropped."""
+        """Read JSON Lines. A last line without a line break was cut off and is dropped."""
         log = cls()
         whole, _, _torn = data.rpartition(b"\n")
         for number, line in enumerate(_upgraded(whole.split(b"\n") if whole else []), start=1):
             try:
                 log.append(_decoder.decode(line))
-            except msgspec.DecodeError as error:  # ValidationError is one, too
+            except msgspec.DecodeError as error:  # includes ValidationError
                 raise LogError(f"line {number}: {error}") from error
         if not log._events:
             raise LogError("the log has no complete line: it is empty, or not an event log")
@@ -123,7 +123,7 @@ class EventLog:
             )
         return log
 
-    # Frames for analysis. pandas is imported at the first use.
+    # Frames for analysis. pandas is imported on first use.
 
     @property
     def requests(self) -> "pd.DataFrame":

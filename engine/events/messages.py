@@ -1,6 +1,6 @@
-"""The words for decisions, for every surface: the catalogue is `messages.json`.
+"""The words for decisions, shared by all surfaces. The catalogue is `messages.json`.
 
-`why`, the visualizer's texts and the board (`visualizer/frontend/src/model/messages.js`) fill the same
+`why`, the visualizer's texts and the board (`visualizer/frontend/src/model/messages.js`) use the same
 messages. A placeholder is one of
 
     {name}         the value
@@ -8,7 +8,7 @@ messages. A placeholder is one of
     {name:is|are}  the form that agrees with the number
     {name:none}    the number, or "none"
 
-A result is a list of texts and request ids, so that a page can draw a request with its color.
+A result is a list of texts and request ids, so a page can draw a request in its color.
 """
 
 import json
@@ -26,7 +26,7 @@ _PLACEHOLDER = re.compile(r"\{(\w+)(?::([^}]*))?\}")
 
 
 def fill(message: str, **values: int | str) -> Words:
-    """Fill a message's placeholders. An integer `who` is a request id and stays one."""
+    """Fill a message's placeholders. An integer `who` is a request id and stays an integer."""
     begin, *rest = _PLACEHOLDER.split(message)
     words: Words = [begin]
     for name, form, after in zip(rest[::3], rest[1::3], rest[2::3], strict=True):
@@ -59,8 +59,8 @@ def _formatted(value: int | str, form: str | None) -> str:
 def reason_words(state: State, scheduled: v.StepScheduled, who: int | str = "it") -> Words:
     """Say why the head of the queue was not admitted.
 
-    state  after `scheduled`
-    who    the head of the queue, as the sentence calls it
+    state  the state after `scheduled`
+    who    how the sentence refers to the head of the queue
     """
     blocked = scheduled.blocked
     assert blocked is not None
@@ -102,7 +102,7 @@ def admission_words(found: int, length: int, *, resumed: bool) -> str:
 
 
 def row_words(state: State, row: v.ScheduledRow) -> str:
-    """Say what a request computes in a step. `state` is that before the step's commit."""
+    """Say what a request computes in a step. `state` is the state before the commit."""
     request = state.requests[row.request]
     own, length = row.count - len(row.drafts), len(request.tokens)
     end = row.start + own

@@ -1,7 +1,7 @@
 """The state of an engine as plain values, without any engine object.
 
-This is all that serving has to keep: a queue and a batch; a free stack and a reference count per block;
-each request's computed tokens and block table; the tree of cached prefixes. `fold.py` has the effect of
+This is all the state that serving needs: a queue and a batch; a free stack and a reference count per
+block; each request's computed tokens and block table; the tree of cached prefixes. `fold.py` applies
 each event.
 
 The whole state is an event, too: a keyframe. A window of the log begins with one, and so does the feed
@@ -63,7 +63,7 @@ class NodeState:
 
 
 class EngineState:
-    """The fields have the names of the keyframe's and of `core()`.
+    """The fields are named as in the keyframe and in `core()`.
 
     seq       number of the last applied event, -1 before the first
     tick      logical time: the number of lock moves so far
@@ -98,11 +98,11 @@ class EngineState:
 
     @property
     def evictable(self) -> int:
-        """Cached blocks that no request and no hold has locked."""
+        """The number of cached blocks that no request or hold has locked."""
         return sum(len(node.blocks) for node in self.nodes.values() if not node.lock)
 
     def free_before_drafts(self, rows: list[ScheduledRow]) -> int:
-        """Free blocks when the head of the queue was examined, before drafts got theirs."""
+        """Count the free blocks when the head of the queue was examined, before drafts took any."""
         free = len(self.free)
         for row in rows:
             end = row.start + row.count - len(row.drafts)
@@ -157,7 +157,7 @@ class EngineState:
         return Keyframe(self.seq, state)
 
     def restore(self, event: Keyframe) -> None:
-        """Replace the state by a keyframe's."""
+        """Replace the state with a keyframe's."""
         state = event.state
         self.seq, self.step, self.tick = event.seq, state["step"], state["tick"]
         self.settings = dict(state["settings"])
@@ -186,7 +186,7 @@ class EngineState:
             self.refs[block] += 1
 
     def _recount(self) -> None:
-        """Derive children and reference counts, which a keyframe does not contain or may have wrong."""
+        """Derive children and reference counts, which a keyframe lacks or may have wrong."""
         self.refs = [0] * self.settings["num_blocks"]
         for node in self.nodes.values():
             self._reference(node.blocks)

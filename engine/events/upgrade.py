@@ -1,7 +1,7 @@
 """Read logs of older schemas: one function for each change of the vocabulary.
 
-A change of an event's fields or their meaning raises `SCHEMA_VERSION`, adds the function that upgrades
-a line of the old schema, and keeps a log of the old schema in `tests/fixtures/logs`.
+To change an event's fields or their meaning, raise `SCHEMA_VERSION`, add a function that upgrades a
+line of the old schema, and keep a log of the old schema in `tests/fixtures/logs`.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ UPGRADES: dict[int, Callable[[Line], Line]] = {}  # old schema -> upgrade of a l
 
 
 class _Start(msgspec.Struct):
-    """The first line of a log, as far as it tells the schema: run_started or keyframe."""
+    """The part of a log's first line, run_started or keyframe, that gives the schema."""
 
     schema: int = SCHEMA_VERSION
     state: "_Start | None" = None

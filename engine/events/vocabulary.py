@@ -2,18 +2,18 @@
 
 Notes before reading:
 
-- An event says what changed, completely enough that folding events `0..k` (see `fold.py`) gives the
+- An event says what changed, in enough detail that folding events `0..k` (see `fold.py`) gives the
   engine's state after event `k`. A decision also carries its reason, in `step_scheduled`.
 - On disk an event is one JSON object per line: `{"type": "admitted", "request": 3, ...}`. Rows inside
-  events are arrays, because objects with keys would cost some 45 bytes more per token.
+  events are arrays, because objects with keys would cost about 45 bytes more per token.
 - Measured values (times, log-probabilities) are under one last key `t`. Everything else is
-  deterministic: two runs of one workload give equal logs apart from `t`.
+  deterministic: two runs of one workload give the same log apart from `t`.
 - Times are integer microseconds since the run started. Steps count from 1. A request id is an int;
-  sample s of request r has id r + s. Tree nodes are numbered, the root is 0. Blocks are 0..N-1. Holds
-  have numbers of their own, from 1.
+  sample s of request r has id r + s. Tree nodes are numbered from the root, 0. Blocks are 0..N-1. Holds
+  have their own numbers, from 1.
 - Between steps a client may hold a prefix that is in the tree, from `prefix_held` to `prefix_released`.
-  A hold counts as a reader like a request: its block table is the path that it has locked. It is in
-  neither queue nor batch, so no other event mentions it.
+  A hold counts as a reader, as a request does: its block table is the path that it has locked. It is in
+  neither the queue nor the batch, so no other event mentions it.
 
 Differs from vLLM and SGLang: their KV events (`BlockStored`, `BlockRemoved`, `AllBlocksCleared`) cover
 only the blocks and give no reasons.
@@ -44,7 +44,7 @@ HoldEnd = Literal["released", "room"]
 
 
 class ScheduledRow(msgspec.Struct, array_like=True, gc=False):
-    """One request's share of a step: its tokens from `start` to before `start + count` are computed.
+    """One request's share of a step: the tokens from `start` up to, not including, `start + count`.
 
     The last `len(drafts)` of them are a drafter's proposals, not yet tokens of the request.
     """
@@ -98,9 +98,9 @@ class RunStarted(Event):
     settings  the EngineConfig's fields plus `num_blocks`
     classes   the class of each replaceable part: policy, pool, tree, eviction, runner; and, where they
               are not the engine's own, drafter, tool, attention, verifier and weigh
-    t.fitted  only in a log of `what_if`, about the replayed log: when it began (`unix_us`), what its
-              arrivals were pinned to (`pinned`: "step" or "time"), and the fitted cost of each of its
-              `step_finished` (`step_us`)
+    t.fitted  only in a log of `what_if`; describes the replayed log: when it began (`unix_us`), what
+              its arrivals were pinned to (`pinned`: "step" or "time"), and the fitted cost of each of
+              its `step_finished` (`step_us`)
     """
 
     schema: int
@@ -113,7 +113,7 @@ class RunStarted(Event):
 
 
 class RequestArrived(Event):
-    """A request was submitted. `texts` has one piece per prompt token; joined they are the prompt.
+    """A request was submitted. `texts` has one piece per prompt token; joined, they are the prompt.
 
     `n` is the number of samples (`best_of`, if given). `sampling` has the fields of SamplingParams that
     differ from their defaults, and the seed.
@@ -133,8 +133,8 @@ class RequestArrived(Event):
 class StepStarted(Event):
     """The scheduling of a step begins.
 
-    If a policy, a drafter or an eviction order fails in it, no `step_scheduled` follows: earlier
-    changes stay, blocks that were allocated needlessly are trimmed, and `step_finished` has no tokens.
+    If a policy, a drafter or an eviction order fails in this phase, no `step_scheduled` follows:
+    earlier changes stay, unneeded blocks are trimmed, and `step_finished` has no tokens.
     """
 
     step: int
@@ -157,7 +157,7 @@ class Admitted(Event):
 class BlocksAllocated(Event):
     """Blocks were taken off the free stack and appended to the request's block table.
 
-    The engine's own pool takes them from the end of the stack; a replaced pool may choose others.
+    The engine's own pool takes them from the end of the stack; a custom pool may choose others.
     """
 
     request: int
@@ -177,7 +177,7 @@ class Preempted(Event):
     """A running request lost all its blocks and went to the front of the queue.
 
     `needed_by` is the request that lacked blocks, possibly the victim itself. `refunded` tokens, which
-    the victim had already got in this step, went back to the budget.
+    the victim had already been given in this step, went back to the budget.
     """
 
     request: int
@@ -230,7 +230,7 @@ class StepFinished(Event):
 
 
 class BlocksTrimmed(Event):
-    """The blocks of rejected drafts were given back: the first `keep` stay in the block table."""
+    """The blocks of rejected drafts were released; the first `keep` blocks stay in the block table."""
 
     request: int
     keep: int

@@ -2,7 +2,7 @@
 
 The model writes the expression, so the text is untrusted. Nothing here calls ``eval``: a pattern
 checks the characters, ``ast`` parses the text, and a function evaluates the few kinds of node that
-it allows. Bounds on length, depth and size of the result bound the time as well, so the calculator
+it allows. Limits on length, depth and size of the result limit the time as well, so the calculator
 needs no timer and can run on any thread.
 
 nanochat's engine has the same tool and evaluates with ``eval`` under a signal alarm
@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 MAX_LENGTH = 200
 MAX_DEPTH = 20
-# Under 2**53 a float still tells neighbouring whole numbers apart.
+# Below 2**53, a float can still tell neighbouring whole numbers apart.
 MAX_MAGNITUDE = 10**15
 
 Number = int | float
@@ -45,8 +45,8 @@ def evaluate(expression: str) -> str | None:
     """Return the value of ``expression`` as Python's ``str`` prints it, or None.
 
     The language: numbers with an optional decimal part and commas between thousands, ``+ - * /``,
-    parentheses, unary minus, and ``"text".count("part")`` with either quote. Returns None for
-    everything else: other syntax, division by zero, results of 10**15 and more, text longer
+    parentheses, unary minus, and ``"text".count("part")`` with any quotes. Returns None for
+    everything else: other syntax, division by zero, results of 10**15 or more, text longer
     than 200 characters or nested deeper than 20. Never raises for a string.
 
     >>> evaluate("17+25"), evaluate("10/4"), evaluate('"hello".count("l")'), evaluate("2**9")

@@ -2,10 +2,10 @@
 
 A byte-level token is a run of bytes, and a character may span several tokens: "é" has two bytes,
 most emoji have four. Decoding each token by itself would print U+FFFD for an incomplete character.
-So a token that ends inside a character gives the text before that character, and the token that
-completes the character gives the character. The pieces joined are the text.
+So a token that ends inside a character yields only the text before it, and the token that completes
+the character yields the character. Joined, the pieces are the text.
 
-vLLM (`vllm/v1/engine/detokenizer.py`) streams in the same way with the stream decoder of the
+vLLM (`vllm/v1/engine/detokenizer.py`) streams the same way, with the stream decoder of the
 `tokenizers` library; older engines decode a sliding window, as `WindowDetokenizer` does.
 """
 
@@ -24,7 +24,7 @@ class IncrementalDetokenizer(Protocol):
         ...
 
     def flush(self) -> str:
-        """Return the rest at the end: U+FFFD for an incomplete character, else ""."""
+        """Return the remaining text at the end: U+FFFD for an incomplete character, else ""."""
         ...
 
 
@@ -58,8 +58,8 @@ class WindowDetokenizer:
     text that the new token added to the window. Text that ends in U+FFFD is held back.
 
     decode      ids -> text
-    silent      ids that give no text
-    prompt_ids  tokens before the first one
+    silent      ids that yield no text
+    prompt_ids  tokens before the first output token
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class WindowDetokenizer:
         self._window: list[int] = []
         self._shown = 0  # leading tokens of the window whose text was returned
         self._shown_text = ""
-        # Begin with the prompt's last token of whole characters and the incomplete ones after it.
+        # Start at the last prompt token that decodes to whole characters; add the tokens after it.
         start = len(prompt_ids) - 1
         while start > 0 and REPLACEMENT in decode([prompt_ids[start]]):
             start -= 1

@@ -1,6 +1,6 @@
 """Output processing: from sampled token ids to text, stop conditions and forced tokens.
 
-Each sample has an output processor with a state, because characters, stop strings and tool calls
+Each sample has its own stateful output processor, because characters, stop strings and tool calls
 may span several tokens.
 """
 
@@ -18,10 +18,10 @@ from engine.text.tokenizer import Tokenizer
 
 @dataclass(slots=True)
 class TokenOutput:
-    """The new tokens of one request in a step, with one entry of each list per token.
+    """The new tokens of one request in a step, with one entry per token in each list.
 
     pieces         the tokens' own text, as in the log
-    texts          the text to deliver: held back while it may become a stop string, and without it
+    texts          the text to deliver, without stop strings and text that may become one
     logprobs       0.0 for forced tokens
     top            see `SamplingParams.logprobs`; empty lists if it is None
     accepted       leading tokens that were drafts
@@ -57,8 +57,7 @@ class OutputProcessor:
         self._stops = StopStrings(request.params.stop) if request.params.stop else None
 
     def append(self, sampled: Sampled) -> TokenOutput:
-        """Append sampled tokens, up to the one that ends the output, and the tokens a tool
-        forces."""
+        """Append sampled and forced tokens, up to the one that ends the output."""
         new = TokenOutput(self.request)
         for index, token in enumerate(sampled.ids):
             top = sampled.top[index] if sampled.top else []
@@ -70,12 +69,12 @@ class OutputProcessor:
                     new.forced += 1
                     self.request.num_forced_tokens += 1
             if new.finish_reason or forced:
-                break  # drafts beyond this token followed another text
+                break  # later drafts were made for a different text
         new.accepted = min(len(sampled.ids) - 1, len(new.ids) - new.forced)
         return new
 
     def close(self) -> None:
-        """Deliver the text that is held back, when the request has ended."""
+        """Deliver the held-back text when the request has ended."""
         held = self._stops.flush() if self._stops else ""
         if held:
             self.request.delivered[-1] += held
@@ -121,7 +120,7 @@ class OutputProcessor:
 
 
 class OutputProcessors:
-    """The output processors of live requests by id, each made for its request's first token."""
+    """The output processors of live requests by id, each created at its request's first token."""
 
     def __init__(self, tokenizer: Tokenizer, tool: type[Tool]) -> None:
         self.live: dict[int, OutputProcessor] = {}

@@ -1,12 +1,12 @@
 """Stop strings: the output ends before them, and no part of them is ever delivered.
 
 A stop string may span several tokens. So the longest end of the text that could begin a stop string
-is held back, and delivered as soon as it turns out not to.
+is held back. It is delivered as soon as it can no longer begin one.
 
     stop "\\n\\n":   "Yes."  " \\n"      "\\n"                     the text is "Yes. "
     delivered:     "Yes."  " "  (\\n is held back)  found
 
-Differs from vLLM: it always holds back one character less than the longest stop string has
+Differs from vLLM: vLLM always holds back one character less than the longest stop string
 (`vllm/v1/engine/detokenizer.py`).
 """
 
@@ -24,7 +24,7 @@ class StopStrings:
     def push(self, piece: str) -> str:
         """Add a piece of text and return the text that may be delivered now.
 
-        Of several stop strings the one that is complete first wins, so the result does not depend
+        If several stop strings match, the one completed first wins, so the result does not depend
         on how the text was divided into tokens.
         """
         if not self._stops:
@@ -42,7 +42,7 @@ class StopStrings:
         return text[: len(text) - held]
 
     def flush(self) -> str:
-        """Return the text that is held back, when the output ends for another reason."""
+        """Return the held-back text when the output ends for another reason."""
         text, self._held = self._held, ""
         return text
 

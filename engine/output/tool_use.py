@@ -5,7 +5,7 @@ and forces `<|output_start|>42<|output_end|>` into the text. The forced tokens a
 with the next row, so they need no extra step. An expression that cannot be evaluated forces
 nothing.
 
-Source: nanochat's `nanochat/engine.py`, where each row keeps such a state. vLLM and SGLang leave
+Source: nanochat's `nanochat/engine.py`, where each row keeps the same state. vLLM and SGLang leave
 tools to the client.
 """
 
@@ -27,7 +27,7 @@ class ToolTokens:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer) -> "ToolTokens | None":
-        """Return the tokenizer's tool tokens, None if it lacks any of them."""
+        """Return the tokenizer's tool tokens, or None if it lacks any of them."""
         names = ("<|python_start|>", "<|python_end|>", "<|output_start|>", "<|output_end|>")
         ids = [tokenizer.token_id(name) for name in names]
         call_start, call_end, output_start, output_end = ids
@@ -50,8 +50,7 @@ class Tool(Protocol):
 
 @dataclass(slots=True)
 class ToolUse:
-    """The calculator of one sample. `call` collects the tokens of an open call, None if none is
-    open."""
+    """The calculator of one sample. `call` has the tokens of an open call, if any."""
 
     tokens: ToolTokens
     tokenizer: Tokenizer

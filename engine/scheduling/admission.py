@@ -1,6 +1,6 @@
-"""Reject requests that can never be served, at submission, so that no request waits forever.
+"""Reject requests that can never be served when they are submitted, so none waits forever.
 
-A request that passes is sure to finish: it fits into memory on its own, and every other request can be
+A request that passes will finish: it fits into memory on its own, and every other request can be
 preempted or will finish first.
 """
 
@@ -13,7 +13,7 @@ MAX_PRIORITY = 2**31
 
 
 class RequestError(ValueError):
-    """A request cannot be accepted. `field` names the wrong field."""
+    """A request cannot be accepted. `field` names the invalid field."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")

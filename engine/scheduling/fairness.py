@@ -1,13 +1,13 @@
-"""Fair shares for clients: the client that got the least service goes first.
+"""Fair shares for clients: the client that has received the least service goes first.
 
 Each label has a counter of the service that its requests got, in tokens. The next request comes
 from the waiting label with the smallest counter; within a label, requests keep their order. The
 policy is work-conserving: while only one label has requests, it gets everything.
 
-A label must not save up what it did not use. When it joins the queue again, its counter is lifted
-to the smallest counter among the waiting labels. Hence, over any time in which two labels both have
-requests waiting, their service differs by at most 2 * max(w_p * longest prompt, w_q * most tokens
-in the batch).
+A label cannot save up unused service. When it joins the queue again, its counter is lifted to the
+smallest counter among the waiting labels. This gives a bound: over any period in which two labels
+both have requests waiting, their service differs by at most 2 * max(w_p * longest prompt,
+w_q * most tokens in the batch).
 
 Source: the Virtual Token Counter (arXiv:2401.00588, OSDI 2024), with its weights: an output token
 costs two prompt tokens. Two differences: cached prompt tokens are not charged, and the victim of a
@@ -21,14 +21,14 @@ from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
 
-# Clients choose their labels, so the number of counters must have a bound.
+# Clients choose their labels, so the number of counters must be bounded.
 MAX_LABELS = 10_000
 
 
 class Fair(Policy):
-    """The label with the least service first. Requests without a label share one counter.
+    """Least-served label first. Requests without a label share one counter.
 
-    service  label -> weighted tokens that it got or was lifted to
+    service  label -> weighted tokens it received or was lifted to
     """
 
     name = "fair"
@@ -40,15 +40,15 @@ class Fair(Policy):
         self._last_served = ""
 
     def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
-        """(service of the request's label)."""
+        """Return (service of the request's label)."""
         return (self.service.get(request.label, 0),)
 
     def group(self, request: Request) -> Hashable:
-        """The label."""
+        """Return the label."""
         return request.label
 
     def victim(self, running: Sequence[Request], needed_by: Request) -> Request:  # noqa: ARG002
-        """The request admitted last, of the label with the most service."""
+        """Return the most recently admitted request of the label with the most service."""
         return max(reversed(running), key=lambda request: self.service.get(request.label, 0))
 
     def on_queued(self, request: Request, waiting: WaitingQueue) -> None:
@@ -65,7 +65,7 @@ class Fair(Policy):
         self.service[request.label] = max(self.service.get(request.label, 0), level)
 
     def on_served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
-        """Charge the label."""
+        """Charge the tokens to the label."""
         cost = self.prompt_weight * prompt_tokens + self.output_weight * output_tokens
         self.service[request.label] = self.service.get(request.label, 0) + cost
         if prompt_tokens:

@@ -1,6 +1,6 @@
-"""The built-in policies, by name. `policy.py` says what a policy decides.
+"""The built-in policies, by name. `policy.py` describes what a policy decides.
 
-vLLM has fcfs and priority (`vllm/v1/core/sched/request_queue.py`), SGLang fcfs, lpm and more
+vLLM has fcfs and priority (`vllm/v1/core/sched/request_queue.py`); SGLang has fcfs, lpm and more
 (`python/sglang/srt/managers/schedule_policy.py`); fair is in `fairness.py`.
 """
 
@@ -18,41 +18,41 @@ class Fcfs(Policy):
 
 
 class Priority(Policy):
-    """The smallest priority value first, ties in order of arrival, as in vLLM."""
+    """Smallest priority value first; ties go by order of arrival, as in vLLM."""
 
     name = "priority"
 
     def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
-        """(priority, arrival)."""
+        """Return (priority, arrival)."""
         return (request.priority, request.id)
 
     def victim(self, running: Sequence[Request], needed_by: Request) -> Request:  # noqa: ARG002
-        """The largest priority value; of those, the last to arrive."""
+        """Return the request with the largest priority value; of those, the last to arrive."""
         return max(running, key=lambda request: (request.priority, request.id))
 
 
 class ShortestJobFirst(Policy):
-    """The least work first, with `max_tokens` as the estimated length of the output.
+    """Least work first, with `max_tokens` as the estimated length of the output.
 
-    Minimizes the mean wait. A long request may starve while short ones keep coming.
+    This minimizes the mean waiting time. A long request may starve while short ones keep coming.
     """
 
     name = "sjf"
 
     def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
-        """(prompt tokens + max_tokens)."""
+        """Return (prompt tokens + max_tokens)."""
         return (request.prompt_length + request.params.max_tokens,)
 
 
 class LongestPrefixMatch(Policy):
-    """The longest cached prefix first, so that a prefix is used before it is evicted (SGLang).
+    """Longest cached prefix first, so a prefix is used before it is evicted (SGLang).
 
     A prefix is computed only once: if another request is about to compute at least
-    `worth_waiting_for` tokens that this request could reuse, this request is deferred until then.
+    `worth_waiting_for` tokens that this request could reuse, this request waits until it has.
 
     Differs from SGLang: there, only waiting requests are compared, and deferred ones move to the
-    end of the queue. Here a request waits as long as the other one computes the shared prefix. Both
-    stop sorting above 128 waiting requests, because each key is a walk through the tree.
+    end of the queue. Here a request waits while the other one computes the shared prefix. Both
+    stop sorting above 128 waiting requests, because each key takes a walk through the tree.
     """
 
     name = "lpm"
@@ -61,11 +61,11 @@ class LongestPrefixMatch(Policy):
     worth_waiting_for = 32  # tokens
 
     def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:
-        """(minus the number of cached blocks)."""
+        """Return (minus the number of cached blocks)."""
         return (-_cached_blocks(request, tree),)
 
     def defer(self, request: Request, tree: RadixTree, computing: Sequence[Request]) -> bool:
-        """Whether one of `computing` is about to compute a long enough prefix of this request."""
+        """Return whether one of `computing` will compute a long enough prefix of this request."""
         if not tree.enabled or request.params.prompt_logprobs is not None:
             return False  # it could not reuse what the other computes
         size = tree.block_size

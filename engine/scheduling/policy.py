@@ -1,19 +1,19 @@
-"""A policy: it decides which requests are admitted, in which order, and which are preempted.
+"""A policy decides which requests are admitted, in which order, and which are preempted.
 
-Subclass `Policy`, override what should be different, and pass an object in:
-`Engine(runner, config, policy=Mine())`. Each engine needs an object of its own. `docs/extending.md`
-shows one of each kind.
+Subclass `Policy`, override the methods you want to change, and pass an instance:
+`Engine(runner, config, policy=Mine())`. Each engine needs its own instance. `docs/extending.md`
+shows an example of each kind.
 
     decisions      key         the order of the queue       before an admission
-                   admit       which requests may join      once in each step with a queue
+                   admit       which requests may join      once per step, if requests wait
                    victim      which request is preempted   when a running request needs a block
-                   defer       which requests wait a step   before an admission beside others
+                   defer       which requests wait a step   before an admission while others compute
     notifications  on_queued   a request joins the queue
-                   on_served   a request got computation
+                   on_served   tokens of a request were computed
 
 Differs from vLLM and SGLang: vLLM's policies are queues (`vllm/v1/core/sched/request_queue.py`) and
-SGLang's sort a list (`python/sglang/srt/managers/schedule_policy.py`). There, the
-scheduler decides about admission and victims.
+SGLang's sort a list (`python/sglang/srt/managers/schedule_policy.py`). In both, the
+scheduler decides on admission and victims.
 """
 
 from collections.abc import Collection, Hashable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class AdmissionLimits(NamedTuple):
-    """Resources that running requests leave in a step: seats in the batch, tokens and KV blocks."""
+    """Resources left in a step after running requests: seats in the batch, tokens and KV blocks."""
 
     seats: int
     tokens: int
@@ -38,7 +38,7 @@ class AdmissionLimits(NamedTuple):
 class Policy:
     """First come, first served; the request that was admitted last is preempted first.
 
-    keys_change   ask for every key again in each step, because keys may shrink while requests wait
+    keys_change   recompute every key in each step, because keys may shrink while requests wait
     sort_limit    with more waiting requests than this, keep the queue's order and defer no request
     """
 
@@ -59,8 +59,8 @@ class Policy:
     def group(self, request: Request) -> Hashable:
         """Return the group of a request; requests of one group keep the queue's order.
 
-        Only the first request of a group is asked for its key, so a policy that serves clients in
-        turn looks at as many requests as there are clients. By default each request is its own
+        Only the first request of a group needs a key, so a policy that serves clients in turn
+        computes as many keys as there are clients. By default each request is its own
         group.
         """
         return request.id
@@ -70,11 +70,11 @@ class Policy:
         waiting: Iterator[Request],  # noqa: ARG002
         limits: AdmissionLimits,  # noqa: ARG002
     ) -> Collection[Request] | None:
-        """Return the requests of `waiting` (in the policy's order) that may join now; None for all.
+        """Return the requests of `waiting` (in the policy's order) that may join now; None is all.
 
         The first request that you leave out blocks all behind it. A request that does not fit is
-        not admitted in any case. While no request computes, the first one joins even if you leave
-        it out, so that every step makes progress.
+        never admitted. If no request computes in this step, the first one joins even if you leave
+        it out, so every step makes progress.
         """
         return None
 
@@ -88,8 +88,8 @@ class Policy:
     def defer(self, request: Request, tree: RadixTree, computing: Sequence[Request]) -> bool:  # noqa: ARG002
         """Return whether a request that could be admitted should wait for another step.
 
-        The requests behind it are asked next. `computing` has the requests that compute in this
-        step, as far as it is planned. It is never empty: the only runnable request is never
+        The requests behind it are considered next. `computing` has the requests that are planned
+        so far for this step. It is never empty: the only runnable request is never
         deferred.
         """
         return False
@@ -100,9 +100,9 @@ class Policy:
         """Note that a request is about to join the queue, new or preempted."""
 
     def on_served(self, request: Request, prompt_tokens: int, output_tokens: int) -> None:
-        """Note that a request got computation.
+        """Note that tokens of a request were computed.
 
-        Its first admission reports the prompt tokens that are not cached, later steps report output
+        The first admission reports the prompt tokens that are not cached; later steps report output
         tokens. Recomputation after a preemption is not reported.
         """
 

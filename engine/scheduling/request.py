@@ -1,8 +1,8 @@
-"""A request: its tokens, how many of them are computed, and which KV blocks hold them.
+"""A request: its tokens, how many of them are computed, and which blocks hold their KV.
 
 There is no prefill state and no decode state. A request has tokens that are not computed yet, and
-each step computes some. When it has caught up, it gets a next token. vLLM counts the same two
-numbers, `num_computed_tokens` and `num_tokens` (`vllm/v1/request.py`).
+each step computes some. Once it has caught up, it gets its next token. vLLM keeps the same two
+counts, `num_computed_tokens` and `num_tokens` (`vllm/v1/request.py`).
 """
 
 from dataclasses import dataclass, field
@@ -14,8 +14,8 @@ from engine.scheduling.sampling_params import SamplingParams
 class TokenScore(NamedTuple):
     """The natural logarithm of the probability of a prompt token.
 
-    `top` has the most likely tokens at its position with theirs, most likely first, as many as
-    `SamplingParams.prompt_logprobs` asks for.
+    `top` has the most likely tokens at its position and their log-probabilities, most likely first.
+    `SamplingParams.prompt_logprobs` sets their number.
     """
 
     logprob: float
@@ -28,15 +28,15 @@ class Request:
 
     id                   unique in a run; sample s of the request with id r has id r + s
     tokens               prompt, then output
-    texts                one piece of text per token; joined they are the text
-    root                 the id of the request that it forked from, its own if it did not
+    texts                one piece of text per token; joined, they are the text
+    root                 the id of the request it forked from, or its own id if it did not fork
     num_computed_tokens  leading tokens whose KV is in the request's blocks
     block_table          KV blocks: token p is in block_table[p // block_size]
-    last_node            radix node up to which its path is locked; 0, the root, is none
+    last_node            the deepest radix node of its locked path; 0, the root, means no lock
     num_seqs             seats in the batch: n until it forks, then 1
     preemptions          how often it was preempted
-    delivered            one piece of text per output token as the client gets it: held back while
-                         it may become a stop string, and without the stop string
+    delivered            one piece of text per output token, as the client gets it: text that may
+                         become a stop string is held back, and a stop string is left out
     end_ids              tokens that end the output
     logprobs             log-probability of each output token, 0.0 for a forced one
     num_forced_tokens    output tokens that a tool forced
@@ -85,12 +85,12 @@ class Request:
 
     @property
     def num_uncomputed_tokens(self) -> int:
-        """Tokens whose KV is not computed yet."""
+        """The number of tokens whose KV is not computed yet."""
         return len(self.tokens) - self.num_computed_tokens
 
     @property
     def unscored(self) -> int:
-        """Prompt tokens that `prompt_logprobs` asks for and that have no score yet."""
+        """The number of prompt tokens that `prompt_logprobs` asks for and are not scored yet."""
         if self.params.prompt_logprobs is None:
             return 0
         return self.prompt_length - 1 - len(self.prompt_scores)
@@ -107,5 +107,5 @@ class Request:
 
     @property
     def seed(self) -> int:
-        """The seed of its random numbers; see `SamplingParams.seed`."""
+        """The seed of the request's random numbers; see `SamplingParams.seed`."""
         return self.root if self.params.seed is None else self.params.seed

@@ -41,7 +41,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
 
     Length:
 
-    max_tokens          maximum number of output tokens, forced ones included
+    max_tokens          maximum number of output tokens, including forced ones
     min_tokens          minimum number of output tokens before an end token or a stop string applies
     stop                strings that end the output; the text ends before them
     stop_token_ids      tokens that end the output, in addition to the model's end tokens
@@ -52,8 +52,8 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias          token id -> number added to its logit; -100 forbids it, 100 forces it
     repetition_penalty  logits of tokens in prompt or output are divided by it if positive and
                         multiplied by it if negative; 1 is off (CTRL, arXiv:1909.05858)
-    frequency_penalty   subtracted from a token's logit for each time it is in the output; 0 is off
-    presence_penalty    subtracted once if the token is in the output; 0 is off
+    frequency_penalty   subtracted from a token's logit for each use in the output; 0 is off
+    presence_penalty    subtracted once if the token occurs in the output; 0 is off
     temperature         0 always takes the most likely token (greedy); higher is more random
     min_p               keep tokens with at least this probability relative to the most likely one;
                         0 keeps all (arXiv:2407.01082)
@@ -61,21 +61,21 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
     top_p               keep the smallest set of most likely tokens whose probability reaches p
                         (arXiv:1904.09751)
     seed                the same seed gives the same tokens, whatever else is in the batch; None
-                        uses the request's id, so that a run can be repeated
+                        uses the request's id, so a run can be repeated
 
     Samples:
 
     n                   samples of one prompt; they share its KV blocks
     best_of             compute this many samples and return the n with the highest mean
-                        log-probability per sampled token; None: as many as n
+                        log-probability per sampled token; None means n
 
-    Log-probabilities. They are natural logarithms of the model's distribution with logit_bias
-    added, before penalties, temperature and truncation:
+    Log-probabilities: natural logarithms of the model's distribution, after logit_bias and before
+    penalties, temperature and truncation:
 
-    logprobs            this many of the most likely tokens for each output token; None: none. The
+    logprobs            this many of the most likely tokens for each output token; None is off. The
                         chosen token's own log-probability is always recorded
     prompt_logprobs     the same for the prompt's tokens from the second on, without logit_bias.
-                        Such a prompt is computed whole, because the prefix cache keeps no
+                        Such a prompt is computed in full, because the prefix cache keeps no
                         log-probabilities
     """
 
@@ -150,7 +150,7 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, field, tuple(values))
         for text in self.stop:
             if not isinstance(text, str) or not text:
-                raise SamplingError("stop", f"must be strings that are not empty, got {text!r}")
+                raise SamplingError("stop", f"must be non-empty strings, got {text!r}")
         for token in self.stop_token_ids:
             if not is_whole(token):
                 raise SamplingError("stop_token_ids", f"must be token ids, got {token!r}")

@@ -13,16 +13,17 @@ Source: vLLM V1, `schedule()` in `vllm/v1/core/sched/scheduler.py`.
 Differs from vLLM:
 
 - vLLM admits a request only if its whole sequence fits into memory (`scheduler_reserve_full_isl`);
-  here its first chunk must fit. On tight memory this engine preempts more often.
-- In vLLM a request that preempts itself ends the loop over running requests. Here the loop goes on,
+  here only its first chunk must fit. When memory is tight, this engine preempts more often.
+- In vLLM a request that preempts itself ends the loop over running requests. Here it continues,
   because the freed blocks may serve the requests behind it.
 - vLLM schedules drafts together with a request's next token, so drafts may evict and preempt. Here
   they only use free blocks and what is left of the budget.
-- vLLM finds a cached block from the step that schedules it, here from the end of the step that
-  computes it. vLLM evicts block by block, here whole leaves. vLLM keeps duplicate blocks, here they
-  are merged.
+- In vLLM a block can be found in the cache as soon as a step schedules it; here, only at the end of
+  the step that computes it. vLLM evicts single blocks; here whole leaves are evicted. vLLM keeps
+  duplicate blocks; here they are merged.
 
-Differs from SGLang: it separates prefill from decode batches unless `--enable-mixed-chunk` is set.
+Differs from SGLang: SGLang runs prefill and decode in separate batches unless
+`--enable-mixed-chunk` is set.
 """
 
 from collections.abc import Callable, Sequence
@@ -56,12 +57,12 @@ _Obstacle = tuple[WaitingReason, int, int]  # reason, need, have
 class Plan:
     """The work of one step.
 
-    rows     what is computed, in order
+    rows     what the step computes, in order
     copies   block copies before the forward pass: (request, source, destination)
-    budget   tokens that are left
+    budget   tokens left to hand out
     skipped  requests that get nothing, with the reason
-    error    the mistake of a policy, drafter or eviction order that ended scheduling early: there
-             are no rows then
+    error    the mistake of a policy, drafter or eviction order that ended scheduling early; the
+             plan then has no rows
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -101,13 +102,14 @@ class Scheduler:
     def schedule(self) -> Plan:
         """Hand out one step's tokens. Changes requests, queue and cache, and emits each change.
 
-        If a part that was passed in makes a mistake, the plan has no rows and the `error`.
-        Admissions and preemptions stay, and so do block copies, which are in the log already.
+        If a part that was passed in makes a mistake, the plan has the `error` and no rows.
+        Admissions and preemptions stay in effect, and so do block copies, because they are already
+        in the log.
         """
         plan = Plan(budget=self.config.token_budget)
         try:
             preempted = self._schedule_running(plan)
-            running_rows = list(plan.rows)  # a request that is admitted now has no drafts yet
+            running_rows = list(plan.rows)  # newly admitted requests have no drafts yet
             blocked = self._admit_waiting(plan, after_preemption=preempted)
             if self._speculation is not None:
                 self._add_drafts(plan, running_rows, self._speculation)
@@ -123,7 +125,7 @@ class Scheduler:
     def reserved_blocks(self) -> int:
         """Count the blocks that running requests may still allocate and are guaranteed to get.
 
-        With preemption on, nothing is guaranteed. Of several samples that share a partly filled
+        With preemption on, nothing is guaranteed. If several samples share a partly filled
         block, all but the last need one more block for their copy.
         """
         if self.config.preemption:
@@ -158,7 +160,7 @@ class Scheduler:
         return bool(preempted)
 
     def _preempt(self, plan: Plan, victim: Request, needed_by: Request) -> None:
-        self.waiting.add(victim, front=True)  # first, because a policy may raise in it
+        self.waiting.add(victim, front=True)  # first, because the policy may raise
         refunded = sum(row.count for row in plan.rows if row.request is victim)
         plan.budget += refunded
         plan.rows = [row for row in plan.rows if row.request is not victim]
@@ -181,7 +183,7 @@ class Scheduler:
         plan.budget -= count
 
     def _add_drafts(self, plan: Plan, rows: Sequence[Row], speculation: Speculation) -> None:
-        """Lengthen rows by drafts, as far as budget and free blocks allow."""
+        """Add drafts to rows, as far as the budget and the free blocks allow."""
         for row in rows:
             drafts = speculation.drafts(row, plan.budget)
             if drafts:
@@ -193,11 +195,11 @@ class Scheduler:
     # Waiting requests
 
     def _admit_waiting(self, plan: Plan, *, after_preemption: bool) -> Blocked | None:
-        """Admit requests in the policy's order, up to the first that does not fit.
+        """Admit requests in the policy's order, up to the first one that does not fit.
 
-        That request blocks those behind it; otherwise a large request would wait forever while
-        small ones pass it. Requests that the policy defers block no others. Returns the blocked
-        request and the reason, None if no request is blocked.
+        That request blocks those behind it; otherwise a large request could wait forever while
+        small ones overtake it. Requests that the policy defers do not block others. Returns the
+        blocked request and the reason, or None if no request is blocked.
         """
         if not self.waiting:
             return None
@@ -216,7 +218,7 @@ class Scheduler:
                 obstacle: _Obstacle | None = ("after_preemption", 0, 0)
                 if not after_preemption:
                     obstacle = self._batch_obstacle(plan, request)
-                # A policy may keep requests out only while others compute: a step must make
+                # A policy may defer requests only while others compute, because a step must make
                 # progress.
                 if obstacle is None and may_defer and plan.rows:
                     computing = [row.request for row in plan.rows]
@@ -237,7 +239,7 @@ class Scheduler:
         return None
 
     def _batch_obstacle(self, plan: Plan, request: Request) -> _Obstacle | None:
-        """Return why the batch has no seat or no token for a request, None if it has."""
+        """Return why the batch lacks seats or tokens for a request, or None if it has both."""
         if self.config.batching == "static" and request.root not in self._static_batch:
             return "static_batch", 0, 0
         seats = self._free_seats()
@@ -248,11 +250,11 @@ class Scheduler:
         return None
 
     def _memory_obstacle(self, plan: Plan, request: Request, match: Match) -> _Obstacle | None:
-        """Return why a request with this match cannot compute its first chunk, None if it can.
+        """Return why a request with this match cannot compute its first chunk, or None.
 
-        Without chunked prefill the first chunk is the whole prompt. Only a resumed request, which
-        has grown since its submission was validated, is cut when it exceeds the budget of a whole
-        step.
+        Without chunked prefill the first chunk is the whole prompt. The exception is a
+        resumed request: it has grown since it was validated, so it is cut if it exceeds the budget
+        of a whole step.
         """
         cached = len(match.blocks) * self.config.block_size
         missing = len(request.tokens) - cached
@@ -286,7 +288,7 @@ class Scheduler:
         return self.config.max_batch_size - sum(one.num_seqs for one in self.running)
 
     def _missing_blocks(self, request: Request, held: int) -> int:
-        """Blocks that a request and its samples may still allocate when it holds `held`."""
+        """Count the blocks that a request holding `held` and its samples may still allocate."""
         return (
             max_blocks(
                 request.prompt_length, request.params.max_tokens, request.num_seqs, self.config

@@ -1,7 +1,7 @@
 """The queue of waiting requests, in order of arrival and in the policy's order.
 
 New requests join at the back, preempted ones at the front. A request may leave from the middle when
-its client disconnects, and that must be cheap with 10,000 waiting requests. So there are three
+its client disconnects, and that must be cheap with 10,000 waiting requests. That takes three data
 structures:
 
     waiting   all requests in queue order: id -> (request, position, group)
@@ -30,7 +30,7 @@ _Entry = tuple[tuple[float, ...], int, Hashable]  # positions are unique, so gro
 
 
 class WaitingQueue:
-    """Waiting requests. Iteration gives queue order, `in_order` the policy's order.
+    """Waiting requests. Iteration yields queue order; `in_order` yields the policy's order.
 
     If the policy raises, the queue does not change.
     """
@@ -59,7 +59,7 @@ class WaitingQueue:
 
     def add(self, request: Request, *, front: bool = False) -> None:
         """Add a request at the back, or at the front if it was preempted."""
-        self._policy.on_queued(request, self)  # the policy first: it may raise
+        self._policy.on_queued(request, self)  # first, because it may raise
         group = self._policy.group(request)
         if front:
             self._front -= 1
@@ -75,7 +75,7 @@ class WaitingQueue:
             self._groups[group][request.id] = request
 
     def remove(self, request: Request) -> None:
-        """Remove a request from wherever it is in the queue."""
+        """Remove a request from any position in the queue."""
         _, _, group = self._waiting.pop(request.id)
         members = self._groups[group]
         was_first = next(iter(members)) == request.id
@@ -91,20 +91,20 @@ class WaitingQueue:
         return self._policy.key(request, self._tree)
 
     def first(self) -> Request | None:
-        """Return the first request in the policy's order, None if no request is waiting."""
+        """Return the first request in the policy's order, or None if no request is waiting."""
         with closing(self.in_order()) as candidates:
             return next(candidates, None)
 
     @property
     def is_over_limit(self) -> bool:
-        """Whether more requests wait than the policy sorts."""
+        """Whether more requests are waiting than the policy is willing to sort."""
         limit = self._policy.sort_limit
         return limit is not None and len(self) > limit
 
     def in_order(self) -> Generator[Request, None, None]:
         """Yield waiting requests in the policy's order, lazily. Close the generator when done.
 
-        The caller may remove the request that it got last.
+        The caller may remove the request that was yielded last.
         """
         if self.is_over_limit:
             passed = 0
@@ -121,7 +121,7 @@ class WaitingQueue:
                     yield request
                     if request in self:
                         stayed.append(head)
-                        # Take it out for a moment, so that the next one of its group is asked too.
+                        # Take it out temporarily, so the next request of its group gets a turn.
                         del self._groups[group][request.id]
                         self._unasked[group] = None
             finally:
@@ -147,7 +147,7 @@ class WaitingQueue:
                 heapq.heappush(self._heap, (self.key(request), position, group))
             del self._unasked[group]
 
-        # Ask for each key once, or a policy with random keys would never end this loop.
+        # Ask for each key only once; with random keys, this loop might never end.
         keys: dict[Hashable, tuple[float, ...]] = {}
         while self._heap:
             key, position, group = self._heap[0]

@@ -1,12 +1,13 @@
 """The log as pandas frames: one row per request, per step, per output token.
 
 Everything is derived from the events. Columns that end in `_ms` are milliseconds since the run
-started, or durations; `_step` are step numbers, `_tokens` and `_blocks` are counts. A missing value
-(NaN or <NA>) has not happened, or happened before the log begins, or the log was saved without times.
+started, or durations; `_step` columns are step numbers; `_tokens` and `_blocks` columns are counts. A
+value is missing (NaN or <NA>) if it has not happened yet, if it happened before the log begins, or if
+the log was saved without times.
 `docs/frames.md` lists the columns.
 
 A window may begin in the middle of requests and of a step. A request that arrived before it has a row,
-in which everything that would need the past is missing. A step that began before the window has no row.
+but all values that depend on the past are missing. A step that began before the window has no row.
 """
 
 from engine.events.frames.requests import requests_frame

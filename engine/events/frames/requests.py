@@ -47,11 +47,11 @@ _UNKNOWN: dict[str, Any] = dict.fromkeys(TYPES)
 def requests_frame(log: "EventLog") -> pd.DataFrame:
     """One row per request and sample, indexed by id, in order of appearance.
 
-    Identity: label, root and sample (samples of one prompt have one root), priority, policy_key (the
+    Identity: label, root and sample (the same for all samples of a prompt), priority, policy_key (the
     policy's sort key at the first admission).
     Tokens: prompt_tokens, max_tokens, cached_tokens (found in the prefix cache at the first admission;
     None before it), output_tokens, of which forced_tokens came from a tool; drafted_tokens were
-    verified as drafts, accepted_tokens of them became output. Counts of a sample begin at its fork:
+    verified as drafts, and accepted_tokens of them became output. A sample's counts begin at its fork:
     its prompt was computed, and found in the cache, once for all samples of a root.
     What happened: preemptions, finish_reason (stop, length, abort, error; None while it lives), matched
     (the stop string that ended it), message (of an error). Steps: arrived_step (the first that could
@@ -69,7 +69,7 @@ def requests_frame(log: "EventLog") -> pd.DataFrame:
 
 
 class _Table:
-    """Rows by request, while the log is read."""
+    """Rows by request, filled in while the log is read."""
 
     def __init__(self) -> None:
         self._rows: dict[int, dict[str, Any]] = {}
@@ -115,7 +115,7 @@ class _Table:
                 row["matched"], row["message"] = event.matched, event.message
 
     def _rejoin(self, state: dict[str, Any]) -> None:
-        """Begin with a keyframe: it tells a part of each request."""
+        """Begin with a keyframe, which has only part of each request."""
         self._step = state["step"]
         self._block_size = state["settings"]["block_size"]
         for entry in state["requests"]:

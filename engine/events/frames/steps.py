@@ -47,12 +47,12 @@ def steps_frame(log: "EventLog") -> pd.DataFrame:
     (rows that compute output again after a preemption, or the tokens of a tool) + decode_tokens (all
     others). drafted_tokens of them were drafts; accepted_tokens of those became output.
     sampled_tokens and forced_tokens became output; cached_tokens were found at admissions.
-    Requests: batch (rows), running and waiting (when the step was scheduled), arrived (since the step
-    before began), admitted (resumed ones, too), preempted, finished.
+    Requests: batch (rows), running and waiting (when the step was scheduled), arrived (since the
+    previous step began), admitted (including resumed ones), preempted, finished.
     KV blocks: evicted_blocks, and when the step was scheduled used_blocks (held by requests),
     cached_blocks (only in the tree) and free_blocks, which add up to all blocks.
     Times: start_ms, scheduling_ms (the decision), duration_ms (the whole step).
-    Ends and evictions between two steps count to the earlier one, arrivals to the later one.
+    Ends and evictions between two steps count for the earlier step, arrivals for the later one.
     """
     table = _Table()
     for event in log:
@@ -66,9 +66,7 @@ class _Table:
     def __init__(self) -> None:
         self._rows: dict[int, dict[str, Any]] = {}
         self._state = State()
-        self._row = dict(
-            _NOTHING
-        )  # of the current step; before the first one, a row that is dropped
+        self._row = dict(_NOTHING)  # of the current step; the row before the first step is dropped
         self._arrived = 0
         self._scheduled = False
 

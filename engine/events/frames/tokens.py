@@ -25,13 +25,13 @@ TYPES = {
 
 
 def tokens_frame(log: "EventLog") -> pd.DataFrame:
-    """One row per output token, in the order in which they appeared.
+    """One row per output token, in order of appearance.
 
-    request, index (0 is the request's first output token), step, id, text (its piece: joined they are
+    request, index (0 is the request's first output token), step, id, text (its piece; joined, they are
     the output; if a stop string ended the request, the returned text ends before it), logprob (natural
     logarithm; missing for forced tokens), forced (by a tool, not sampled), drafted (proposed by a
     drafter and accepted), time_ms (when its step ended, since the run started), gap_ms (since the
-    request's token before it; 0 within a step, missing for the first).
+    request's previous token; 0 within a step, missing for the first).
     """
     columns: dict[str, list[Any]] = {name: [] for name in TYPES}
     output: dict[int, int] = {}  # request -> output tokens so far
