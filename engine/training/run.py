@@ -1,6 +1,6 @@
 """Training: the loop that trains the bundled model on its corpus.
 
-One epoch over an endless corpus, next-token prediction, one cosine schedule. Rows are 256 tokens long
+The model predicts the next token, for one epoch over an endless corpus with one cosine schedule. Rows are 256 tokens long
 for most of the run, because attention over short rows is cheap. At the end they are 512 tokens long,
 so that the model learns to use a longer context. Large models extend their context in the same way.
 """
@@ -114,7 +114,7 @@ class _Training:
         return time.monotonic() - self._started
 
     def save(self, checkpoint: Path) -> None:
-        """Write the state, atomically, so that an interrupt leaves the old file intact."""
+        """Write the state, atomically, so that an interruption leaves the old file intact."""
         state = {
             "run": self._run,
             "step": self.step,
