@@ -1,8 +1,8 @@
 """The input of one step: a flat batch of tokens, and the positions at which tokens are sampled.
 
-Prefill chunks and decodes are concatenated without padding, because every operation except
-attention treats tokens independently. For attention, rows with the same number of tokens and similar context lengths
-form a group and share a call (`engine/runner.py`).
+Prefill chunks and decodes are concatenated without padding, because every operation except attention
+treats tokens independently. For attention, rows with the same number of tokens and similar context
+lengths form a group and share a call (`engine/runner.py`).
 
 All request data is converted to tensors here, once per step. The model runs no Python per token.
 vLLM's counterpart is `_prepare_inputs` in `vllm/v1/worker/gpu_model_runner.py`.

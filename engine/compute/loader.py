@@ -45,7 +45,7 @@ def load(
         weights = Checkpoint(path, dtype)
     if tokenizer.vocab_size > model_config.vocab_size:
         raise CheckpointError(
-            f"{path}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json only "
+            f"{path}: tokenizer.json has {tokenizer.vocab_size} tokens, but config.json only "
             f"{model_config.vocab_size}: use the tokenizer of this model"
         )
     return TorchRunner(build(model_config, weights), name=name), tokenizer

@@ -11,14 +11,14 @@ replaced: a virtual clock advances by a sum,
 `CostRunner(10, 0.25)`; `engine.simulation.fit` finds the prices of a real machine in the log of a real
 run.
 
-Why these nine prices? Everything except attention processes tokens independently: a price per token. A
-single token is cheap, because a matrix-vector product needs no preparation; the first of several tokens
-are expensive, because such small matrix products do not keep a processor busy. A row adds the cost
-of its block table, its sampling and its part of the log. Rows with unequal token counts need attention calls of
-their own, which makes a ragged batch expensive. Attention first gathers the keys and values of a
-context, once for all tokens of a row: a price per context token. Then each token attends to its
-context: a price per pair, which makes long prompts expensive. After a pause, caches are cold and the
-processor has to wake up, which a single short request can feel.
+Why these nine prices? Everything except attention processes tokens independently: a price per token.
+A single token is cheap, because a matrix-vector product needs no preparation; the first of several
+tokens are expensive, because such small matrix products do not keep a processor busy. A row adds the
+cost of its block table, its sampling and its part of the log. Rows with unequal token counts need
+attention calls of their own, which makes a ragged batch expensive. Attention first gathers the keys
+and values of a context, once for all tokens of a row: a price per context token. Then each token
+attends to its context: a price per pair, which makes long prompts expensive. After a pause, caches
+are cold and the processor has to wake up, which a single short request can feel.
 
 Source: Vidur (arXiv:2405.05438) simulates serving the same way, with a more detailed model of a step.
 """

@@ -5,11 +5,12 @@ squares would be wrong for three reasons:
 
 1. A step does not end with its forward pass. Tokens are appended, blocks are inserted into the tree,
    requests are submitted, and only then does the next step start. So a step's time lasts until the
-   start of the next one. If the engine was idle or paused in between, the usual gap between two steps counts
-   instead.
-2. Interruptions strike per millisecond, not per step, so the variance of a step's time is proportional to
-   its duration. With such weights, short decode steps count as they should, and the fitted steps take
-   exactly as long in total as the measured ones (a Poisson regression, solved by reweighting).
+   start of the next one. If the engine was idle or paused in between, the usual gap between two steps
+   counts instead.
+2. Interruptions strike per millisecond, not per step, so the variance of a step's time is
+   proportional to its duration. With such weights, short decode steps count as they should, and the
+   fitted steps take exactly as long in total as the measured ones (a Poisson regression, solved by
+   reweighting).
 3. Some interruptions are not part of serving. Steps that took more than three times the expected
    duration are left out, so a single outlier cannot spoil the fit.
 """

@@ -31,9 +31,9 @@ def what_if(
 ) -> EventLog:
     """Replay a log's inputs with other settings, and return the log of that run.
 
-    changes  fields of EngineConfig, or parts of the engine: `pool=`, `tree=`, `drafter=`;
-             `policy=` and `eviction=` take a name or an object. A learner's own part has to be passed in
-             again, because the log records only its name.
+    changes  fields of EngineConfig, or parts of the engine: `pool=`, `tree=`, `drafter=`; `policy=`
+             and `eviction=` take a name or an object. A learner's own part has to be passed in again,
+             because the log records only its name.
     pinned   "step": requests arrive before the same step; "time": at the same time. With "time", an
              arrival may land in another step even without a change
     cost     the cost of a step; None: the best fit to the logged run. With a cost of your own, compare

@@ -4,8 +4,8 @@ There are two sources. `Workload.from_log` extracts an engine's inputs (arrivals
 clears, holds) and its answers from a saved log. `Workload.generate` draws a random workload.
 `simulate` plays either on a simulated machine.
 
-Each input comes before a given step or at a given time. With steps, two runs can be compared decision by decision;
-with times, the machine's speed decides which step a request arrives before.
+Each input comes before a given step or at a given time. With steps, two runs can be compared decision
+by decision; with times, the machine's speed decides which step a request arrives before.
 """
 
 import random

@@ -16,7 +16,8 @@ class CachedPrefix:
     """The cached prefix of a waiting request, found by comparing tokens.
 
     blocks    number of whole blocks found
-    unlocked  how many of them no request has locked: evicting them would destroy what is about to be reused
+    unlocked  how many of them no request has locked; evicting those would destroy what is about to
+              be reused
     """
 
     def __init__(self, state: State, request: RequestState, *, unscored: bool) -> None:

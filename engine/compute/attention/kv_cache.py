@@ -39,8 +39,8 @@ class KVCache:
             self.tensor = torch.empty(shape, dtype=dtype)
         except (RuntimeError, TypeError) as error:  # TypeError: a size too large for torch
             raise ConfigError(
-                f"max_kv_tokens: {num_blocks} KV blocks of {block_size} tokens do not fit into "
-                f"memory, lower it ({error})"
+                f"max_kv_tokens: {num_blocks} KV blocks of {block_size} tokens do not fit in "
+                f"memory; lower it ({error})"
             ) from error
         self.by_slot = [
             layer.view(-1, 2 * config.num_kv_heads, config.head_dim) for layer in self.tensor

@@ -1,8 +1,9 @@
 """GPT-2 over a flat batch of tokens: a decoder that predates Llama.
 
-It differs from `decoder.py` in a few ways. A position is a learned vector that is added to the token's
-embedding, whereas Llama rotates queries and keys; LayerNorm subtracts the mean and adds a bias; every projection
-has a bias; the feed-forward network has no gate; each head has its own keys and values.
+It differs from `decoder.py` in a few ways. A position is a learned vector that is added to the
+token's embedding, whereas Llama rotates queries and keys; LayerNorm subtracts the mean and adds a
+bias; every projection has a bias; the feed-forward network has no gate; each head has its own keys
+and values.
 
 Source: Radford et al., Language Models are Unsupervised Multitask Learners, 2019; the names of the
 weights are those of transformers, whose `Conv1D` stores matrices as [in, out].

@@ -1,9 +1,9 @@
 """RoPE scaling: lower rotary frequencies for texts longer than those a model was trained on.
 
 A rotary frequency is an angle per token. A model trained on texts of 8,192 tokens has never seen the
-angles of token 8,193; slower rotation keeps distant tokens within familiar angles. The methods differ in
-which frequencies they lower. They match transformers' (`modeling_rope_utils.py`), and their fields are
-the entries of config.json's `rope_parameters`.
+angles of token 8,193; slower rotation keeps distant tokens within familiar angles. The methods differ
+in which frequencies they lower. They match transformers' (`modeling_rope_utils.py`), and their fields
+are the entries of config.json's `rope_parameters`.
 
 linear   lowers all frequencies alike (position interpolation, arXiv:2306.15595)
 dynamic  lowers none up to the length the model was trained on; see `DynamicScaling`

@@ -1,12 +1,12 @@
 """Changes to individual logits before sampling: bias, penalties and end tokens that come too early.
 
 Only a few tokens of the vocabulary are affected, so only their logits are read and written. Each
-function changes the given rows of `logits` [positions, vocab] in place, and is called only when a row uses its
-parameter. The formulas are vLLM's (`vllm/v1/sample/logits_processor/builtin.py` and `apply_penalties`
-in `vllm/model_executor/layers/utils.py`).
+function changes the given rows of `logits` [positions, vocab] in place, and is called only when a row
+uses its parameter. The formulas are vLLM's (`vllm/v1/sample/logits_processor/builtin.py` and
+`apply_penalties` in `vllm/model_executor/layers/utils.py`).
 
-Differs from vLLM: a forbidden token gets the lowest float32 value instead of -inf. A request that forbids
-every token therefore still gets one, and does not fail the step for the others.
+Differs from vLLM: a forbidden token gets the lowest float32 value instead of -inf. A request that
+forbids every token therefore still gets one, and does not fail the step for the others.
 """
 
 from collections.abc import Sequence
