@@ -1,7 +1,7 @@
 """A runner without a model that checks every read of KV memory.
 
-In place of KV, it writes a hash of the prefix into each slot: all tokens up to and including the slot's
-own. Before it "reads" a row's context, it compares every slot with the expected hash. If a scheduler,
+Instead of KV, each slot holds a hash of its prefix: all tokens up to and including its own.
+Before it "reads" a row's context, it compares every slot with the expected hash. If a scheduler,
 pool or tree allocates a block too early, copies one too late or shares a block between different
 tokens, the check fails in that step and names the position.
 

@@ -18,7 +18,7 @@ cost of its block table, its sampling and its part of the log. Rows with unequal
 attention calls of their own, which makes a ragged batch expensive. Attention first gathers the keys
 and values of a context, once for all tokens of a row: a price per context token. Then each token
 attends to its context: a price per pair, which makes long prompts expensive. After a pause, caches
-are cold and the processor has to wake up, which a single short request can feel.
+are cold and the processor has to wake up, which slows a single short request noticeably.
 
 Source: Vidur (arXiv:2405.05438) simulates serving the same way, with a more detailed model of a step.
 """

@@ -18,7 +18,7 @@ import tokenizers
 from engine.output.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
 from engine.text.chat_template import ChatTemplate
 
-# SentencePiece spells a character that has no token in bytes like this.
+# SentencePiece uses tokens of this form for the bytes of a character that has no token.
 _BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 
 
