@@ -1,8 +1,8 @@
 """The input of one step: a flat batch of tokens, and the positions at which tokens are sampled.
 
-Prefill chunks and decodes are concatenated without padding, because everything but attention treats
-tokens independently. For attention, rows with the same number of tokens and similar context lengths
-form a group and share a call (`engine/runner.py`).
+Prefill chunks and decodes are concatenated without padding, because every operation except attention
+treats tokens independently. For attention, rows with the same number of tokens and similar context
+lengths form a group and share a call (`engine/runner.py`).
 
 All request data is converted to tensors here, once per step. The model runs no Python per token.
 vLLM's counterpart is `_prepare_inputs` in `vllm/v1/worker/gpu_model_runner.py`.
@@ -21,7 +21,7 @@ from engine.scheduling.sampling_params import SamplingParams
 
 @dataclass(slots=True)
 class LogitPosition:
-    """A position in a text whose token is sampled from the logits before it.
+    """A position whose token is sampled from the logits of the token before it.
 
     sample  the sample's index; samples of one prompt share a request until it forks
     drafts  drafted tokens before this position; they are not part of `request.tokens` yet
@@ -56,9 +56,9 @@ class Group:
     """Rows with the same number of tokens, adjacent in the flat batch, for one attention call.
 
     tokens        the group's slice of the flat batch
-    query_len     tokens each row computes
-    seq_lens      [rows] tokens each row may see: those computed before and its own; ascending
-    block_tables  [rows] block tables that cover at least `seq_lens`
+    query_len     number of tokens each row computes
+    seq_lens      [rows] number of tokens each row may see, including its own; ascending
+    block_tables  [rows] block tables, each covering at least its row's `seq_lens`
     """
 
     tokens: slice
@@ -73,11 +73,11 @@ class Batch:
 
     token_ids        [tokens]
     positions        [tokens] each token's position in its own text
-    slot_mapping     [tokens] KV slots that the tokens' keys and values are written to
+    slot_mapping     [tokens] the KV slot that each token's keys and values are written to
     logits_indices   [logits] tokens whose logits are needed: one for each entry of
-                     `logit_positions`, then those that score prompts, in the order of the rows
-    logit_positions  where tokens are sampled: row by row, sample by sample, then after each draft
-    groups           for attention, shortest rows first
+                     `logit_positions`, then the prompt tokens to score, row by row
+    logit_positions  where tokens are sampled, ordered by row, then sample, then draft
+    groups           the attention groups, shortest rows first
     """
 
     token_ids: Tensor
@@ -89,15 +89,15 @@ class Batch:
 
 
 def make_batch(rows: Sequence[Row], block_size: int) -> Batch:
-    """Lay out a step's rows, of which there must be at least one.
+    """Lay out a step's rows; there must be at least one.
 
-    A row is sampled at its last token, and with drafts also at the token before each draft. Raises
-    ValueError if a block table is too short for its row.
+    A row is sampled after its last known token and after each of its drafts. Raises ValueError if a
+    block table is too short for its row.
     """
     token_ids: list[int] = []
     positions: list[int] = []
     slot_mapping: list[int] = []
-    first_tokens = [0] * len(rows)  # of each row, as indexes into the flat batch
+    first_tokens = [0] * len(rows)  # index of each row's first token in the flat batch
     groups: list[Group] = []
     for members in attention_groups(rows):
         group = Group(slice(len(token_ids), 0), rows[members[0]].count, [], [])

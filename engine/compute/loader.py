@@ -26,12 +26,12 @@ def load(
 ) -> tuple[TorchRunner, HFTokenizer]:
     """Load a model from a Hugging Face directory, the hub or a GGUF file; "bundled" is our own.
 
-    model    a directory or file; if there is none of that name, `owner/name` on the hub
-    dtype    precision of weights and computation; on a CPU float32 is both fastest and most exact
+    model    a directory or file; if neither exists, `owner/name` on the hub
+    dtype    precision of weights and computation; on a CPU, float32 is the fastest and the most exact
     threads  see `set_threads`
 
-    Each engine reserves its own KV memory later. Raises CheckpointError or TokenizerError, naming the
-    file and the fix, for a directory that is not a supported model.
+    Each engine reserves its own KV memory later. Raises CheckpointError or TokenizerError, which
+    name the file and the fix, if the directory is not a supported model.
     """
     set_threads(threads)
     path, name = _find(model)
@@ -45,7 +45,7 @@ def load(
         weights = Checkpoint(path, dtype)
     if tokenizer.vocab_size > model_config.vocab_size:
         raise CheckpointError(
-            f"{path}: tokenizer.json has {tokenizer.vocab_size} tokens, config.json only "
+            f"{path}: tokenizer.json has {tokenizer.vocab_size} tokens, but config.json only "
             f"{model_config.vocab_size}: use the tokenizer of this model"
         )
     return TorchRunner(build(model_config, weights), name=name), tokenizer
@@ -67,5 +67,5 @@ def _find(model: str | Path) -> tuple[Path, str]:
 
 
 def build(config: ModelConfig, weights: Checkpoint) -> Decoder | GPT2:
-    """Build the model of a configuration. Raises CheckpointError if the weights do not match."""
+    """Build the model that `config` describes. Raises CheckpointError if the weights do not match."""
     return Decoder(config, weights) if isinstance(config, LlamaConfig) else GPT2(config, weights)

@@ -15,10 +15,10 @@ ENVIRONMENT_VARIABLE = "UNDERGLASS_THREADS"
 
 
 def set_threads(threads: int | None = None) -> int:
-    """Set the number of torch's threads for the whole process, and return it.
+    """Set torch's number of threads for the whole process and return it.
 
-    `threads` wins over the environment variable, which wins over 1. Raises ValueError for anything
-    but a whole number of at least 1.
+    `threads` overrides the environment variable, which overrides the default of 1. Raises ValueError
+    unless the value is a whole number of at least 1.
     """
     value: int | str = os.environ.get(ENVIRONMENT_VARIABLE) or "1" if threads is None else threads
     name = ENVIRONMENT_VARIABLE if threads is None else "threads"

@@ -1,10 +1,10 @@
-"""The runner that computes: one forward pass over a step's rows, then a token for each row that is due.
+"""The runner that runs the model: one forward pass over a step's rows, then sampling.
 
     block copies -> batch -> decoder (attention reads KV blocks) -> sampler -> verification of drafts
 
 Differs from vLLM (`vllm/v1/worker/gpu_model_runner.py`):
 
-- The batch is laid out again in every step. vLLM keeps a persistent batch and updates it.
+- The batch is rebuilt in every step. vLLM keeps a persistent batch and updates it.
 - There are no CUDA graphs and no compilation: the model runs eagerly, on the CPU.
 """
 
@@ -29,11 +29,11 @@ from engine.speculation.verification import Verifier, apply_verifier, count_acce
 class TorchRunner:
     """A decoder with a paged KV cache; see `engine.runner.Runner`.
 
-    max_context      longest text, prompt and output, that the model supports
+    max_context      longest text (prompt plus output) that the model supports
     vocab_size       token ids are 0 .. vocab_size - 1
     kv_cache         the KV memory; None before `reserve`
-    attention        made once per step, called once per layer: a class like `PagedAttention`
-    verifier         a learner's own way to verify drafts; None: `count_accepted`
+    attention        a class like `PagedAttention`: created once per step, called once per layer
+    verifier         a learner's own verifier of drafts; None for `count_accepted`
     logits_to_probs  a function like `truncated_probs`, for requests that are not greedy
     """
 
@@ -67,10 +67,10 @@ class TorchRunner:
         }
 
     def reserve(self, num_blocks: int, block_size: int) -> None:
-        """Allocate the KV cache. Raises ConfigError if it does not fit into memory.
+        """Allocate the KV cache. Raises ConfigError if it does not fit in memory.
 
-        Each engine calls it once. The KV cache of an earlier engine is freed first, so that the two
-        never exist together.
+        Each engine calls this once. An earlier engine's KV cache is freed first, so the two never
+        exist at the same time.
         """
         config = self._model.config
         self.kv_cache = None
@@ -111,7 +111,7 @@ class TorchRunner:
 def _sampled(rows: Sequence[Row], output: SamplerOutput) -> list[list[Sampled]]:
     """Split the output by row and sample: the accepted drafts and one more token for each."""
     results: list[list[Sampled]] = []
-    first = 0  # of each sample's entries in the output
+    first = 0  # index of the sample's first entry in the output
     for row in rows:
         samples: list[Sampled] = []
         for _ in row.samples:

@@ -1,9 +1,9 @@
 """A runner without a model that checks every read of KV memory.
 
-It writes into each slot which prefix the slot's KV belongs to: a hash of all tokens up to and including
-this one. Before it "reads" a row's context, it compares every slot with the expected hash. A scheduler,
-pool or tree that allocates a block too early, copies too late or shares different tokens is caught in
-that step, with the position.
+Instead of KV, each slot holds a hash of its prefix: all tokens up to and including its own.
+Before it "reads" a row's context, it compares every slot with the expected hash. If a scheduler,
+pool or tree allocates a block too early, copies one too late or shares a block between different
+tokens, the check fails in that step and names the position.
 
 The next token is a function of the earlier tokens and the sample's seed, so a run's output can be
 compared with a plain loop over that function.
@@ -19,11 +19,11 @@ NextToken = Callable[[Sequence[int], int], int]  # (tokens so far, seed) -> next
 
 
 class WrongKVError(AssertionError):
-    """A request is about to read KV of another prefix."""
+    """A request is about to read the KV of another prefix."""
 
 
 class CheckingRunner:
-    """Keeps the prefix of every slot and checks it on every read."""
+    """Stores the prefix of every slot and checks it on every read."""
 
     max_context: int | None = None
 
@@ -33,11 +33,11 @@ class CheckingRunner:
         self._slots: list[list[int | None]] = []
 
     def describe(self) -> dict[str, Any]:
-        """Describe the runner: no parameters."""
+        """Describe the runner, which has no parameters."""
         return {"name": "checking runner", "parameters": 0}
 
     def reserve(self, num_blocks: int, block_size: int) -> None:
-        """Make empty slots."""
+        """Allocate empty slots."""
         self._block_size = block_size
         self._slots = [[None] * block_size for _ in range(num_blocks)]
 

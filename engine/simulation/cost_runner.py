@@ -1,24 +1,24 @@
 """A simulated machine: a runner without a model that knows what a step costs.
 
 The step loop runs on it unchanged, with the same scheduler, cache and log. Only the forward pass is
-replaced by a sum,
+replaced: a virtual clock advances by a sum,
 
     step = base + batched (for more than one token) + wake (after a pause)
          + per_token * tokens + per_first_token * (the first 16 of them)
          + per_row * rows + per_call * attention calls + per_context_token * context + per_pair * pairs
 
-by which a virtual clock advances. "A machine where a step costs 10 ms + 0.25 ms per token" is
+"A machine where a step costs 10 ms + 0.25 ms per token" is
 `CostRunner(10, 0.25)`; `engine.simulation.fit` finds the prices of a real machine in the log of a real
 run.
 
-Why these nine prices? Everything but attention processes tokens independently: a price per token. A
-single token is cheap, because a matrix-vector product needs no preparation; the first of several tokens
-are expensive, because such small matrix products do not keep a processor busy. A row costs its block
-table, its sampling and its part of the log. Rows with unequal token counts need attention calls of
-their own, which makes a ragged batch expensive. Attention first gathers the keys and values of a
-context, once for all tokens of a row: a price per context token. Then each token attends to its
-context: a price per pair, which makes long prompts expensive. After a pause, caches are cold and the
-processor has to wake up, which a single short request notices.
+Why these nine prices? Everything except attention processes tokens independently: a price per token.
+A single token is cheap, because a matrix-vector product needs no preparation; the first of several
+tokens are expensive, because such small matrix products do not keep a processor busy. A row adds the
+cost of its block table, its sampling and its part of the log. Rows with unequal token counts need
+attention calls of their own, which makes a ragged batch expensive. Attention first gathers the keys
+and values of a context, once for all tokens of a row: a price per context token. Then each token
+attends to its context: a price per pair, which makes long prompts expensive. After a pause, caches
+are cold and the processor has to wake up, which slows a single short request noticeably.
 
 Source: Vidur (arXiv:2405.05438) simulates serving the same way, with a more detailed model of a step.
 """
@@ -44,7 +44,7 @@ class Work(NamedTuple):
     rows      scheduled requests
     context   positions whose keys and values attention gathers
     pairs     (token, position) pairs of attention
-    first     the number of tokens among the first 16
+    first     the number of tokens, at most 16
     batched   1 if there is more than one token, else 0
     calls     attention calls in each layer
     woken     1 after a pause longer than the previous step, else 0
@@ -135,7 +135,7 @@ class CostRunner:
 
     prices     the other fields of `Cost`
     outputs    by request id (sample s of request r is r + s): a number k, to stop after k tokens
-               although max_tokens is larger, or the token ids. A request without an entry, or past the
+               even if max_tokens is larger, or the token ids. A request without an entry, or past the
                end of its ids, continues with letters until max_tokens. Entries may be added later.
     end_token  ends an output after k tokens; it is the last of the k
     """
@@ -198,5 +198,5 @@ class CostRunner:
                 return self.end_token
         elif output is not None and index < len(output):
             return output[index]
-        # Letters that differ between requests: equal answers to one prompt would share blocks.
+        # The letters differ between requests, because equal answers to a prompt would share blocks.
         return ord("a") + (request * 2654435761 + index * 40503 >> 5) % 26

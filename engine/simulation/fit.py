@@ -1,17 +1,18 @@
 """Fit the prices of a step to the log of a real run.
 
-A log has each step's work and duration; nine prices have to explain all steps together. Plain least
+A log records each step's work and duration; nine prices must explain all steps together. Plain least
 squares would be wrong for three reasons:
 
 1. A step does not end with its forward pass. Tokens are appended, blocks are inserted into the tree,
-   requests are submitted, and only then the next step starts. So a step's time lasts until the start of
-   the next one. If the engine was idle or paused in between, the usual gap between two steps counts
-   instead.
-2. Interruptions come per millisecond, not per step, so the variance of a step's time is proportional to
-   its duration. With such weights short decode steps count as they should, and the fitted steps take
-   exactly as long in total as the measured ones (a Poisson regression, solved by reweighting).
-3. Some interruptions are not part of serving. Steps of more than three times the expected duration are
-   left out, so that a single one cannot spoil the fit.
+   requests are submitted, and only then does the next step start. So a step's time lasts until the
+   start of the next one. If the engine was idle or paused in between, the usual gap between two steps
+   counts instead.
+2. Interruptions strike per millisecond, not per step, so the variance of a step's time is
+   proportional to its duration. With such weights, short decode steps count as they should, and the
+   fitted steps take exactly as long in total as the measured ones (a Poisson regression, solved by
+   reweighting).
+3. Some interruptions are not part of serving. Steps that took more than three times the expected
+   duration are left out, so a single outlier cannot spoil the fit.
 """
 
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ def _regress(quantities: _Floats, times: _Floats) -> _Floats:
 
 
 def _least_squares(quantities: _Floats, measured: _Floats) -> _Floats:
-    """Non-negative least squares by trying every subset of the columns; there are 512.
+    """Solve non-negative least squares by trying all 512 subsets of the columns.
 
     The best non-negative solution is the ordinary least squares solution of the columns that it uses. A
     QR decomposition first reduces thousands of equations to ten without changing these solutions.

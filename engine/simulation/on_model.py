@@ -1,7 +1,7 @@
-"""Play a workload on a real model, where `simulate` uses a simulated machine.
+"""Play a workload on a real model; `simulate` does the same on a simulated machine.
 
 Prompts are sent as texts, so any workload of readable requests works. Every answer has max_tokens
-tokens, so that runs can be compared. Idle time is skipped: a run with a low arrival rate does not take
+tokens, so that runs can be compared. Idle time is skipped, so a low arrival rate does not make a run
 longer.
 """
 
@@ -43,10 +43,10 @@ class IdleSkippingClock(WallClock):
 def play_on_model(
     workload: Workload, config: EngineConfig | None = None, *, model: str | Path = "bundled"
 ) -> EventLog:
-    """Serve a workload's requests on a model to their end and return the log.
+    """Serve all requests of a workload on a model and return the log.
 
     Raises RequestError for a request that these settings could never serve, CheckpointError for a
-    model that cannot be loaded, ValueError for a prompt without a text.
+    model that cannot be loaded, and ValueError for a prompt without text.
     """
     engine = Engine.load(model, config, clock=IdleSkippingClock())
     assert isinstance(engine.clock, IdleSkippingClock)

@@ -1,4 +1,4 @@
-"""A scenario: a named small workload that shows one idea, with a caption.
+"""A scenario: a small, named workload that shows one idea, with a caption.
 
 `scenarios.py` has the gallery. The board shows a scenario by its name, lessons start from it, and a
 test checks that its log agrees with its caption.
@@ -30,9 +30,9 @@ class Scenario:
     caption   two or three sentences: what to look at, and why it happens
     speakers  in order of arrival
     step      the step to look at
-    select    the name of the request to look at: the first of that name
+    select    the name of the request to look at; if several share it, the first
     sample    the sample of that request
-    cost      the simulated machine: 10 ms per step and 0.25 ms per token
+    cost      the simulated machine; by default 10 ms per step and 0.25 ms per token
     drafter   makes the drafter of a scenario about speculation
     """
 
@@ -66,7 +66,7 @@ class Scenario:
         raise KeyError(name)
 
     def run(self, **changes: Any) -> EventLog:
-        """Return the log: the same each time, without a date. `changes` are fields of EngineConfig."""
+        """Return the log, the same each time and undated. `changes` are fields of EngineConfig."""
         parts = {} if self.drafter is None else {"drafter": self.drafter()}
         config = msgspec.structs.replace(self.config, **changes)
         log = simulate(self.workload, config, cost=self.cost, **parts)

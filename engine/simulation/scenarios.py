@@ -1,4 +1,4 @@
-"""The gallery: sixteen scenarios, each the smallest run that shows its idea.
+"""The gallery of scenarios, each the smallest run that shows its idea.
 
     scenario("preemption").run()                   # the log
     scenario("preemption").run(preemption=False)   # the same people, one setting changed

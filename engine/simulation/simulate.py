@@ -25,7 +25,7 @@ from engine.simulation.workload import (
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import Tokenizer
 
-UNKNOWN_TEXT = "\u00b7"  # for a token that the log does not have
+UNKNOWN_TEXT = "\u00b7"  # shown for a token that is not in the log
 
 
 def simulate(
@@ -35,7 +35,7 @@ def simulate(
     cost: Cost | CostRunner,
     **parts: Any,
 ) -> EventLog:
-    """Serve a workload to its end and return the log.
+    """Serve a whole workload and return the log.
 
     cost   the prices of a step, or a CostRunner of your own
     parts  passed on to `Engine`: policy, pool, tree, eviction, drafter, and `log`, for example with a
@@ -100,12 +100,12 @@ class _ReplayEngine(Engine):
     def __init__(self, *args: Any, **parts: Any) -> None:
         super().__init__(*args, **parts)
         self.answers: dict[int, Answer] = {}
-        self.held: dict[int, int] = {}  # the log's number of a hold -> this engine's
+        self.held: dict[int, int] = {}  # a hold's number in the log -> in this engine
         self.output_processors = _ReplayOutputProcessors(self.tokenizer, self.answers)
 
 
 class _ReplayOutputProcessors(OutputProcessors):
-    """The output processors, one for each sample, with the answers of a log."""
+    """The output processors, one for each sample, which repeat a log's answers."""
 
     def __init__(self, tokenizer: Tokenizer, answers: Mapping[int, Answer]) -> None:
         super().__init__(tokenizer, ToolUse)

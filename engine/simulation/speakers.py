@@ -2,7 +2,7 @@
 
 A lesson needs "a 30-token prompt with 16 common tokens", and a picture needs readable words. So a token
 here is a word or a punctuation mark: "the moon is a lamp." has six tokens. Two prompts share exactly
-the tokens that they should share, because each person's own part begins with the name.
+the tokens that they should share, because each person's own part begins with their name.
 """
 
 import re
@@ -57,10 +57,10 @@ class Speaker:
     """One request: a prompt of `shared` common and `own` other tokens, and answers of `output` tokens.
 
     common      a key of COMMON
-    step        the request arrives before this step; or at `at_ms`, if that is given
+    step        the request arrives before this step, or at `at_ms` if that is given
     n           number of samples, each with its own answer
     max_tokens  None: exactly the length of the answer
-    prompt, answer   texts to use instead of generated ones; `output` still cuts the answer
+    prompt, answer   texts to use instead of generated ones; `output` still limits the answer
     """
 
     name: str
@@ -96,7 +96,7 @@ def common_text(name: str, tokens: int) -> list[str]:
 
 
 def talk(start: int, tokens: int) -> list[str]:
-    """Return `tokens` tokens of text, from sentence `start` on."""
+    """Return `tokens` tokens of text, starting with sentence `start`."""
     sentences = _TALK[start % len(_TALK) :] + _TALK[: start % len(_TALK)]
     return list(islice(cycle(_split(" " + " ".join(sentences))), tokens))
 

@@ -1,8 +1,9 @@
 """Random traffic from six numbers, for the playground.
 
-The random numbers of a request depend only on the seed and on its index. So a change of one number
-leaves the rest alone: with a higher rate the same requests come sooner; with more requests the earlier
-ones stay the same. Two runs can be compared. (In simulation these are called common random numbers.)
+The random numbers of a request depend only on the seed and on its index. So changing one
+parameter leaves the rest alone: with a higher rate, the same requests come sooner; with more requests,
+the earlier ones stay the same. That makes runs comparable. (Simulation calls this technique common
+random numbers.)
 """
 
 import math
@@ -24,10 +25,10 @@ class Traffic:
 
     requests        the number of requests
     rate            mean requests per second, at independent times (a Poisson process)
-    prompt_tokens   mean length of a prompt; each has between 50 % and 150 % of it
+    prompt_tokens   mean length of a prompt; each prompt has 50 % to 150 % of it
     output_tokens   mean length of an answer, likewise
-    shared          percent of the mean prompt that all prompts have in common at their beginning
-    seed            of the random numbers
+    shared          length of the common prefix of all prompts, in percent of the mean prompt
+    seed            the seed of the random numbers
     """
 
     requests: int = 14

@@ -3,11 +3,11 @@
     other = what_if(log, token_budget=32)
 
 Each request arrives before the same step and has the same answer; only decisions of the scheduler and
-the cache may differ. Without a change they do not: the replay reproduces the log. An aborted request is
-aborted again; if it now gets more tokens than are logged, the rest is filler, shown as a dot.
+the cache may differ. Without a change, the replay reproduces the log. An aborted request is
+aborted again; if it now gets more tokens than are logged, the rest is filler, shown as dots.
 
 The times come from a cost model, whose error must not be mistaken for an effect of the change.
-`compare(log, other)` times both runs by the same model and states its error.
+`compare(log, other)` times both runs with the same model and reports its error.
 """
 
 from typing import Any
@@ -31,11 +31,11 @@ def what_if(
 ) -> EventLog:
     """Replay a log's inputs with other settings, and return the log of that run.
 
-    changes  fields of EngineConfig, or parts of the engine: `pool=`, `tree=`, `drafter=`, and as
-             `policy=` and `eviction=` a name or an object. A learner's own part has to be passed in
-             again, because the log has only its name.
+    changes  fields of EngineConfig, or parts of the engine: `pool=`, `tree=`, `drafter=`; `policy=`
+             and `eviction=` take a name or an object. A learner's own part has to be passed in again,
+             because the log records only its name.
     pinned   "step": requests arrive before the same step; "time": at the same time. With "time", an
-             arrival may fall into another step even without a change
+             arrival may land in another step even without a change
     cost     the cost of a step; None: the best fit to the logged run. With a cost of your own, compare
              with `what_if(log, cost=cost)`; otherwise the machine is part of the difference.
 

@@ -1,11 +1,11 @@
 """A workload as data: the requests, their arrivals and the real lengths of their answers.
 
-There are two sources. `Workload.from_log` extracts an engine's inputs (arrivals, aborts, clearings of
-the cache, holds) and its answers from a saved log. `Workload.generate` draws a random workload.
+There are two sources. `Workload.from_log` extracts an engine's inputs (arrivals, aborts, cache
+clears, holds) and its answers from a saved log. `Workload.generate` draws a random workload.
 `simulate` plays either on a simulated machine.
 
-An input comes before a step or at a time. With steps, two runs can be compared decision by decision;
-with times, the machine's speed decides before which step a request arrives.
+Each input comes before a given step or at a given time. With steps, two runs can be compared decision
+by decision; with times, the machine's speed decides which step a request arrives before.
 """
 
 import random
@@ -129,14 +129,14 @@ class Workload:
         max_tokens: int | None = None,
         seed: int = 0,
     ) -> "Workload":
-        """Draw `count` requests; equal arguments give equal workloads.
+        """Draw `count` requests; the same arguments always give the same workload.
 
         arrivals       the arrival process: `poisson`, `bursts` or `at_once`
         prompt         length of a prompt without shared tokens: `fixed`, `uniform` or `lognormal`
         output         real length of an answer, in tokens
-        groups         the number of groups; each request belongs to one, which is its label (0: none)
+        groups         the number of groups; each request is labelled with its group (0: none)
         shared_tokens  the length of the common prefix of a group's prompts
-        max_tokens     of every request; None: exactly the length of its answer
+        max_tokens     the limit of every request; None: exactly the length of its answer
         """
         rng = random.Random(seed)
         prefixes = [_letters(rng, shared_tokens) for _ in range(groups)]
@@ -197,7 +197,7 @@ def uniform(least: int, most: int) -> Length:
 
 
 def lognormal(median: float, spread: float, most: int) -> Length:
-    """Many short and a few very long, as in real traffic, at most `most`. `spread` is sigma."""
+    """Many short and a few very long ones, as in real traffic, up to `most`. `spread` is sigma."""
     return lambda rng: min(most, max(1, round(median * rng.lognormvariate(0, spread))))
 
 
@@ -209,7 +209,7 @@ def _letters(rng: random.Random, count: int) -> list[int]:
 
 
 def _inputs(log: EventLog) -> Iterable[Input]:
-    """Yield the inputs in order, each with the step before which it came."""
+    """Yield the inputs in order, each with the step that it came before."""
     answers = _answers(log)
     step, now = 0, 0.0
     clearing = False

@@ -1,14 +1,16 @@
 """A drafter guesses the next tokens; the model checks several guesses in one forward pass.
 
-A decode step reads the whole model for one token; a few more tokens in the same pass cost little. So
-they are guessed, and accepted as far as the model agrees (`speculation/verification.py`).
+A decode step reads the whole model to produce one token; a few more tokens in the same pass cost
+little. So a drafter guesses them, and a guess is kept as long as the model agrees with it
+(`speculation/verification.py`).
 
 Source: speculative decoding (arXiv:2211.17192); vLLM's drafters are in `vllm/v1/spec_decode/`.
 
-Differs from vLLM: drafts use only what a step leaves over, so they never delay, preempt or evict.
+Differs from vLLM: drafts use only the budget and blocks that a step leaves over, so they never delay or
+preempt a request, or evict a block.
 vLLM schedules a request's drafts together with its next token, before the requests behind it
-(`num_tokens_with_spec` in `vllm/v1/core/sched/scheduler.py`). There drafts compete for the token
-budget, and may evict and preempt.
+(`num_tokens_with_spec` in `vllm/v1/core/sched/scheduler.py`). There, drafts compete for the token
+budget and may cause evictions and preemptions.
 """
 
 from typing import Protocol
@@ -25,14 +27,14 @@ class Drafter(Protocol):
     def propose(self, request: Request) -> list[int]:
         """Return tokens that may follow `request.tokens`; [] if there is nothing to guess.
 
-        A wrong guess costs computation and changes no token. A long list is cut to what budget and
-        memory allow. `request` must not be changed.
+        A wrong guess costs computation but changes no token. A long list is cut to what the budget
+        and memory allow. `request` must not be changed.
         """
         ...
 
 
 class Speculation:
-    """Adds drafts to a step's rows, from the budget and blocks that the step leaves over.
+    """Adds drafts to a step's rows, using the budget and blocks that the step leaves over.
 
     It is called last, after running requests have their next tokens and waiting requests are
     admitted. So drafts change no other decision of a step. They are not free: the forward pass
@@ -48,7 +50,7 @@ class Speculation:
     def drafts(self, row: Row, budget: int) -> list[int]:
         """Return drafts to append to a row; none unless its request catches up in this step.
 
-        They fit into the remaining `budget`, in tokens, and into free blocks, and stay below
+        They fit in the remaining `budget` (in tokens) and in the free blocks, and stay below
         max_tokens, because the sampled token counts, too. Raises DrafterError.
         """
         request = row.request

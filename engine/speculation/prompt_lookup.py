@@ -1,23 +1,23 @@
 """Prompt lookup: guess that the text continues as it did before.
 
 Take the last few tokens of a request, find an earlier occurrence in its own text, and propose the
-tokens that followed there. It needs no model and is often right where a text repeats itself: quotes,
+tokens that followed there. It needs no model and is often right when a text repeats itself: quotes,
 code, names, a summary of the prompt.
 
 Source: vLLM's `vllm/v1/spec_decode/ngram_proposer.py`, which does the same in compiled code.
 
-Differs from vLLM: of equally long matches the latest one wins. vLLM takes the earliest.
+Differs from vLLM: among equally long matches, the latest one wins. vLLM takes the earliest.
 """
 
 from engine.scheduling.request import Request
 
 
 class PromptLookup:
-    """A drafter that tries longer matches first; of equally long ones the latest wins.
+    """A drafter that tries longer matches first; among equally long ones, the latest wins.
 
     length    maximum number of tokens to propose
-    longest   tokens that must match at first
-    shortest  tokens that must match at least
+    longest   number of tokens in the first match it tries
+    shortest  number of tokens in the last match it tries
     """
 
     def __init__(self, length: int = 4, longest: int = 4, shortest: int = 2) -> None:
@@ -30,10 +30,10 @@ class PromptLookup:
         self.shortest = shortest
 
     def propose(self, request: Request) -> list[int]:
-        """Return the tokens after an earlier occurrence of the text's end; [] without one.
+        """Return the tokens after an earlier occurrence of the text's end; [] if there is none.
 
-        The latest occurrence with `length` tokens after it wins. In a text with a short period the
-        very latest one has fewer, and would propose no more than one repetition.
+        The latest occurrence with `length` tokens after it wins. In a text with a short period,
+        the very latest one has fewer and would propose no more than one repetition.
         """
         tokens = request.tokens
         for size in range(min(self.longest, len(tokens) - 1), self.shortest - 1, -1):

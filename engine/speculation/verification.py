@@ -5,13 +5,13 @@ these positions. The general rule (Leviathan et al., arXiv:2211.17192; vLLM's
 `vllm/v1/sample/rejection_sampler.py`) accepts a draft x, drawn with probability q(x), with probability
 min(1, p(x) / q(x)). At the first rejection it draws from the part of p that exceeds q.
 
-Our drafters are deterministic, q(x) = 1: accept with probability p(x), else draw from p without x,
-renormalised. There is a shorter way to do exactly that: draw a token from p, and accept the draft if
-it is that token. The token is x with probability p(x); given that it is not, it follows p without x.
+Our drafters are deterministic, so q(x) = 1: accept x with probability p(x), else draw from p without
+x, renormalised. There is a shorter way to do exactly that: draw a token from p, and accept the draft if
+it is that token. The token is x with probability p(x); if it is not x, it follows p without x.
 A token's random number depends on its position alone (`randomness.py`), so this draws the same tokens
 that would have been drawn without drafts: speculation changes no output, greedy or not.
 
-A learner may write the general rule: a `Verifier` replaces `count_accepted`.
+A learner can implement the general rule: a `Verifier` replaces `count_accepted`.
 
 Differs from vLLM: its rejection sampler draws separate random numbers for accepting and for the token
 after a rejection. The distribution of the output is the same, but with a seed the tokens may differ
@@ -52,7 +52,7 @@ def count_accepted(drafts: Sequence[int], sampled: Sequence[int]) -> int:
     """Return how many leading drafts are accepted.
 
     `sampled[j]` is the token sampled after `drafts[:j]`, so `sampled` is one longer than `drafts`.
-    Tokens after the first disagreement follow a text that does not exist. The request gains
+    Tokens after the first disagreement continue a text that was rejected. The request gains
     `sampled[: accepted + 1]`: the accepted drafts and one more token.
     """
     for accepted, (draft, token) in enumerate(zip(drafts, sampled, strict=False)):
@@ -70,9 +70,9 @@ def apply_verifier(
     logprobs: Tensor,
     probs: Tensor,
 ) -> None:
-    """Replace the results of rows with drafts, which have one sample each, by the verifier's.
+    """Replace the results of rows with drafts by the verifier's answers.
 
-    `logprobs` and `probs` are [positions, vocab].
+    Rows with drafts have one sample each. `logprobs` and `probs` are [positions, vocab].
     """
     first = 0
     for row, samples in zip(rows, results, strict=True):
@@ -91,8 +91,8 @@ def apply_verifier(
 def ask_verifier(verifier: Verifier, positions: Sequence[LogitPosition], p: Tensor) -> list[int]:
     """Ask a verifier about the drafts at a row's positions; p is [positions, vocab].
 
-    Its random numbers depend on seed, sample and position alone, as all do. Raises ValueError for an
-    answer that is not some leading drafts and one more token.
+    As everywhere, the random numbers depend only on the seed, sample and position. Raises ValueError
+    unless the answer is some leading drafts, possibly none, and one more token.
     """
     drafts = list(positions[-1].drafts)
     seeds = [position.request.seed for position in positions]

@@ -2,7 +2,7 @@
 
 A model directory has its template in `chat_template.jinja` or in `tokenizer_config.json`. A template
 is untrusted code, so it runs in Jinja's sandbox, where it can neither access the internals of Python
-objects nor change its arguments. The environment is that of transformers
+objects nor change its arguments. The environment matches that of transformers
 (`transformers/utils/chat_template_utils.py`), so both render the same prompt.
 """
 
@@ -41,7 +41,7 @@ class ChatTemplate:
     ) -> "ChatTemplate":
         """Read the template of a Hugging Face directory.
 
-        `settings` is the content of its tokenizer_config.json. `chat_template.jinja` wins over it.
+        `settings` is the content of its tokenizer_config.json. `chat_template.jinja` overrides it.
         """
         file = directory / "chat_template.jinja"
         if file.is_file():
@@ -100,7 +100,7 @@ class _GenerationBlock(jinja2.ext.Extension):
     tags = {"generation"}  # noqa: RUF012 (declared by Jinja)
 
     def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
-        """Replace the block by its body."""
+        """Replace the block with its body."""
         next(parser.stream)
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 

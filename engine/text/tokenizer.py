@@ -1,10 +1,10 @@
 """The tokenizer interface, and the tokenizer of a Hugging Face directory.
 
 - `encode` gives the same ids as transformers' tokenizer: special tokens written out in the text are
-  recognised, and the BOS token is prepended exactly if the model's files say so.
+  recognised, and the BOS token is prepended only if the model's files say so.
 - `encode_ordinary` is for text that must not contain special tokens, such as a tool's result.
-- Decoding shows every token, special tokens by their names, so that the pieces in the log join to
-  exactly the text that the model read. Only an end token in the output gives no text.
+- Decoding shows every token, special tokens by their names, so the pieces in the log join to exactly
+  the text that the model read. Only an end token in the output produces no text.
 """
 
 import json
@@ -18,12 +18,12 @@ import tokenizers
 from engine.output.detokenizer import ByteDetokenizer, IncrementalDetokenizer, WindowDetokenizer
 from engine.text.chat_template import ChatTemplate
 
-# SentencePiece writes the bytes of a character without a token like this.
+# SentencePiece uses tokens of this form for the bytes of a character that has no token.
 _BYTE_TOKEN = re.compile("<0x[0-9A-F]{2}>")
 
 
 class TokenizerError(ValueError):
-    """The tokenizer's files, or a text, cannot be used. The message names the fix."""
+    """A tokenizer file or a text cannot be used. The message names the fix."""
 
 
 class Tokenizer(Protocol):
@@ -45,7 +45,7 @@ class Tokenizer(Protocol):
         ...
 
     def encode(self, text: str) -> list[int]:
-        """Return a prompt's ids: special tokens are recognised, the model's BOS is prepended."""
+        """Return a prompt's ids: special tokens are recognised, and the model's BOS is prepended."""
         ...
 
     def encode_ordinary(self, text: str) -> list[int]:
@@ -116,7 +116,7 @@ class HFTokenizer:
     ) -> None:
         """Build from the contents of tokenizer.json (`source`) and tokenizer_config.json.
 
-        `ends` are further end ids. Raises ValueError if `source` is damaged.
+        `ends` are additional end ids. Raises ValueError if `source` is damaged.
         """
         try:
             self._tokenizer = tokenizers.Tokenizer.from_str(source)
@@ -234,7 +234,7 @@ def _read_json(file: Path) -> dict[str, Any]:
     except ValueError as error:
         raise TokenizerError(f"{file} is not valid JSON, download it again: {error}") from error
     if not isinstance(content, dict):
-        raise TokenizerError(f"{file} must hold a JSON object, it holds {type(content).__name__}")
+        raise TokenizerError(f"{file} must hold a JSON object, but holds {type(content).__name__}")
     return content
 
 
@@ -264,7 +264,7 @@ def _byte_table(source: str, vocabulary: dict[str, int], size: int) -> list[byte
     for token, token_id in vocabulary.items():
         try:
             table[token_id] = bytes(to_byte[character] for character in token)
-        except KeyError:  # an added token, for instance with a space, is its own text
+        except KeyError:  # an added token, for instance with a space, stands for itself
             table[token_id] = token.encode("utf-8")
     return table
 
@@ -272,7 +272,7 @@ def _byte_table(source: str, vocabulary: dict[str, int], size: int) -> list[byte
 def _byte_alphabet() -> dict[int, str]:
     """Return GPT-2's printable character for each byte (`bytes_to_unicode` in its `encoder.py`).
 
-    Printable Latin-1 characters are themselves, the rest are numbered from U+0100.
+    Printable Latin-1 characters stand for themselves; the others are mapped to U+0100 and up.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]

@@ -1,7 +1,7 @@
 """Batches: documents packed into rows of equal length.
 
 Each row holds several short documents, and a mask hides every document from its neighbours. Batch
-number ``n`` depends only on the seed and on ``n``, so a resumed training sees the batches that an
+number ``n`` depends only on the seed and on ``n``, so a resumed training run sees the batches that an
 uninterrupted one would have seen.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from engine.training.corpus import documents
 from engine.training.tokenizer import IGNORED, encode_document
 
-# The batch is full after this many documents that fit into no row.
+# The batch counts as full after this many documents that did not fit in any row.
 _PATIENCE = 24
 
 
@@ -29,7 +29,7 @@ class Batch(NamedTuple):
 
 
 def make_batch(tokenizer: Tokenizer, seed: int, number: int, rows: int, length: int) -> Batch:
-    """Make batch ``number`` of a training; documents longer than a row are left out."""
+    """Make batch ``number`` of a training run; documents longer than a row are skipped."""
     tokens = torch.zeros(rows, length, dtype=torch.long)
     targets = torch.full((rows, length), IGNORED, dtype=torch.long)
     owner = torch.full((rows, length), -1, dtype=torch.long)

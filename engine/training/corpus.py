@@ -1,7 +1,7 @@
 """The corpus: an endless stream of documents from one seed.
 
 Nothing is downloaded or stored. The same seed gives the same documents in the same order on every
-machine, so a training run can be repeated exactly, and resumed after an interrupt.
+machine, so a training run can be repeated exactly, and resumed after an interruption.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from random import Random
 from engine.training import numbers, serving, stories, talk
 from engine.training.documents import SPECIAL_TOKENS, Document, Turn, chat, plain
 
-# Frequencies of the kinds of documents, in percent. Stories are long: they are about half of all
-# tokens.
+# Frequencies of the kinds of documents, in percent. Stories are long, so they make up about half
+# of all tokens.
 PLAIN: dict[str, tuple[int, Callable[[Random], str]]] = {
     "story": (15, stories.plain_story),
     "prose": (2, serving.prose),
@@ -33,12 +33,12 @@ CHAT: dict[str, tuple[int, Callable[[Random], list[Turn]]]] = {
 _KINDS = (*PLAIN, *CHAT)
 _WEIGHTS = [weight for weight, _ in (*PLAIN.values(), *CHAT.values())]
 _CHAT_WEIGHTS = [weight for weight, _ in CHAT.values()]
-# Limit of a conversation with several turns: about 500 tokens.
+# The limit for a conversation with several turns: about 500 tokens.
 MAX_CHARACTERS = 1700
 
 
 def documents(seed: int | str) -> Iterator[Document]:
-    """Yield training documents without end; equal seeds give equal streams."""
+    """Yield an endless stream of training documents; the same seed gives the same stream."""
     rng = Random(seed)
     while True:
         kind = rng.choices(_KINDS, _WEIGHTS)[0]
@@ -53,7 +53,7 @@ def conversation(rng: Random, kind: str) -> Document:
     turns: list[Turn] = []
     for each in kinds:
         first, *rest = CHAT[each][1](rng)
-        if each not in {"name", "echo"}:  # a name must keep its capital, dictated text its end
+        if each not in {"name", "echo"}:  # keep a name's capital, and the end of a dictated text
             first = first._replace(question=talk.dress(rng, first.question))
         block = [system.apply(turn) if system else turn for turn in (first, *rest)]
         length = sum(len(turn.question) + len(turn.answer) for turn in (*turns, *block))

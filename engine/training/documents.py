@@ -17,7 +17,7 @@ USER_START, USER_END = "<|user_start|>", "<|user_end|>"
 ASSISTANT_START, ASSISTANT_END = "<|assistant_start|>", "<|assistant_end|>"
 PYTHON_START, PYTHON_END = "<|python_start|>", "<|python_end|>"
 OUTPUT_START, OUTPUT_END = "<|output_start|>", "<|output_end|>"
-# The index of each is its token id.
+# Each token's index is its id.
 SPECIAL_TOKENS = (
     BOS, USER_START, USER_END, ASSISTANT_START, ASSISTANT_END, PYTHON_START, PYTHON_END,
     OUTPUT_START, OUTPUT_END,
@@ -34,7 +34,7 @@ class Turn(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Some text, or one special token; ``learned`` tells whether it enters the loss."""
+    """Some text, or one special token; ``learned`` says whether it counts in the loss."""
 
     text: str
     learned: bool
@@ -53,7 +53,7 @@ class Document(NamedTuple):
 
 
 def plain(kind: str, text: str) -> Document:
-    """Make a document without a chat. Its end token makes a plain completion stop, too."""
+    """Make a document without a chat. Its end token also makes a plain completion stop."""
     return Document(kind, (Piece(BOS, False), Piece(text, True), Piece(ASSISTANT_END, True)))
 
 

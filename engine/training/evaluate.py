@@ -3,7 +3,7 @@
 ``python -m engine.training.evaluate DIR`` answers fixed questions greedily, tells stories at
 temperature 0.8, and writes the counts to ``DIR/evaluation.json`` and the model card
 ``DIR/README.md``. Held-out operand pairs and sentences were kept from training; the phrasings in
-``data/unseen.toml`` differ from all of the corpus even in structure.
+``data/unseen.toml`` differ from everything in the corpus, even in structure.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _score(
 
 
 def held_out_pair(rng: Random, operation: str) -> tuple[str, str, str]:
-    """Draw two operands that are never together in training, and their expression."""
+    """Draw two operands that never appear together in training, and their expression."""
     while True:
         a, b = numbers.operands(rng, operation)
         expression = f"{a}{numbers.OPERATIONS[operation]}{b}"

@@ -1,7 +1,7 @@
 """Export: write the trained model as an ordinary Hugging Face directory.
 
 Everything that reads Hugging Face models can load it: ``transformers``, vLLM, and the loader in
-``engine.compute``. The architecture is called Qwen3 there.
+``engine.compute``. There, the architecture is called Qwen3.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ GENERATION_CONFIG: dict[str, Any] = {
     "pad_token_id": END_ID,
     "do_sample": False,
 }
-# nanochat's conversation: a system message is put before the first user message. The caller writes a
-# calculator call in an earlier answer as text, and it is read as special tokens.
+# nanochat's conversation: a system message is put before the first user message. A calculator
+# call in an earlier answer is passed as text and encoded as special tokens.
 CHAT_TEMPLATE = """\
 {{- bos_token -}}
 {%- set conversation = messages -%}
@@ -90,7 +90,7 @@ def write_directory(
     path = directory / "model.safetensors"
     tensors = {name: tensor.cpu().contiguous() for name, tensor in weights.items()}
     save_file(tensors, path, metadata={"format": "pt"})
-    path.chmod(0o644)  # safetensors makes it readable for its owner only
+    path.chmod(0o644)  # safetensors makes it readable only by its owner
     tokenizer.save(str(directory / "tokenizer.json"))
     for name, content in configs.items():
         (directory / name).write_text(json.dumps(content, indent=2) + "\n")

@@ -1,8 +1,8 @@
-"""A plain generation loop for evaluation, without KV cache and scheduler.
+"""A plain generation loop for evaluation, without a KV cache or a scheduler.
 
-Every step computes the whole rows again. Shorter rows are padded on the right, which a causal model
-does not see. The calculator works as in the engine: when the model closes an expression, its value is
-appended to the row. The lessons show how the engine writes the same text many times faster.
+Every step recomputes the rows in full. Shorter rows are padded on the right, where a causal model
+does not look. The calculator works as in the engine: when the model closes an expression, its value is
+appended to the row. The lessons show how the engine generates the same text many times faster.
 """
 
 from __future__ import annotations

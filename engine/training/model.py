@@ -2,7 +2,7 @@
 
 A decoder of the Qwen3 family (Qwen3 Technical Report, arXiv:2505.09388): RMSNorm before each
 block, grouped-query attention with a norm on every query and key head (QK-norm), rotary
-positions, a SwiGLU feed-forward, and one matrix as embedding and output layer. The names of the
+positions, a SwiGLU feed-forward, and one matrix as both embedding and output layer. The names of the
 submodules are those of Hugging Face's ``Qwen3ForCausalLM``, so the state dict is the checkpoint.
 The engine runs the same weights through its own paged decoder in ``engine.compute``; a test checks
 that this model equals ``transformers``.
@@ -69,7 +69,7 @@ class Attention(nn.Module):
         """Attend over ``x`` ``[batch, length, hidden]``; ``mask`` is True for visible positions."""
         batch, length, _ = x.shape
         heads = (batch, length, -1, self.config.head_dim)
-        # Norms are computed in fp32, also if autocast makes the projections bf16.
+        # Norms are computed in fp32, even if autocast makes the projections bf16.
         q = self.q_norm(self.q_proj(x).view(heads).float()).transpose(1, 2)
         k = self.k_norm(self.k_proj(x).view(heads).float()).transpose(1, 2)
         v = self.v_proj(x).view(heads).transpose(1, 2)

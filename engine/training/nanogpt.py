@@ -5,15 +5,15 @@
 
     engine = Engine.load(train_nanogpt())
 
-- A token is a character of the training text, so the vocabulary fits on a line. A character that is
+- A token is a character of the training text, so the vocabulary fits on one line. A character that is
   not in the text becomes `<unk>`: the prompt is accepted, and the log shows what was lost.
-- The network is GPT-2 as published. Its modules have the names of transformers, so the state dict is
+- The network is GPT-2 as published. Its modules are named as in transformers, so the state dict is
   the checkpoint. It computes whole sequences and has no KV cache; `engine/compute/model/gpt2.py` runs
   the same weights over KV blocks.
-- Two tricks make the training fast. A character model must first learn to look at the few characters
-  before, and those are hard to find among 160 learned positions; so attention starts with a short
-  window that widens. And Muon instead of AdamW updates the matrices. `train` says how much each helps.
-- On one machine and one thread, equal seeds give equal models.
+- Two tricks make the training fast. A character model must first learn to look at the last few
+  characters, which are hard to find among 160 learned positions, so attention starts with a short
+  window that widens. Muon updates the matrices instead of AdamW. `train` says how much each helps.
+- On the same machine and with one thread, the same seed gives the same model.
 
 Sources: Radford et al., Language Models are Unsupervised Multitask Learners, 2019 (the network);
 Karpathy's nanoGPT (characters as tokens, trained from scratch); Keller Jordan, 2024 (Muon).
@@ -156,7 +156,7 @@ class Layer(nn.Module):
 
     def __init__(self, config: NanoConfig) -> None:
         super().__init__()
-        # Projections into the residual stream start smaller with more layers (GPT-2).
+        # Projections into the residual stream start smaller if there are more layers (GPT-2).
         scale = 1 / math.sqrt(2 * config.num_layers)
         self.ln_1 = nn.LayerNorm(config.hidden_size)
         self.attn = Attention(config, scale)
@@ -170,7 +170,7 @@ class Layer(nn.Module):
 
 
 class NanoGPT(nn.Module):
-    """Token ids in, logits of the next token out; one matrix is embedding and output layer."""
+    """Token ids in, logits of the next token out; one matrix is both embedding and output layer."""
 
     def __init__(self, config: NanoConfig) -> None:
         super().__init__()
@@ -233,7 +233,7 @@ def train(model: NanoGPT, corpus: Tensor, steps: int, *, progress: bool) -> None
 
 
 def rate(step: int, steps: int) -> float:
-    """Return the share of the peak learning rate: 20 steps of warm-up, half a cosine to 5%."""
+    """Return the share of the peak learning rate: 20 steps of warm-up, then half a cosine to 5%."""
     return min(1.0, (step + 1) / 20) * (0.525 + 0.475 * math.cos(math.pi * step / steps))
 
 
@@ -243,7 +243,7 @@ def rate(step: int, steps: int) -> float:
 def save(model: NanoGPT, tokenizer: Tokenizer, directory: Path) -> None:
     """Write weights (fp32), configuration and tokenizer to `directory`.
 
-    There is no chat template, because the model knows stories only.
+    There is no chat template, because the model knows only stories.
     """
     config = model.config
     weights = {f"transformer.{name}": tensor for name, tensor in model.state_dict().items()}

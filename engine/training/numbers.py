@@ -28,7 +28,7 @@ _NUMBER_WORDS = (
 def held_out(expression: str) -> bool:
     """Return whether two neighbouring numbers of ``expression`` are a pair kept out of training.
 
-    These are one pair in sixteen, in either order and with every operation.
+    One pair in sixteen is kept out, in either order and with every operation.
     """
     numbers = re.findall(r"\d[\d,.]*", expression)
     return any(crc32(" ".join(sorted(pair)).encode()) % 16 == 0 for pair in pairwise(numbers))

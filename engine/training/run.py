@@ -1,8 +1,9 @@
 """Training: the loop that trains the bundled model on its corpus.
 
-One epoch over an endless corpus, next-token prediction, one cosine schedule. Rows are 256 tokens long
-for most of the run, because attention over short rows is cheap. At the end they are 512 tokens long,
-so that the model learns to use a longer context. Large models extend their context in the same way.
+The model predicts the next token, for one epoch over an endless corpus with one cosine schedule. Rows
+are 256 tokens long for most of the run, because attention over short rows is cheap. At the end they
+are 512 tokens long, so that the model learns to use a longer context. Large models extend their
+context in the same way.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class _Training:
         return time.monotonic() - self._started
 
     def save(self, checkpoint: Path) -> None:
-        """Write the state, atomically, so that an interrupt leaves the old file intact."""
+        """Write the state, atomically, so that an interruption leaves the old file intact."""
         state = {
             "run": self._run,
             "step": self.step,
@@ -133,7 +134,7 @@ class _Training:
         saved = torch.load(checkpoint, map_location=device, weights_only=True)
         if saved["run"] != self._run:
             raise ValueError(
-                f"checkpoint {checkpoint} belongs to a run with {saved['run']}, this one has "
+                f"checkpoint {checkpoint} belongs to a run with {saved['run']}, but this one has "
                 f"{self._run}: delete the file or ask for the same run"
             )
         self.model.load_state_dict(saved["model"])

@@ -1,7 +1,7 @@
-"""Questions about LLM serving: 33 concepts, each asked in very many ways.
+"""Questions about LLM serving: 33 concepts, each asked about in very many ways.
 
-The answers are few and fixed, the questions varied. That is how so small a model learns to recognise
-a concept in a sentence it has never read.
+There are a few fixed answers and many different questions. That is how such a small model learns to
+recognise a concept in a sentence it has never read.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def concept_turns(rng: Random) -> list[Turn]:
 
 
 def comparison_turns(rng: Random) -> list[Turn]:
-    """Ask for the difference of two concepts, in either order.
+    """Ask for the difference between two concepts, in either order.
 
     A pair without an answer of its own gets the first sentences of the two definitions.
     """

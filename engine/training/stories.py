@@ -1,7 +1,8 @@
 """Stories: a plot is a list of beats, and a story takes one wording of each.
 
-They teach a tiny model coherence: the hero of the first sentence keeps name, kind and pronouns to the
-end, and so does the friend. Names come from a long list, so the model must look back to get them right.
+They teach a tiny model coherence: the hero of the first sentence keeps its name, kind and pronouns to
+the end, and so does the friend. Names come from a long list, so the model must look back to get them
+right.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class System:
 
 
 def system(rng: Random) -> System:
-    """Draw a system prompt: mostly a neutral one, else one with a visible effect."""
+    """Draw a system prompt: usually a neutral one, otherwise one with a visible effect."""
     neutral = rng.choice(_CHAT["neutral_systems"]["lines"])
     kind = rng.random()
     if kind < 0.55:

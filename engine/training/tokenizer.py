@@ -1,8 +1,8 @@
 """The tokenizer: byte-level BPE with 1536 entries, trained on the corpus.
 
 Byte-level BPE (GPT-2) can encode any text, because its alphabet is the 256 bytes. The split before
-merging matters here: every digit is a token of its own, so that the model can copy numbers digit by
-digit, and so is every letter of a quoted word, so that the model can count letters.
+merging matters here: every digit is a token of its own, which lets the model copy numbers digit by
+digit. So is every letter of a quoted word, which lets it count letters.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ def encode_text(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def encode_document(tokenizer: Tokenizer, document: Document) -> tuple[list[int], list[int]]:
-    """Return inputs and targets of a document, equally long.
+    """Return a document's inputs and targets, two lists of equal length.
 
-    The target of a position is the next token, or ``IGNORED`` if that is the user's or the
-    calculator's.
+    The target of a position is the next token, or ``IGNORED`` if the user or the calculator
+    wrote it.
     """
     ids: list[int] = []
     learned: list[bool] = []

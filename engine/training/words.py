@@ -12,7 +12,7 @@ GIRLS, BOYS = _WORDS["girls"], _WORDS["boys"]
 PEOPLE = {"girl": GIRLS, "boy": BOYS, "princess": GIRLS, "prince": BOYS}
 ANIMALS, UNKNOWN_ANIMALS = _WORDS["animals"], _WORDS["unknown_animals"]
 FOODS, THINGS = _WORDS["foods"], _WORDS["things"]
-# Slots of a story's sentences; the order is that of the draws.
+# Slots of a story's sentences, in the order in which they are drawn.
 STORY_SLOTS = {
     slot: _WORDS[f"{slot}s"]
     for slot in ("home", "place", "food", "thing", "color", "weather", "sound")

@@ -1,7 +1,7 @@
 """The answer in words: what happened to the request, why, and what would have changed it.
 
-Every number is from `facts.py` or `shortfall.py`, hence from the folded log. The phrases for decisions
-are those of the board: `engine/events/messages.py`.
+Every number comes from `facts.py` or `shortfall.py`, and so from the folded log. The phrases for
+decisions are the board's: `engine/events/messages.py`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ from engine.why.log_index import LogIndex, RequestSpan
 
 
 def why(log: EventLog, request: int, step: int | None = None) -> str:
-    """Explain what happened to `request` in `step`; None: the last step of its life.
+    """Explain what happened to `request` in `step`; None: its last step.
 
     Raises WhyError for a request or a step that is not in the log.
     """

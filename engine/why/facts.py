@@ -1,4 +1,4 @@
-"""Counts from the folded state about one request in one step, without words.
+"""Facts about one request in one step, counted from the folded state.
 
 `Facts.of` folds the log once, up to the step's step_scheduled, and counts at the decisive moments: the
 request's preemption, its admission, and earlier evictions of its prefix.
@@ -18,10 +18,10 @@ class Preemption:
     """A victim's losses.
 
     free, evictable  blocks before the preemption
-    held             the victim's blocks, of which
-    shared           other requests keep,
-    cached           only the cache keeps, and
-    freed            become free
+    held             number of blocks that the victim held
+    shared           how many of them other requests keep
+    cached           how many of them only the cache keeps
+    freed            how many of them become free
     """
 
     event: v.Preempted
@@ -35,14 +35,14 @@ class Preemption:
 
 @dataclass(slots=True)
 class Eviction:
-    """An eviction from a cached prefix of the request, which was `tokens` long before."""
+    """An eviction from a cached prefix of the request, which was `tokens` long until then."""
 
     tokens: int
     step: int
     event: v.RadixEvicted
 
     def usable(self, admission: "Admission", size: int) -> int:
-        """Return how many of `tokens` an admission could use: whole blocks, not its last token."""
+        """Return how many of `tokens` an admission could use: whole blocks, but not its last token."""
         return min(self.tokens, admission.tokens - 1) // size * size
 
 
@@ -50,12 +50,12 @@ class Eviction:
 class Admission:
     """The cached tokens that a request found when it was admitted.
 
-    tokens   the request's tokens, of which
-    found    were cached, and
-    most     could have been: hits come in whole blocks, and at least one token is computed
-    agree    its longest common prefix with anything cached
+    tokens   number of tokens of the request
+    found    how many of them were found in the cache
+    most     largest possible hit: hits come in whole blocks, and at least one token is computed
+    agree    length of its longest common prefix with anything cached
     sharers  requests that held the found blocks
-    lost     the last eviction before which more of it was cached than was found
+    lost     the last eviction from a cached prefix that would have been a larger hit
     scored   its prompt is scored (prompt_logprobs), so all of it is computed
     """
 
@@ -75,10 +75,10 @@ class Facts:
 
     state       when the step was scheduled
     event       the decision
-    victims     requests that were preempted in the step, as far as the log goes back
+    victims     requests preempted in the step, as far as the log shows
     preemption  of this request in this step, if any
     admission   of this request in this step, if any
-    unscored    requests whose prompt is still to be scored: they cannot use the cache
+    unscored    requests whose prompts still have to be scored; they cannot use the cache
     """
 
     state: State
@@ -219,7 +219,7 @@ def _eviction(before: State, event: v.RadixEvicted, tokens: list[int]) -> Evicti
 
 
 def _is_admitted(log: EventLog, request: int, at: int) -> bool:
-    """Return whether it is admitted in the step whose step_scheduled is event `at`."""
+    """Return whether the request is admitted in the step whose step_scheduled is event `at`."""
     while at > 0 and not isinstance(log[at], v.StepStarted):
         at -= 1
         event = log[at]

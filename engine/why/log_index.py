@@ -12,7 +12,7 @@ class WhyError(ValueError):
 
 @dataclass(slots=True)
 class RequestSpan:
-    """The events between which a request exists, as indexes in the log.
+    """The events between which a request exists, as indexes into the log.
 
     A sample that has not forked off yet has an id and a span that has not begun.
 
@@ -37,7 +37,7 @@ class LogIndex:
     abandoned  steps that failed before their step_scheduled
     spans      by request
     labels     by request
-    classes    as in run_started; None where the log does not have them
+    classes    as in run_started; None if the log does not have them
     """
 
     steps: dict[int, int] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class LogIndex:
         return found
 
     def find(self, request: int, step: int | None) -> tuple[RequestSpan, int]:
-        """Return the request's span and a step; for None the last step of its life.
+        """Return the request's span and a step; None: its last step.
 
         Raises WhyError for a request or a step that is not in the log.
         """
@@ -104,7 +104,7 @@ class LogIndex:
         return f"{label} (r{request})" if label not in ("", f"r{request}") else f"r{request}"
 
     def names(self, requests: list[int]) -> str:
-        """Return names in a row, or "none"."""
+        """Return the names, separated by commas, or "none"."""
         return ", ".join(self.name(request) for request in requests) or "none"
 
     def _add(self, request: int, begin: int, samples: int, label: str, end: int) -> None:

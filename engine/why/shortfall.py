@@ -1,7 +1,7 @@
-"""What the head of the queue lacks, and how much more would have let it start.
+"""The shortfall of the head of the queue: how much more would have let it start.
 
-Everything is recounted from the folded state, with the checks of `scheduling/scheduler.py`. Where not
-all of them are recounted here, there is no answer.
+Everything is recomputed from the folded state, with the checks of `scheduling/scheduler.py`. In cases
+that need a check which is not reproduced here, there is no answer.
 """
 
 from typing import Literal, NamedTuple
@@ -15,8 +15,9 @@ from engine.events.state import ROOT, RequestState
 class CachedPrefix:
     """The cached prefix of a waiting request, found by comparing tokens.
 
-    blocks    whole blocks found, of which
-    unlocked  no request has locked: evicting them would destroy what is about to be reused
+    blocks    number of whole blocks found
+    unlocked  how many of them no request has locked; evicting those would destroy what is about to
+              be reused
     """
 
     def __init__(self, state: State, request: RequestState, *, unscored: bool) -> None:
@@ -46,7 +47,7 @@ def common_length(one: list[int], other: list[int]) -> int:
 
 
 class Shortfall(NamedTuple):
-    """With so much more of `unit`, the head of the queue would have started.
+    """With `more` additional units, the head of the queue would have started.
 
     seat        in the batch (max_batch_size)
     free block  at the moment when the head was examined
@@ -69,11 +70,11 @@ def shortfall(
 ) -> Shortfall | None:
     """Return what would have let the blocked head of the queue start, if that alone is enough.
 
-    prefix   the head's
-    classes  as in run_started; None where they are not known
+    prefix   the head's cached prefix
+    classes  as in run_started; None if they are not known
 
-    There is no answer with preemption off or without chunked prefill, where other checks decide, nor
-    where the policy might then defer the head. Drafts do not count: they get what is left.
+    There is no answer without preemption or without chunked prefill, because other checks decide then,
+    or if the policy might then defer the head. Drafts do not count: they get only what is left.
     """
     blocked = event.blocked
     if blocked is None or not (config.preemption and config.chunked_prefill):
@@ -101,7 +102,7 @@ def shortfall(
 
 
 def _running_first(state: State, event: v.StepScheduled, config: EngineConfig) -> tuple[int, int]:
-    """Return what running requests would get first from a larger budget: tokens and blocks."""
+    """Return the tokens and blocks that running requests would get first from a larger budget."""
     planned = {row.request: row.start + row.count for row in event.rows}
     tokens = blocks = 0
     for id_ in state.running:
@@ -110,5 +111,5 @@ def _running_first(state: State, event: v.StepScheduled, config: EngineConfig) -
         blocks += config.blocks_for(len(request.tokens)) - len(request.table)
         writes_shared = request.computed % config.block_size and state.refs[request.table[-1]] > 1
         if id_ not in planned and writes_shared:
-            blocks += 1  # its copy
+            blocks += 1  # for the copy
     return tokens, blocks

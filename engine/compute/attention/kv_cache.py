@@ -1,14 +1,14 @@
-"""KV memory: keys and values of every computed token, in blocks.
+"""KV memory: the keys and values of every computed token, stored in blocks.
 
-A block has `block_size` slots, one per token. The keys and values of a token lie side by side, so
-that writing a token is one operation. A block is contiguous, so that reading it is one copy:
+A block has `block_size` slots, one per token. A token's keys and values are adjacent, so writing a
+token is one operation. Each block is contiguous, so reading a block is one copy:
 
     [layers, num_blocks, block_size, 2 (keys, values), kv_heads, head_dim]
 
 Differs from vLLM (`vllm/v1/attention/backends/flash_attn.py`):
 
 - One tensor holds all layers. vLLM allocates one per layer.
-- Keys and values of a token are neighbours. vLLM separates all keys from all values
+- A token's keys and values are adjacent. vLLM stores all keys before all values
   (`[2, num_blocks, block_size, kv_heads, head_dim]`), which suits its GPU kernels.
 """
 
@@ -24,8 +24,8 @@ class KVCache:
     """The KV memory of all layers. A slot's contents are undefined until it is written.
 
     tensor       the whole memory, in the layout above
-    by_slot[l]   layer l as `[num_blocks * block_size, 2 * kv_heads, head_dim]`, to write tokens
-    by_block[l]  layer l as `[num_blocks, block_size * 2 * kv_heads * head_dim]`, to read blocks
+    by_slot[l]   layer l as `[num_blocks * block_size, 2 * kv_heads, head_dim]`, for writing tokens
+    by_block[l]  layer l as `[num_blocks, block_size * 2 * kv_heads * head_dim]`, for reading blocks
     """
 
     def __init__(
@@ -37,10 +37,10 @@ class KVCache:
         )  # fmt: skip
         try:
             self.tensor = torch.empty(shape, dtype=dtype)
-        except (RuntimeError, TypeError) as error:  # TypeError: a number that torch cannot hold
+        except (RuntimeError, TypeError) as error:  # TypeError: a size too large for torch
             raise ConfigError(
-                f"max_kv_tokens: {num_blocks} KV blocks of {block_size} tokens do not fit into "
-                f"memory, lower it ({error})"
+                f"max_kv_tokens: {num_blocks} KV blocks of {block_size} tokens do not fit in "
+                f"memory; lower it ({error})"
             ) from error
         self.by_slot = [
             layer.view(-1, 2 * config.num_kv_heads, config.head_dim) for layer in self.tensor
@@ -48,6 +48,6 @@ class KVCache:
         self.by_block = [layer.view(num_blocks, -1) for layer in self.tensor]
 
     def copy(self, copies: Sequence[tuple[int, int]]) -> None:
-        """Copy whole blocks, (source, destination), in all layers and in the order given."""
+        """Copy whole blocks, given as (source, destination), in every layer and in this order."""
         for source, destination in copies:
             self.tensor[:, destination] = self.tensor[:, source]

@@ -1,20 +1,20 @@
 """Attention that reads keys and values from KV blocks.
 
 Each layer writes the new tokens' keys and values into their slots. Then each group of rows gathers
-its context, block by block as its block tables say, and attends to it. `reference.py` does the same
-in a few lines, row by row.
+its context block by block, following its block tables, and attends to it. `reference.py` does the
+same in a few lines, one row at a time.
 
-A context may end inside a block. The slots after its end hold garbage, possibly NaN, because they
-were never written or belong to a freed request. If all rows of a group end at the same offset, these
-slots are sliced off. Otherwise a mask hides them, and the gathered copy is filled with zeros there,
-because a mask alone would compute 0 * NaN = NaN.
+A context may end in the middle of a block. The slots past its end hold garbage, possibly NaN, because
+they were never written or belonged to a freed request. If all rows of a group end at the same offset,
+these slots are sliced off. Otherwise a mask hides them and their gathered copies are set to zero,
+because with a mask alone, 0 * NaN would still be NaN.
 
 Differs from vLLM (PagedAttention, arXiv:2309.06180):
 
-- The context is gathered into a contiguous buffer. A GPU kernel reads the blocks in place.
-- Rows are grouped by query length and context length, with one call per group. vLLM's kernels take
-  one batch of rows with different lengths.
-- With a sliding window, blocks before the window are not read, but a request keeps them. vLLM's
+- The context is gathered into a contiguous buffer. vLLM's GPU kernels read the blocks in place.
+- Rows are grouped by query length and context length, with one call per group. vLLM's kernels
+  handle rows of different lengths in one call.
+- With a sliding window, blocks before the window are not read, but a request still holds them. vLLM's
   `SlidingWindowManager` frees them.
 
 To use another kernel, pass a class with the interface of `PagedAttention` to the engine.
@@ -32,7 +32,7 @@ from engine.compute.model.config import ModelConfig
 
 
 class PagedAttention:
-    """One step's attention: made once per step, called once per layer."""
+    """One step's attention, created once per step and called once per layer."""
 
     def __init__(self, config: ModelConfig, kv_cache: KVCache, batch: Batch) -> None:
         self._kv_cache = kv_cache
@@ -43,7 +43,7 @@ class PagedAttention:
         """Write the new keys and values, then attend from each token to its context.
 
         queries      [tokens, heads, head_dim]
-        keys_values  [tokens, 2 * kv_heads, head_dim], all heads of keys, then all of values
+        keys_values  [tokens, 2 * kv_heads, head_dim], all key heads, then all value heads
         returns      [tokens, heads * head_dim]
         """
         self._kv_cache.by_slot[layer].index_copy_(0, self._slot_mapping, keys_values)
@@ -61,7 +61,8 @@ class _GroupAttention:
         kv_heads, head_dim = config.num_kv_heads, config.head_dim
         self._shape = (rows, group.query_len, kv_heads, config.num_heads // kv_heads, head_dim)
 
-        # Read whole blocks from the window of a row's first new token on, or all without a window.
+        # Read whole blocks, starting at the window of the row's first new token. Without a window,
+        # read them all.
         window = config.window or group.seq_lens[-1]
         starts = [max(seq_len - group.query_len - window + 1, 0) for seq_len in group.seq_lens]
         first_positions = [start // size * size for start in starts]
@@ -71,14 +72,14 @@ class _GroupAttention:
                 group.block_tables, first_positions, group.seq_lens, strict=True
             )
         ]
-        # Shorter tables are padded with a block that is full, so that it holds no garbage.
+        # Pad shorter tables with a full block, because a full block holds no garbage.
         widest = max(tables, key=len)
         block_index = [
             block for table in tables for block in table + widest[:1] * (len(widest) - len(table))
         ]
         self._block_index = torch.tensor(block_index)
 
-        # One buffer serves all layers, so a long context allocates it once per step.
+        # All layers share one buffer, so even a long context allocates only once per step.
         num_slots = len(widest) * size
         buffer = kv_cache.tensor.new_empty(rows, num_slots, 2, kv_heads, head_dim)
         self._blocks = buffer.view(len(block_index), -1)
@@ -90,7 +91,7 @@ class _GroupAttention:
 
         self._mask: Tensor | None = None
         self._garbage: Tensor | None = None
-        # A whole prompt sees only itself. The kernel has a fast path for this shape.
+        # A whole prompt attends only to itself, and the kernel has a fast path for this shape.
         self._causal = 1 < group.query_len == group.seq_lens[-1] <= window
         ragged = group.seq_lens[0] != group.seq_lens[-1]
         if ragged or (group.query_len > 1 and not self._causal):
@@ -117,8 +118,8 @@ class _GroupAttention:
                 own, self._keys, self._values, is_causal=True, enable_gqa=True
             )
             return output.transpose(1, 2).reshape(rows * query_len, -1)
-        # Query heads that share a KV head are stacked as further tokens of that head, so that the
-        # kernel reads the keys once for all of them. `enable_gqa` reads them once for each.
+        # Stack the query heads that share a KV head as additional tokens of that head. The kernel
+        # then reads the keys once for all of them; `enable_gqa` reads them once per query head.
         stacked = queries.view(self._shape).transpose(1, 2).reshape(rows, kv_heads, -1, head_dim)
         output = F.scaled_dot_product_attention(
             stacked, self._keys, self._values, attn_mask=self._mask
@@ -132,14 +133,14 @@ class _GroupAttention:
 def _mask(
     positions: NDArray[np.int64], seq_lens: NDArray[np.int64], query_len: int, window: int
 ) -> NDArray[np.float32]:
-    """Return what to add to the scores: [rows, query_len, keys], 0 for visible keys, else -inf.
+    """Return the mask to add to the scores: [rows, query_len, keys], 0 if visible, else -inf.
 
-    positions  [rows, keys] the keys' positions in their texts
+    positions  [rows, keys] each key's position in its text
     seq_lens   [rows, 1] context lengths
 
-    A token sees itself and the tokens before it, as far as its window reaches. The last token of a
-    chunk sees the whole context, so the triangle is aligned at the bottom right. `is_causal=True`
-    aligns it at the top left, which is right only for a prompt computed from its beginning.
+    A token sees itself and the tokens before it, within its window. The last token of a chunk sees
+    the whole context, so the triangle is aligned to the bottom right. `is_causal=True` aligns it to
+    the top left, which is correct only for a prompt computed from its first token.
     """
     queries = (seq_lens - query_len + np.arange(query_len))[:, :, None]
     keys = positions[:, None]

@@ -1,6 +1,6 @@
-"""Paged attention as its definition reads: row by row, without any trick for speed.
+"""Paged attention, straight from its definition: row by row, with no optimizations.
 
-`paged_attention.py` computes the same. `Engine(..., attention=ReferenceAttention)` runs this one.
+`paged_attention.py` computes the same result. `Engine(..., attention=ReferenceAttention)` runs this.
 """
 
 import torch
@@ -39,7 +39,7 @@ class ReferenceAttention:
         group_size = self.config.num_heads // kv_heads  # query heads that share a KV head
         keys, values = (kv.repeat_interleave(group_size, dim=1) for kv in (keys, values))
         scores = torch.einsum("qhd,khd->hqk", query, keys) / self.config.head_dim**0.5
-        distance = keys_at[-len(query) :, None] - keys_at  # how far back a key is; < 0 is ahead
+        distance = keys_at[-len(query) :, None] - keys_at  # how far back each key is; < 0: ahead
         visible = (distance >= 0) & (distance < (self.config.window or seq_len))
         probs = scores.masked_fill(~visible, -torch.inf).softmax(dim=-1)
         return torch.einsum("hqk,khd->qhd", probs, values).flatten(1)

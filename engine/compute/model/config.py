@@ -1,7 +1,7 @@
 """The sizes and switches of a decoder, read from a Hugging Face `config.json` and validated.
 
-Every entry of config.json that changes the computation is either supported or rejected by name. An
-entry that is silently ignored would give a model that runs and writes nonsense.
+Every entry of config.json that changes the computation is either supported or rejected by name. If
+an entry were silently ignored, the model would run and write nonsense.
 """
 
 from dataclasses import dataclass
@@ -20,11 +20,11 @@ SUPPORTED = frozenset({*FAMILIES, GPT2})
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """The sizes of a decoder; complete for GPT-2.
+    """The sizes of a decoder; GPT-2 needs no others.
 
-    num_kv_heads  heads of keys and values, shared by num_heads query heads (grouped-query attention)
-    max_context   longest text, prompt and output, that the position embeddings support
-    window        how many tokens each token sees, itself included; None for all before it
+    num_kv_heads  number of KV heads, shared by num_heads query heads (grouped-query attention)
+    max_context   longest text (prompt plus output) that the position embeddings support
+    window        number of tokens each token sees, including itself; None: all before it
     """
 
     architecture: str
@@ -66,7 +66,7 @@ class _LlamaFile(msgspec.Struct):
     rms_norm_eps: float = 1e-6
     rope_theta: float | None = None
     rope_scaling: dict[str, Any] | None = None
-    rope_parameters: dict[str, Any] | None = None  # all of RoPE since transformers 5
+    rope_parameters: dict[str, Any] | None = None  # has all RoPE settings since transformers 5
     tie_word_embeddings: bool = False
     attention_bias: bool = False
     mlp_bias: bool = False
@@ -97,7 +97,7 @@ class _GPT2File(msgspec.Struct):
 def read_config(directory: Path) -> ModelConfig:
     """Read the configuration in `directory`: a LlamaConfig for every model but GPT-2.
 
-    Raises CheckpointError, naming the entry, if it is not supported.
+    Raises CheckpointError, which names the entry, if an entry is not supported.
     """
     file = directory / "config.json"
     if not file.is_file():
@@ -111,7 +111,7 @@ def read_config(directory: Path) -> ModelConfig:
 
 
 def parse_config(entries: dict[str, Any]) -> ModelConfig:
-    """Convert the entries of a config.json; raises as `read_config` does."""
+    """Convert the entries of a config.json; raises the same errors as `read_config`."""
     architecture = _checked_architecture(entries.get("architectures"))
     try:
         config = (
@@ -138,7 +138,7 @@ def _llama(entries: _LlamaFile) -> LlamaConfig:
     scaling = read_scaling(rope, entries.max_position_embeddings)
     max_context = entries.max_position_embeddings
     if isinstance(scaling, YarnScaling):
-        # Qwen's models state the length before scaling, and leave the scaling to their users.
+        # Qwen's models state the length before scaling and leave the scaling to their users.
         stretched = int(scaling.original_max_position_embeddings * scaling.factor)
         max_context = max(max_context, stretched)
     config = LlamaConfig(

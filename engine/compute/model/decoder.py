@@ -1,13 +1,13 @@
-"""A decoder of the Llama kind, over a flat batch of tokens.
+"""A Llama-style decoder over a flat batch of tokens.
 
-Per layer: norm, attention, add; norm, feed-forward, add. Tokens interact only in attention, which is
-passed in as a function, so that this file is independent of blocks, requests and steps.
+Per layer: norm, attention, add; norm, feed-forward, add. Tokens interact only in attention. It is
+passed in as a function, so this file does not depend on blocks, requests or steps.
 
-Projections that read the same input are one matrix (queries, keys and values; gate and up), as in
-vLLM: a decode step of a small model is bound by the number of operations, not by their arithmetic.
+Projections of the same input are fused into one matrix (queries, keys and values; gate and up), as in
+vLLM, because a small model's decode step is limited by the number of operations, not by arithmetic.
 
-Sources: Llama 2, arXiv:2307.09288; `families.py` has the differences of other families; the names of
-the weights are those of transformers.
+Sources: Llama 2, arXiv:2307.09288. `families.py` lists how other families differ. The names of the
+weights are those of transformers.
 """
 
 import math
@@ -30,8 +30,8 @@ Attend = Callable[[int, Tensor, Tensor], Tensor]
 class RMSNorm:
     """x / sqrt(mean(x^2) + eps) * weight, over the last dimension (arXiv:1910.07467).
 
-    Computed as x / hypot(|x|, sqrt(n eps)) * (sqrt(n) weight), which is equal and takes half the time
-    of `F.rms_norm` on a CPU; in float32, whatever the model's precision.
+    It is computed as x / hypot(|x|, sqrt(n eps)) * (sqrt(n) weight), which is equal and takes half as
+    long as `F.rms_norm` on a CPU. The computation is in float32, whatever the model's precision.
     """
 
     def __init__(self, weight: Tensor, eps: float) -> None:
@@ -47,7 +47,7 @@ class RMSNorm:
 
 
 class Layer:
-    """One decoder layer, which adds to the residual stream in place."""
+    """One decoder layer, which updates the residual stream in place."""
 
     def __init__(self, config: LlamaConfig, weights: Checkpoint, index: int) -> None:
         self._index = index

@@ -1,7 +1,7 @@
 """The differences between the supported architectures.
 
-They all are Llama decoders, with a few switches per family. `decoder.py` and `config.py` read the
-switches and never compare names. SmolLM is a Llama; its special features (tied embeddings, few KV
+All of them are Llama decoders, with a few switches per family. `decoder.py` and `config.py` read the
+switches and never compare names. SmolLM is a Llama model; its special features (tied embeddings, few KV
 heads) are entries of its config.json.
 """
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One architecture of the Llama kind.
+    """One Llama-style architecture.
 
     qkv_bias  queries, keys and values have a bias (Qwen2, arXiv:2407.10671)
     qk_norm   each head of queries and keys is normalised before it is rotated (Qwen3,

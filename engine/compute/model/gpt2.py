@@ -1,8 +1,9 @@
-"""GPT-2, over a flat batch of tokens: a decoder from before Llama.
+"""GPT-2 over a flat batch of tokens: a decoder that predates Llama.
 
-Compared with `decoder.py`: a position is a learned vector that is added to the token's embedding,
-where Llama rotates queries and keys; LayerNorm subtracts the mean and adds a bias; every projection
-has a bias; the feed-forward network has no gate; each head has its own keys and values.
+It differs from `decoder.py` in a few ways. A position is a learned vector that is added to the
+token's embedding, whereas Llama rotates queries and keys; LayerNorm subtracts the mean and adds a
+bias; every projection has a bias; the feed-forward network has no gate; each head has its own keys
+and values.
 
 Source: Radford et al., Language Models are Unsupervised Multitask Learners, 2019; the names of the
 weights are those of transformers, whose `Conv1D` stores matrices as [in, out].
@@ -33,7 +34,7 @@ def _layer_norm(weights: Checkpoint, name: str, config: ModelConfig) -> Callable
 
 
 class GPT2Layer:
-    """One layer, which adds to the residual stream in place."""
+    """One layer, which updates the residual stream in place."""
 
     def __init__(self, config: ModelConfig, weights: Checkpoint, name: str, index: int) -> None:
         self._index = index
@@ -58,7 +59,7 @@ class GPT2Layer:
 
 
 class GPT2:
-    """GPT-2 with its weights, with the interface of `Decoder`."""
+    """GPT-2 with its weights; it has the same interface as `Decoder`."""
 
     def __init__(self, config: ModelConfig, weights: Checkpoint) -> None:
         self.config = config

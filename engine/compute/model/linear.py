@@ -1,11 +1,11 @@
-"""A projection, y = x W^T + b, by the faster of torch's two matrix libraries.
+"""A projection, y = x W^T + b, computed by the faster of torch's two matrix libraries.
 
 On x86 torch multiplies float32 matrices with MKL. oneDNN, which ships with torch and which
 torch.compile uses, needs the weights packed into tiles first and is then up to twice as fast: on an
-AMD EPYC 8 tokens take 0.6 of MKL's time, 32 and more take 0.45. For one to three tokens a product is
-little more than reading the weights, and MKL with unpacked weights is faster.
+AMD EPYC, 8 tokens take 0.6 of MKL's time, and 32 or more take 0.45. With one to three tokens, a
+product takes little longer than reading the weights, and MKL with unpacked weights is faster.
 
-The reference for this file is `F.linear`, which it equals.
+The reference for this file is `F.linear`, which gives the same result.
 """
 
 import platform
@@ -21,9 +21,9 @@ _CAN_PACK = (
     and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
     and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 )
-_MIN_TOKENS = 4  # packed weights are faster from here on
-# Packed weights are a second copy. Those of larger models fit into no cache, so the gain is smaller
-# and the memory is missed.
+_MIN_TOKENS = 4  # with fewer tokens, packed weights are slower
+# Packed weights are a second copy. Those of larger models do not fit in any CPU cache, so the gain is
+# smaller and not worth the memory.
 _MAX_WEIGHTS = 2**20
 
 

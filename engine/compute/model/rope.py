@@ -12,7 +12,7 @@ from engine.compute.model.config import LlamaConfig
 
 
 def rotary_table(config: LlamaConfig, length: int) -> Tensor:
-    """Return cosines and sines of positions `0 .. length - 1`: float32 `[length, 2, head_dim]`.
+    """Return the cosines and sines of positions `0 .. length - 1`: float32 `[length, 2, head_dim]`.
 
     The sines of a head's first half are negated, which saves `rotate` a negation.
     """
@@ -31,7 +31,7 @@ def rotate(heads: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
     """Rotate `heads` `[tokens, heads, head_dim]`; cos and sin are `[tokens, 1, head_dim]`.
 
     (a, b) becomes (a cos - b sin, b cos + a sin). The result is written to `out`, which may be
-    `heads` itself. `heads` is overwritten in any case.
+    `heads` itself. `heads` is overwritten either way.
     """
     swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
     torch.addcmul(heads.mul_(cos), swapped, sin, out=out)

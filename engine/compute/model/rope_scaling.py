@@ -1,18 +1,18 @@
 """RoPE scaling: lower rotary frequencies for texts longer than those a model was trained on.
 
 A rotary frequency is an angle per token. A model trained on texts of 8,192 tokens has never seen the
-angles of token 8,193; slower rotation keeps far tokens within known angles. The methods differ in
-which frequencies they lower. They equal transformers' (`modeling_rope_utils.py`), and their fields are
-the entries of config.json's `rope_parameters`.
+angles of token 8,193; slower rotation keeps distant tokens within familiar angles. The methods differ
+in which frequencies they lower. They match transformers' (`modeling_rope_utils.py`), and their fields
+are the entries of config.json's `rope_parameters`.
 
 linear   lowers all frequencies alike (position interpolation, arXiv:2306.15595)
 dynamic  lowers none up to the length the model was trained on; see `DynamicScaling`
-llama3   lowers the slow ones; fast ones, which tell neighbours apart, stay (Llama 3.1,
+llama3   lowers the low frequencies and keeps the high ones, which tell neighbours apart (Llama 3.1,
          arXiv:2407.21783)
-yarn     the same idea with another ramp, and sharper attention (arXiv:2309.00071)
+yarn     the same idea with a different ramp and sharper attention (arXiv:2309.00071)
 
-Frequencies are `[head_dim / 2]` in radians per token, fastest first. Each is the same fraction of the
-one before it.
+Frequencies are `[head_dim / 2]` in radians per token, fastest first. Each is a constant fraction of
+the one before.
 """
 
 import math
@@ -30,7 +30,7 @@ _Length: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class _Scaling(msgspec.Struct, frozen=True, tag_field="rope_type", forbid_unknown_fields=True):
-    """The common part of all methods: `factor` is how much longer texts may become."""
+    """The part common to all methods; `factor` is how many times longer texts may become."""
 
     factor: _Factor
 
@@ -51,9 +51,9 @@ class LinearScaling(_Scaling, frozen=True, tag="linear"):
 class DynamicScaling(_Scaling, frozen=True, tag="dynamic"):
     """NTK scaling by the length of the text, starting at max_position_embeddings.
 
-    Beyond that length each new token changes the frequencies and thereby keys that are cached already
-    and perhaps shared with a shorter text. `max_context` ends where this begins, so longer texts are
-    rejected and no frequency ever changes.
+    Beyond that length, each new token would change the frequencies, and with them keys that are
+    already cached and perhaps shared with a shorter text. `max_context` ends where this would begin,
+    so longer texts are rejected and no frequency ever changes.
     """
 
     def scaled(self, frequencies: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class Llama3Scaling(_Scaling, frozen=True, tag="llama3"):
     """Scales by the number of turns within the context the model was first trained on.
 
     Frequencies below `low_freq_factor` turns are divided by `factor`, those above `high_freq_factor`
-    stay, and between them is a ramp.
+    are kept, and there is a ramp in between.
     """
 
     low_freq_factor: _Positive
@@ -88,7 +88,7 @@ class Llama3Scaling(_Scaling, frozen=True, tag="llama3"):
 class YarnScaling(_Scaling, frozen=True, tag="yarn"):
     """Scales by turns within the original context, with a ramp over the frequency's index.
 
-    The ramp leads from the frequency with `beta_fast` turns, which stays, to the one with `beta_slow`
+    The ramp runs from the frequency with `beta_fast` turns, which is kept, to the one with `beta_slow`
     turns, which is divided by `factor`. `truncate` rounds both indexes outwards.
     """
 
@@ -126,10 +126,10 @@ RopeScaling: TypeAlias = LinearScaling | DynamicScaling | Llama3Scaling | YarnSc
 
 
 def read_scaling(entries: dict[str, Any], max_position_embeddings: int) -> RopeScaling | None:
-    """Read the scaling from config.json's `rope_parameters` or `rope_scaling`; None for none.
+    """Read the scaling from config.json's `rope_parameters` or `rope_scaling`; None if not set.
 
     `original_max_position_embeddings` defaults to max_position_embeddings. Raises CheckpointError,
-    naming the entry, for a method or an entry that is not supported.
+    which names the entry, for a method or an entry that is not supported.
     """
     entries = {name: value for name, value in entries.items() if value is not None}
     entries.pop("rope_theta", None)

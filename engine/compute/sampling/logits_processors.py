@@ -1,12 +1,12 @@
-"""Changes to single logits before sampling: bias, penalties, end tokens that come too early.
+"""Changes to individual logits before sampling: bias, penalties and end tokens that come too early.
 
-Few tokens of the vocabulary are affected, so only their logits are read and written. Each function
-changes the given rows of `logits` [positions, vocab] in place, and is called only when a row uses its
-parameter. The formulas are vLLM's (`vllm/v1/sample/logits_processor/builtin.py` and `apply_penalties`
-in `vllm/model_executor/layers/utils.py`).
+Only a few tokens of the vocabulary are affected, so only their logits are read and written. Each
+function changes the given rows of `logits` [positions, vocab] in place, and is called only when a row
+uses its parameter. The formulas are vLLM's (`vllm/v1/sample/logits_processor/builtin.py` and
+`apply_penalties` in `vllm/model_executor/layers/utils.py`).
 
-Differs from vLLM: a forbidden token gets the smallest float32 instead of -inf, so that a request that
-forbids every token still gets one and does not fail the step for others.
+Differs from vLLM: a forbidden token gets the lowest float32 value instead of -inf. A request that
+forbids every token therefore still gets one, and does not fail the step for the others.
 """
 
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ def apply_min_tokens(logits: Tensor, positions: list[LogitPosition], rows: list[
 def apply_repetition_penalty(
     logits: Tensor, positions: list[LogitPosition], rows: list[int]
 ) -> None:
-    """Divide positive logits of tokens in prompt or output by the penalty, multiply negative ones."""
+    """Divide positive logits of prompt and output tokens by the penalty; multiply negative ones."""
     index, lengths = _flat_index(rows, [positions[i].text() for i in rows], logits.shape[-1])
     penalties = [positions[i].params.repetition_penalty for i in rows]
     penalty = _repeat(np.clip(penalties, 1 / _MAX_PENALTY, _MAX_PENALTY), lengths)
@@ -64,7 +64,7 @@ def apply_frequency_and_presence_penalties(
 def _flat_index(rows: list[int], texts: list[list[int]], vocab: int) -> tuple[Tensor, list[int]]:
     """Return the texts' tokens as indexes into the flattened logits, and the texts' lengths.
 
-    A token that occurs several times is listed several times; each time the same value is written.
+    A token that occurs several times is listed several times, but always gets the same value.
     """
     lengths = [len(text) for text in texts]
     ids = np.fromiter(chain.from_iterable(texts), np.int64, sum(lengths))

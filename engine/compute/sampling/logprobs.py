@@ -1,7 +1,7 @@
-"""Reported log-probabilities: of the sampled tokens, of the most likely ones, of prompts.
+"""Reported log-probabilities of sampled tokens, of the most likely tokens, and of prompts.
 
-All of them are read from one tensor, so that a token's own log-probability and its entry among the
-most likely are the same float. Clients compare them: lm-eval asks whether a text is the greedy one.
+They are all read from one tensor, so a token's own log-probability and its entry among the most
+likely tokens are the same float. Clients compare them: lm-eval checks whether a text is the greedy one.
 """
 
 from collections.abc import Sequence
@@ -13,8 +13,8 @@ from torch import Tensor
 from engine.runner import Row
 from engine.scheduling.request import TokenScore
 
-# Prompt positions scored at once. A chunk has thousands of positions, and each needs a float32 for
-# the whole vocabulary in addition to its logits.
+# Number of prompt positions scored at once. A chunk can have thousands of positions, and each needs
+# another float32 per vocabulary entry in addition to its logits.
 _CHUNK = 256
 
 
@@ -32,8 +32,8 @@ def compute_logprobs(logits: Tensor) -> Tensor:
 def top_logprobs(logprobs: Tensor, counts: Sequence[int]) -> list[list[tuple[int, float]]]:
     """Return the `counts[i]` most likely tokens of row i of `logprobs` [rows, vocab].
 
-    Most likely first, and of equally likely tokens the smaller id first: what a row gets must not
-    depend on how many tokens another row asks for.
+    The most likely token comes first, and ties are ordered by id. A row's result must not depend on
+    how many tokens another row asks for.
     """
     table = logprobs.numpy()
     most = min(max(counts, default=0), table.shape[-1])
@@ -54,7 +54,7 @@ def top_logprobs(logprobs: Tensor, counts: Sequence[int]) -> list[list[tuple[int
 def score_prompts(logits: Tensor, rows: Sequence[Row]) -> None:
     """Fill `row.scores` of the rows whose prompts are scored.
 
-    `logits` [scored positions, vocab] are in the order of the rows. Raises FloatingPointError if they
+    `logits` [scored positions, vocab] follow the order of the rows. Raises FloatingPointError if they
     are not finite.
     """
     first = 0

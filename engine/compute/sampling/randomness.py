@@ -1,11 +1,11 @@
-"""Random numbers without a generator: a hash of what the number is for.
+"""Random numbers without a generator: each is a hash of its purpose.
 
-A generator has a state, but a batch has many requests that come, go, are preempted and computed
-again. Here the number that decides a token depends only on the request's seed, the sample's index and
-the token's position. So a request gets the same tokens alone and in a batch, before and after a
-preemption, and samples of one prompt differ from their first token on.
+A generator has state, but the requests of a batch come and go, and may be preempted and
+recomputed. Here the number that decides a token depends only on the request's seed, the sample's
+index and the token's position. So a request gets the same tokens alone or in a batch, with or without
+a preemption, and the samples of one prompt can differ from their first token on.
 
-The idea is that of counter-based generators (Salmon et al., "Parallel random numbers: as easy as 1,
+The idea comes from counter-based generators (Salmon et al., "Parallel random numbers: as easy as 1,
 2, 3", SC 2011; JAX works this way). The mixing function is SplitMix64's (Steele et al., OOPSLA 2014).
 """
 
@@ -22,7 +22,7 @@ _MASK = (1 << 64) - 1
 def uniforms(
     seeds: Sequence[int], samples: Sequence[int], positions: Sequence[int]
 ) -> NDArray[np.float64]:
-    """Return uniform numbers in [0, 1), one per entry; each depends on its own entry alone."""
+    """Return uniform numbers in [0, 1), one per entry; each depends only on its own entry."""
     state = np.zeros(len(seeds), dtype=np.uint64)
     for values in (seeds, samples, positions):
         # Seeds may be negative or longer than 64 bits; only their low 64 bits count.

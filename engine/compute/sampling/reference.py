@@ -1,4 +1,4 @@
-"""The sampler as its definition reads: one row of logits, plain floats. See `sampler.py`."""
+"""The sampler, straight from its definition: one row of logits, plain floats. See `sampler.py`."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -25,7 +25,7 @@ def process_logits(logits: Sequence[float], position: LogitPosition) -> list[flo
 
 
 def probabilities(logits: Sequence[float], params: SamplingParams) -> list[float]:
-    """Apply temperature, min-p, top-k and top-p, each to the tokens that the one before keeps."""
+    """Apply temperature, min-p, top-k and top-p, each to the tokens kept by the one before."""
     best = max(logits)
     relative = [math.exp((x - best) / params.temperature) for x in logits]  # 1 for the likeliest
     kept = sorted(range(len(logits)), key=lambda token: -logits[token])

@@ -1,4 +1,4 @@
-"""From logits to tokens, for all positions of a step at once; `reference.py` does it for one.
+"""Sampling: from logits to tokens, for all positions of a step at once; `reference.py` handles one.
 
     logit bias -> log-probabilities (reported) -> penalties -> min_tokens
         -> greedy: the likeliest token | else temperature -> min-p -> top-k -> top-p -> one draw
@@ -9,10 +9,10 @@ Differs from vLLM (`vllm/v1/sample/sampler.py`):
 
 - The random number is a hash of seed, sample and position (`randomness.py`). vLLM draws from a
   `torch.Generator`, one per request with a seed and one for all others.
-- The token is found in the cumulative probabilities, in the order of ids. vLLM divides the
-  probabilities by exponential noise and takes the maximum; the distribution is the same. In the order
-  of probability the draw would be fragile: two almost equally likely tokens may trade places with the
-  last bit of a logit.
+- The token is looked up in the cumulative probabilities, in order of ids. vLLM divides the
+  probabilities by exponential noise and takes the maximum; the distribution is the same. Ordering by
+  probability would make the draw fragile: a change in the last bit of a logit may swap two almost
+  equally likely tokens.
 - Reported log-probabilities include the logit bias. vLLM's default (`raw_logprobs`) leaves it out.
 """
 
@@ -52,11 +52,11 @@ def sample(
 ) -> SamplerOutput:
     """Sample a token for each position from its row of `logits` [positions, vocab].
 
-    `logits` are changed. `logits_to_probs` gives the probabilities to draw with, for requests that are
-    not greedy. Raises FloatingPointError if the logits are not finite.
+    `logits` are changed in place. `logits_to_probs` computes the probabilities to draw with, for
+    requests that are not greedy. Raises FloatingPointError if the logits are not finite.
     """
     logprobs = process_logits(logits, positions)
-    # numpy's argmax, because torch's takes ten times as long; both return the first of equals.
+    # Use numpy's argmax, because torch's takes ten times as long; both return the first maximum.
     ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
     drawn = [i for i, position in enumerate(positions) if position.params.temperature > 0]
     if drawn:
@@ -84,8 +84,8 @@ def probabilities(
 ) -> tuple[Tensor, Tensor]:
     """Return the reported log-probabilities and the probabilities that `sample` draws with.
 
-    Both are [positions, vocab]. A greedy request has all probability on one token. `logits` are
-    changed.
+    Both are [positions, vocab]. A greedy request puts all probability on one token. `logits` are
+    changed in place.
     """
     logprobs = process_logits(logits, positions)
     ids = torch.from_numpy(logits.numpy().argmax(axis=-1))
@@ -101,8 +101,8 @@ def draw(probs: Tensor, numbers: Tensor) -> Tensor:
 
     `probs` [rows, vocab] need not sum to 1.
     """
-    # In double precision, because over a large vocabulary a float32 sum misses 1 by more than the
-    # probability of rare tokens.
+    # Use double precision: over a large vocabulary, a float32 sum misses 1 by more than the
+    # probability of a rare token.
     cumulative = probs.cumsum(dim=-1, dtype=torch.float64)
     targets = numbers[:, None] * cumulative[:, -1:]
     return torch.searchsorted(cumulative, targets, right=True)[:, 0]

@@ -13,7 +13,7 @@ from torch import Tensor
 # The signature of `truncated_probs`, for learners who write their own.
 TokenProbs = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 # Top-p looks at this many of the most likely tokens first, because sorting a whole vocabulary takes
-# longer than the rest of sampling together.
+# longer than all the rest of sampling.
 _NUM_CANDIDATES = 64
 # Temperatures are clamped to this range, because float32 would overflow.
 _MIN_TEMPERATURE, _MAX_TEMPERATURE = 1e-30, 1e30
@@ -26,10 +26,10 @@ def truncated_probs(
 
     logits       [rows, vocab], finite or -inf
     temperature  [rows], above 0
-    min_p        [rows], least probability relative to the most likely token's; 0 keeps all
+    min_p        [rows], minimum probability, relative to the most likely token's; 0 keeps all
     top_k        [rows], at most vocab; 0 keeps all
-    top_p        [rows] float64, share of the probability that the other cuts leave; the smallest set
-                 of most likely tokens that reaches it is kept; 1 keeps all
+    top_p        [rows] float64, share of the probability left by the other cuts; the smallest set of
+                 most likely tokens that reaches it is kept; 1 keeps all
     """
     # Relative to the most likely token, whose logit becomes 0 at any temperature.
     logits = logits - logits.amax(dim=-1, keepdim=True)
@@ -53,7 +53,7 @@ def _top_p_threshold(logits: Tensor, candidates: Tensor, top_p: Tensor) -> Tenso
     """Return the smallest logit [rows, 1] in the smallest set of tokens that reaches `top_p`.
 
     logits      [rows, vocab], relative to each row's maximum
-    candidates  [rows, some], the largest logits, descending; more are fetched if they do not suffice
+    candidates  [rows, some], the largest logits, descending; more are fetched if needed
     top_p       [rows, 1]
     """
     # A token is exp(logit) times as likely as the most likely one, whose logit is 0.

@@ -2,8 +2,8 @@
 
 A directory holds `model.safetensors`, or several files and `model.safetensors.index.json`, which says
 which tensor is in which file. A model loads the tensors it needs with the shapes that its
-configuration implies. A tensor left over is an error, too: a bias that is never read would give wrong
-text instead of a message.
+configuration implies. A leftover tensor is an error, too: a bias that is never read would produce
+wrong text without an error message.
 """
 
 import json
@@ -19,7 +19,7 @@ SINGLE_FILE = "model.safetensors"
 
 
 class CheckpointError(ValueError):
-    """A model directory cannot be loaded. The message names file or tensor and the fix."""
+    """A model directory cannot be loaded. The message names the file or tensor, and the fix."""
 
 
 class Checkpoint:
@@ -101,8 +101,8 @@ class Checkpoint:
     def load_lm_head(self, embedding: Tensor, *, tied: bool) -> Tensor:
         """Load the output layer [vocab, hidden]: `lm_head.weight`, or the embedding if tied.
 
-        A checkpoint with tied embeddings may hold `lm_head.weight` all the same. If it differs from
-        the embedding, it is used, as in transformers.
+        A checkpoint with tied embeddings may still contain `lm_head.weight`. If it differs from the
+        embedding, it is used, as in transformers.
         """
         name = "lm_head.weight"
         if tied and name not in self:
@@ -114,11 +114,11 @@ class Checkpoint:
         return output
 
     def ignore(self, *names: str) -> None:
-        """Allow these tensors to be left over."""
+        """Allow these tensors to stay unused."""
         self._unused -= set(names)
 
     def check_all_loaded(self) -> None:
-        """Raise CheckpointError if a tensor is left over."""
+        """Raise CheckpointError if a tensor was never loaded."""
         if self._unused:
             raise CheckpointError(
                 f"{self.directory} has {len(self._unused)} tensors that this architecture does not "

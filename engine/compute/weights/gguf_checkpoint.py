@@ -3,7 +3,8 @@
 Configuration and weights are translated into the form of config.json and safetensors, and then checked
 and used like any others. `engine/text/gguf_tokenizer.py` reads the tokenizer.
 
-Source: the `gguf` package's constants and llama.cpp's `convert_hf_to_gguf.py`, which this undoes.
+Source: the `gguf` package's constants and llama.cpp's `convert_hf_to_gguf.py`, whose
+conversion is reversed here.
 """
 
 import re
@@ -136,7 +137,7 @@ class GGUFCheckpoint(Checkpoint):
 
 
 def _hf_name(name: str) -> str:
-    """Return transformers' name of a GGUF tensor. Unknown names stay and are reported as unused."""
+    """Return transformers' name of a GGUF tensor. Unknown names are kept and reported as unused."""
     stem, _, suffix = name.rpartition(".")
     if layer := re.fullmatch(r"blk\.(\d+)\.(\w+)", stem):
         number, part = layer.groups()

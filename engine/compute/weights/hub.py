@@ -21,7 +21,8 @@ def is_hub_name(model: str) -> bool:
 def download(name: str) -> Path:
     """Return the local directory of the hub's model `name`; download it if it is not cached.
 
-    Raises CheckpointError without network and cached copy, for an unknown model, or without access.
+    Raises CheckpointError if the model is unknown, access is denied, or there is neither a network nor
+    a cached copy.
     """
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=_FILES))
