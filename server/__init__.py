@@ -1,8 +1,8 @@
-"""The server: FastAPI over an engine that one thread owns.
+"""The server: a FastAPI app on top of an engine that one thread owns.
 
-core/    the engine thread and its asyncio side: admission, streams, the log's window, models
-http/    around each request: protocol, access, bodies, errors, the request log
+core/    the engine thread and its asyncio side: admission, streams, the log window, models
+http/    handling common to all requests: protocol, access, bodies, errors, the request log
 api/     the routes: OpenAI's API, LMTP, the event feed, controls, metrics, the live page
 cli/     the console command
-client.py, process.py   for notebooks
+client.py, process.py   a client and a background server for notebooks
 """

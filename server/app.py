@@ -1,4 +1,4 @@
-"""The app: all routes, and the middleware around each request."""
+"""The FastAPI app: all routes, and the middleware around them."""
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
@@ -13,19 +13,19 @@ from server.http.access import ApiKey, HostCheck, needs_no_key
 from server.http.bodies import BodyLimit, body_limits
 from server.http.request_log import LogWriter, RequestLog
 
-# Response headers that pages of other sites can read.
+# Response headers that pages from other sites may read.
 _EXPOSED = ("retry-after", "www-authenticate", "x-request-id", "x-underglass-request")
 
 
 def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
-    """Return the app over its models; call `models.start()` before it serves.
+    """Return the app that serves `models`. Call `models.start()` before serving requests.
 
-    The middleware added last sees a request first.
+    The middleware that is added last sees each request first.
     """
     settings = models.settings
     app = FastAPI(
         title="Underglass",
-        docs_url=None,  # FastAPI's pages load their program from another server
+        docs_url=None,  # FastAPI's pages load their scripts from another server
         redoc_url=None,
         responses=openapi.ERRORS,
     )
@@ -35,12 +35,12 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
     app.add_middleware(BodyLimit, limits=body_limits(models), seconds=settings.stall_seconds)
     if settings.api_key is not None:
         app.add_middleware(ApiKey, key=settings.api_key)
-    if settings.cors_origins:  # around the key: preflights have none, and pages must see a 401
+    if settings.cors_origins:  # outside ApiKey: preflights carry no key, and pages must see a 401
         app.add_middleware(
             CORSMiddleware,
             allow_origins=settings.cors_origins,
             allow_methods=("GET", "POST"),
-            allow_headers=("*",),  # SDKs send a dozen headers of their own
+            allow_headers=("*",),  # SDKs add about a dozen headers
             allow_private_network=True,
             expose_headers=_EXPOSED,
         )
@@ -59,16 +59,16 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
 
 
 class HeadAsGet:
-    """Answers HEAD as GET would; uvicorn drops the body (RFC 9110, section 9.3.2).
+    """Handles HEAD like GET; uvicorn drops the body (RFC 9110, section 9.3.2).
 
-    Not on /events, whose GET never ends.
+    /events is excluded, because its GET never ends.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on, as a GET if it is a HEAD."""
+        """Pass the request on; a HEAD request becomes a GET."""
         if scope["type"] == "http" and scope["method"] == "HEAD" and scope["path"] != "/events":
             scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send)

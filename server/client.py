@@ -8,8 +8,8 @@
         print(event.label, event.token)
     log = client.trace()
 
-Requests that are queued while the engine is paused arrive in the order of the list, so the log is the
-same every time.
+Requests queued while the engine is paused arrive in the order of the list, so every run produces the
+same log.
 """
 
 import asyncio
@@ -25,9 +25,9 @@ from engine.events.log import EventLog
 
 
 class RequestFailedError(RuntimeError):
-    """The server rejected a request or ended it with an error; the message is the server's.
+    """The server rejected a request or ended it with an error. The message comes from the server.
 
-    Also raised if a stream is read a second time, by a notebook cell that runs again.
+    Also raised when a stream is read twice, for example by rerunning a notebook cell.
     """
 
 
@@ -36,11 +36,11 @@ class StreamEvent:
     """One event of a teaching stream.
 
     label, request  the request's label, and its id in the event log
-    at              when the event was received, in seconds; only differences mean something
-    token           its text; empty in the last event, and while a character is incomplete
+    at              when the event was received, in seconds; only differences are meaningful
+    token           the token's text; empty in the last event and while a character is incomplete
     token_id        None in the last event
-    ttft_ms         time to first token, with the first token only
-    full_text       the whole text, with the last event only
+    ttft_ms         time to first token; only set with the first token
+    full_text       the whole text; only set in the last event
     """
 
     label: str
@@ -62,9 +62,9 @@ class Stream:
         self._response = response
 
     async def __aiter__(self) -> AsyncIterator[StreamEvent]:
-        """Yield its events, once. Leaving early closes the connection and ends the request."""
+        """Yield the events once. Leaving the loop early closes the connection and ends the request."""
         if self._response.is_stream_consumed:
-            raise RequestFailedError("this answer has been read: send the request again")
+            raise RequestFailedError("this stream has already been read: send the request again")
         try:
             async for sent in EventSource(self._response).aiter_sse():
                 data = sent.json()
@@ -89,14 +89,14 @@ class Stream:
 
 
 class Client:
-    """Talks to one server. Streams are asynchronous, everything else is synchronous."""
+    """Talks to one server. Streams are asynchronous; everything else is synchronous."""
 
     def __init__(self, url: str, api_key: str | None = None) -> None:
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._options: dict[str, Any] = {
             "base_url": url,
             "headers": headers,
-            "trust_env": False,  # no proxies: the server is on this machine or near
+            "trust_env": False,  # no proxies: the server is local or nearby
             "verify": url.startswith("https:"),  # loading certificates takes a while
         }
         self._http = httpx.Client(**self._options, timeout=60)
@@ -110,7 +110,7 @@ class Client:
         return int(self._json("POST", "/engine/resume")["step"])
 
     def step(self, steps: int = 1) -> int:
-        """Run some steps of a paused engine; return the number of the last one after it ran."""
+        """Run `steps` steps of a paused engine; return the number of the last one once it is done."""
         return int(self._json("POST", "/engine/step", {"steps": steps})["step"])
 
     def health(self) -> dict[str, Any]:
@@ -126,11 +126,11 @@ class Client:
     async def submit(
         self, prompt: str, *, max_tokens: int = 50, label: str = "", **fields: object
     ) -> Stream:
-        """Send one request; return when the engine has it in its queue."""
-        # Each stream has a connection of its own, so that none waits for another. No timeout: a paused
-        # engine may wait for a class.
+        """Send one request; return once it is in the engine's queue."""
+        # Each stream has its own connection, so no stream waits for another. There is no timeout,
+        # because a teacher may leave the engine paused for a long time.
         connection = httpx.AsyncClient(**self._options, timeout=None)
-        # The label is sent as `user`: the header X-Client could not carry every alphabet.
+        # The label is sent as `user`, because the X-Client header cannot carry every alphabet.
         body = {"prompt": prompt, "max_tokens": max_tokens, "user": label or None} | fields
         request = connection.build_request("POST", "/v1/completions", json=body)
         response = await connection.send(request, stream=True)
@@ -143,7 +143,7 @@ class Client:
     async def queue(self, requests: Sequence[Mapping[str, Any]]) -> list[Stream]:
         """Send requests in order, each as soon as the previous one is in the queue.
 
-        Each is a mapping with the arguments of `submit`.
+        Each request is a mapping of `submit`'s arguments.
         """
         return [await self.submit(**request) for request in requests]
 
@@ -156,7 +156,7 @@ class Client:
                 async for event in stream:
                     received.put_nowait(event)
                 received.put_nowait(None)
-            except Exception as error:  # raised by `read`, which would wait for ever otherwise
+            except Exception as error:  # `read` raises it; otherwise it would wait forever
                 received.put_nowait(error)
 
         tasks = [asyncio.create_task(pump(stream)) for stream in streams]
@@ -175,7 +175,7 @@ class Client:
                 task.cancel()
 
     async def fire(self, requests: Sequence[Mapping[str, Any]]) -> list[StreamEvent]:
-        """Queue all requests while the engine is paused, resume it, and return all events in order."""
+        """Pause the engine, queue all requests, resume it, and return all events in order."""
         self.pause()
         streams = await self.queue(requests)
         self.resume()

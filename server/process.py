@@ -1,11 +1,10 @@
-"""A server in the background of a notebook. It ends with the notebook.
+"""A background server for a notebook. It stops when the notebook does.
 
     with serve_in_background(token_budget=32) as server:
         Client(server.url).health()
 
-The server is a process of its own, so that a busy cell does not delay it and an interrupted cell does
-not stop it. It watches its stdin: when the notebook's kernel ends, in whatever way, the pipe closes and
-the server stops.
+The server runs in its own process: a busy cell does not delay it, and interrupting a cell does not stop
+it. It watches its stdin. However the notebook's kernel ends, the pipe closes and the server stops.
 """
 
 import atexit
@@ -20,7 +19,7 @@ STOP_SECONDS = 40.0
 
 
 class ServerError(RuntimeError):
-    """The server did not start. The message is what it wrote to standard error."""
+    """The server did not start. The message is its output on standard error."""
 
 
 class BackgroundServer:
@@ -34,18 +33,18 @@ class BackgroundServer:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            start_new_session=True,  # an interrupt of the notebook must not reach the server
+            start_new_session=True,  # interrupting the notebook must not interrupt the server
         )
         atexit.register(self.stop)
         try:
             self.url = self._wait_for_url()
-        except BaseException:  # also an interrupt
+        except BaseException:  # KeyboardInterrupt too
             self.process.kill()
             self.stop()
             raise
 
     def stop(self) -> int:
-        """Let running requests finish, end the server and return its exit code.
+        """Let running requests finish, stop the server and return its exit code.
 
         Calling it twice is harmless.
         """
@@ -83,15 +82,15 @@ class BackgroundServer:
                     return f"http://{address}"
         finally:
             timeout.cancel()
-        raise ServerError(self.output().strip() or "the server ended without a message")
+        raise ServerError(self.output().strip() or "the server exited without a message")
 
 
 def serve_in_background(model: str | None = None, **options: object) -> BackgroundServer:
-    """Start `underglass serve` on a free port; return when it answers requests.
+    """Start `underglass serve` on a free port; return once it accepts requests.
 
-    `options` are those of the command: `token_budget=32`, `policy="sjf"`, `chunked_prefill=False`;
-    `train=True` first trains the model to serve.
-    Raises ServerError with the command's message for an invalid option.
+    `options` are the command's options, such as `token_budget=32`, `policy="sjf"` or
+    `chunked_prefill=False`. With `train=True`, a model is trained first and then served.
+    Raises ServerError with the command's message if an option is invalid.
     """
     command = [sys.executable, "-m", "server.cli", "serve", "--port", "0", "--until-stdin-closes"]
     if model is not None:

@@ -1,4 +1,4 @@
-"""The console command. Each subcommand imports its heavy modules itself."""
+"""The console command. Each subcommand imports its heavy modules only when it runs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -54,17 +54,18 @@ def lmtp(
 ) -> None:
     """Send prompts to a running server over LMTP and print the outputs as they are generated.
 
-    A word name=value sets a parameter, the rest of the line is the prompt:
+    Each word of the form name=value sets a parameter; the rest of the line is the prompt:
 
         max_tokens=20 temperature=0.8 Once upon a time
 
-    Without a prompt, parameters apply to all following prompts. Put a prompt that
-    contains "=" into double quotes.
+    On a line without a prompt, parameters apply to all following prompts. Put a
+    prompt that contains "=" in double quotes.
 
-    keep=NAME stores prompt and output on the server, from=NAME continues after
-    them, release=NAME deletes them.
+    keep=NAME stores the prompt and its output on the server, from=NAME continues
+    from them, and release=NAME deletes them.
 
-    Ctrl-C ends an output, Ctrl-D the client. From a pipe, each line is a prompt.
+    Ctrl-C stops an output; Ctrl-D quits the client. When input comes from a pipe,
+    each line is a prompt.
     """
     import asyncio
 
@@ -75,13 +76,15 @@ def lmtp(
 
 @app.command(cls=SectionedCommand, short_help="Train the bundled model from scratch.")
 def train(
-    out: Annotated[Path, typer.Option(help="Directory to write, in Hugging Face format.")] = Path(
-        "build/model"
-    ),
+    out: Annotated[
+        Path, typer.Option(help="Output directory for the model, in Hugging Face format.")
+    ] = Path("build/model"),
     tokens: Annotated[int, typer.Option(help="Number of tokens to train on.", min=1)] = 12_000_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same model.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Random seed; the same seed produces the same model.")
+    ] = 0,
     device: Annotated[
-        str, typer.Option(help="A torch device, or auto: a GPU if there is one.")
+        str, typer.Option(help="A torch device, or auto to use a GPU if there is one.")
     ] = "auto",
 ) -> None:
     """Train the bundled model from scratch: corpus, tokenizer and weights."""

@@ -1,9 +1,9 @@
 """The console command's help and its error messages.
 
 Typer reads options from the command line and from environment variables (`--token-budget` is
-`UNDERGLASS_TOKEN_BUDGET`; the command line takes precedence). This module adds what Typer does not do:
-a help in sections without boxes, errors of one line that name the option and, if the value came from
-there, the variable, and an error for a misspelt variable.
+`UNDERGLASS_TOKEN_BUDGET`; the command line takes precedence). This module adds three features that
+Typer lacks: help in sections without boxes, one-line errors that name the option (and the variable, if
+the value came from one), and an error for a misspelt variable.
 """
 
 import os
@@ -19,11 +19,11 @@ from typer.exceptions import TyperException
 
 PREFIX = "UNDERGLASS"
 FROM_ENVIRONMENT = {"auto_envvar_prefix": PREFIX}
-# An option column of this width leaves room for the help on the same line, in 80 columns.
+# With an option column of this width, the help text fits on the same line in 80 columns.
 _OPTION_WIDTH = 26
 _TYPE = re.compile(r"<(int|float|str|path|list)\b.*>")
 _TYPE_NAMES = {"int": "N", "float": "X", "str": "TEXT", "path": "PATH", "list": "TEXT"}
-# What a value must be, by the type of pydantic's error.
+# The requirement that a value violates, by the type of pydantic's error.
 _MUST_BE = {
     "int_parsing": "a whole number",
     "float_parsing": "a number",
@@ -35,15 +35,15 @@ _NAME = re.compile(r"\A[a-z]+\b|\b[a-z]+(?:_[a-z]+)+\b")
 
 
 def option(section: str, help: str, **limits: Any) -> Any:
-    """Return an option for a section of the help; the epilog explains its environment variable."""
+    """Return an option for a section of the help. The epilog explains the environment variables."""
     return typer.Option(help=help, rich_help_panel=section, show_envvar=False, **limits)
 
 
 class SectionedCommand(TyperCommand):
-    """A command whose help lists its options in sections, in two columns."""
+    """A command whose help lists the options in sections and in two columns."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write the options, each section under its name."""
+        """Write the options, with a heading for each section."""
         sections: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
@@ -57,25 +57,25 @@ class SectionedCommand(TyperCommand):
 
 
 class OneLineGroup(TyperGroup):
-    """A group of commands that report a wrong option in one line."""
+    """A command group that reports an invalid option in one line."""
 
     def make_context(self, info_name: Any, args: Any, parent: Any = None, **extra: Any) -> Any:
-        """Read the options before a command's name."""
-        if not args:  # not an error: this shows the help
+        """Parse the options that precede the command's name."""
+        if not args:  # not an error: Typer shows the help
             return super().make_context(info_name, args, parent, **extra)
         with _one_line_errors():
             return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: Any) -> Any:
-        """Find the command, read its options and run it."""
+        """Find the command, parse its options and run it."""
         with _one_line_errors():
             return super().invoke(ctx)
 
 
 def check_environment(ctx: typer.Context) -> str | None:
-    """Return an error message if an environment variable is misspelt, or the key is empty.
+    """Return an error message if an environment variable is misspelt or the API key is empty.
 
-    Typer ignores an empty variable, so an empty key would start a server without a key.
+    Typer ignores an empty variable, so an empty key would start a server that requires no key.
     """
     if os.environ.get(f"{PREFIX}_API_KEY") == "" and ctx.params.get("api_key") is None:
         return f"{PREFIX}_API_KEY is empty: set it to the key, or unset it"
@@ -89,10 +89,10 @@ def check_environment(ctx: typer.Context) -> str | None:
 
 
 def with_flags(ctx: typer.Context, message: str) -> str:
-    """Replace settings' names in a message by options.
+    """Replace the names of settings in a message with options.
 
     "block_size must ..." becomes "--block-size must ...", and "(from UNDERGLASS_BLOCK_SIZE)" is
-    added if the value came from there.
+    appended if the value came from that variable.
     """
     names = {parameter.name for parameter in ctx.command.params}
     text = _NAME.sub(lambda name: _flag(name[0]) if name[0] in names else name[0], message)
@@ -100,7 +100,7 @@ def with_flags(ctx: typer.Context, message: str) -> str:
 
 
 def fail(message: str) -> NoReturn:
-    """Print an error of one line and exit with code 2, as for a wrong option."""
+    """Print a one-line error and exit with code 2, as for an invalid option."""
     typer.echo(f"underglass: {message}", err=True)
     raise typer.Exit(2)
 
@@ -114,7 +114,7 @@ def _one_line_errors() -> Iterator[None]:
 
 
 def _message(error: TyperException) -> str:
-    """Return an error of the command line in one line. Typer's has four, with the usage."""
+    """Return a command-line error as one line. Typer prints four lines, including the usage."""
     context, parameter = getattr(error, "ctx", None), getattr(error, "param", None)
     if context is None or parameter is None:
         text = error.format_message()
@@ -124,8 +124,8 @@ def _message(error: TyperException) -> str:
 
 
 def _requirement(error: TyperException) -> str:
-    """Return what a value must be, and what it is."""
-    from pydantic import ValidationError  # only here: the help must not wait for it
+    """Return the requirement and the value that violates it."""
+    from pydantic import ValidationError  # imported here so that the help does not wait for it
 
     cause = error.__cause__
     found = cause.errors()[0] if isinstance(cause, ValidationError) else None
@@ -145,6 +145,6 @@ def _variable(name: str) -> str:
 
 
 def _origin_of(ctx: typer.Context, name: str) -> str:
-    """Return " (from UNDERGLASS_...)" if the value came from the environment, otherwise nothing."""
+    """Return " (from UNDERGLASS_...)" if the value came from the environment, else an empty string."""
     source = ctx.get_parameter_source(name)
     return f" (from {_variable(name)})" if source and source.name == "ENVIRONMENT" else ""

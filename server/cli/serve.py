@@ -1,4 +1,4 @@
-"""`underglass serve`: its options, each with its default and its help.
+"""`underglass serve`: its options, with their defaults and help texts.
 
 `starting.py`, which needs torch, is imported only after the options have been checked.
 """
@@ -17,7 +17,7 @@ from server.core.settings import LARGEST_COUNT, ServerSettings
 
 _ENGINE = EngineConfig()
 _SERVER = ServerSettings()
-_DAY = 86_400  # longest time in seconds; a timer cannot run forever
+_DAY = 86_400  # the longest time to set, in seconds; timers need a finite limit
 
 _model = partial(option, "Model")
 _server = partial(option, "Server")
@@ -39,13 +39,13 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     model_dir: Annotated[
         Path | None,
         _model(
-            "With --model auto: a directory of model directories and GGUF files; each is loaded when "
-            "a request names it."
+            "With --model auto: a directory of model directories and GGUF files; each model is loaded "
+            "when a request names it."
         ),
     ] = None,
     max_models: Annotated[
         int,
-        _model("With --model auto: how many of them can be loaded at once.", min=1),
+        _model("With --model auto: how many of these models can be loaded at once.", min=1),
     ] = 2,
     train: Annotated[
         bool, _model("Train a small NanoGPT on stories first (about ten seconds) and serve it.")
@@ -69,37 +69,39 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     cors_origin: Annotated[
         list[str],
         _server(
-            "A site whose pages can use the API, like https://example.org; * allows all. Repeatable."
+            "A site whose pages may use the API, such as https://example.org; * allows all. Repeatable."
         ),
     ] = [],  # noqa: B006
     max_waiting: Annotated[
-        int, _server("Maximum number of waiting requests; new ones then get 429.", min=1)
+        int, _server("Maximum number of waiting requests; beyond it, new ones get 429.", min=1)
     ] = _SERVER.max_waiting,
     max_waiting_tokens: Annotated[
-        int, _server("The same limit in tokens: prompts and maximum outputs.", min=1)
+        int, _server("The same limit in tokens, counting prompts and their maximum outputs.", min=1)
     ] = _SERVER.max_waiting_tokens,
     chat_max_tokens: Annotated[
-        int, _server("max_tokens of a chat request that does not set it.", min=1)
+        int, _server("max_tokens for chat requests that do not set it.", min=1)
     ] = _SERVER.chat_max_tokens,
     drain_seconds: Annotated[
         float,
-        _server("Seconds to finish running requests after SIGTERM or Ctrl-C.", min=0, max=_DAY),
+        _server(
+            "Seconds that running requests have to finish after SIGTERM or Ctrl-C.", min=0, max=_DAY
+        ),
     ] = _SERVER.drain_seconds,
     stuck_seconds: Annotated[
         float,
-        _server("Seconds in one step after which all requests fail as stuck.", min=0, max=_DAY),
+        _server("Seconds that a step may take; after that, all requests fail.", min=0, max=_DAY),
     ] = _SERVER.stuck_seconds,
     paused: Annotated[
         bool, _engine("Start with the engine paused: requests wait until it is resumed.")
     ] = False,
     token_budget: Annotated[
-        int, _engine("Tokens computed in one step, over all requests.")
+        int, _engine("Maximum number of tokens computed in one step, over all requests.")
     ] = _ENGINE.token_budget,
     max_batch_size: Annotated[
         int, _engine("Maximum number of running requests.")
     ] = _ENGINE.max_batch_size,
     max_kv_tokens: Annotated[
-        int, _engine("Size of the KV cache in token slots.")
+        int, _engine("Size of the KV cache, in token slots.")
     ] = _ENGINE.max_kv_tokens,
     block_size: Annotated[int, _engine("Token slots per KV block.")] = _ENGINE.block_size,
     policy: Annotated[
@@ -110,7 +112,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         _engine("continuous, or static: a batch runs until its last request has finished."),
     ] = _ENGINE.batching,
     chunked_prefill: Annotated[
-        bool, _engine("Split a prompt that exceeds the step's budget.")
+        bool, _engine("Split a prompt that exceeds the token budget of a step.")
     ] = _ENGINE.chunked_prefill,
     prefix_cache: Annotated[
         bool, _engine("Reuse the KV blocks of shared prompt prefixes.")
@@ -120,7 +122,9 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     ] = _ENGINE.eviction,
     preemption: Annotated[
         bool,
-        _engine("Preempt requests when KV memory runs out; otherwise reserve their maximum."),
+        _engine(
+            "Preempt requests when KV memory runs out; otherwise reserve each request's maximum."
+        ),
     ] = _ENGINE.preemption,
     log_window: Annotated[
         int,
@@ -131,17 +135,17 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         ),
     ] = _SERVER.log_window,
     trace_file: Annotated[
-        Path | None, _log("Write the whole event log to this file; an old one is replaced.")
+        Path | None, _log("Write the whole event log to this file; an existing file is replaced.")
     ] = None,
     request_log: Annotated[
         str,
-        _log("Destination of one line per request: stderr, off, or a file to append to."),
+        _log("Where to log one line per request: stderr, off, or a file to append to."),
     ] = "stderr",
     until_stdin_closes: Annotated[bool, typer.Option(hidden=True)] = False,
     train_steps: Annotated[int | None, typer.Option(hidden=True, min=1)] = None,
 ) -> None:
     """Serve a model over HTTP: OpenAI's API, a teaching stream, and the engine's event log."""
-    options = locals()  # every option by its name
+    options = locals()  # every option, by name
     if message := check_environment(ctx):
         fail(message)
     os.environ["UNDERGLASS_THREADS"] = str(threads)
@@ -165,19 +169,19 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
 
 
 def _model_to_serve(model: str | None, model_dir: Path | None, *, train: bool) -> str:
-    """Return the model's name or path; exit for options that exclude each other."""
+    """Return the model's name or path; exit if the options cannot be used together."""
     if train and model is not None:
-        fail("--train and --model (UNDERGLASS_MODEL) exclude each other: leave out one of them")
+        fail("--train and --model (UNDERGLASS_MODEL) cannot be used together: omit one of them")
     if model == "":
-        fail("--model is empty: give a model's directory or name, or leave it out")
+        fail("--model is empty: give a model's directory or name, or omit the option")
     if (model == "auto") != (model_dir is not None):
-        fail("--model auto and --model-dir need each other: give both, or neither")
+        fail("--model auto and --model-dir require each other: give both or neither")
     if model == "auto":
         return "bundled"
     return model or ("nanogpt" if train else "bundled")
 
 
 def _fill(kind: type[_Struct], options: Mapping[str, Any], **more: Any) -> _Struct:
-    """Build a struct from the options that have the names of its fields."""
+    """Build a struct from the options whose names match its fields."""
     names = kind.__struct_fields__  # type: ignore[attr-defined]
     return kind(**{name: options[name] for name in names if name in options} | more)

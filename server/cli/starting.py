@@ -1,6 +1,6 @@
-"""From the command's options to a running server. A failure is reported in one line.
+"""Turn the command's options into a running server. A failure is reported in one line.
 
-Cheap checks come before the model is loaded: a wrong name, a port in use, a read-only file.
+Cheap checks run before the model is loaded. They catch a wrong name, a port in use or a read-only file.
 """
 
 import os
@@ -42,21 +42,21 @@ Underglass serves {model} at {url}
 
 
 class StartError(Exception):
-    """The server cannot start. The message says why, and names the option."""
+    """The server cannot start. The message gives the reason and names the option."""
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """The model to serve, the port, and the files to write.
 
     model               directory, hub name or "bundled"
-    model_dir           directory of further models, with `--model auto`
-    max_models          how many of them can be loaded at once
-    train, train_steps  train the model to serve first, for this many steps
-    port                0 picks a free one
-    paused              start with the engine paused
+    model_dir           directory of additional models, with `--model auto`
+    max_models          how many of those models can be loaded at once
+    train, train_steps  whether to train a model first and serve it, and for how many steps
+    port                port to listen on; 0 picks a free one
+    paused              whether to start with the engine paused
     trace_file          file for the whole event log
     request_log         "stderr", "off", or a file to append to
-    until_stdin_closes  also stop when the parent process closes stdin or dies
+    until_stdin_closes  whether to stop when the parent process closes stdin or dies
     """
 
     model: str
@@ -71,17 +71,17 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     until_stdin_closes: bool
 
     def check(self) -> None:
-        """Raise StartError for options that exclude each other."""
+        """Raise StartError for options that cannot be used together."""
         if self.model_dir is not None and not self.model_dir.is_dir():
             raise StartError(f"--model-dir must be a directory, got {self.model_dir}")
         if self.model_dir is not None and self.trace_file is not None:
             raise StartError(
-                "--trace-file cannot be used with --model auto: it records one engine only"
+                "--trace-file cannot be used with --model auto: it records only one engine"
             )
 
 
 def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSettings) -> None:
-    """Load the model and serve it; returns after the drain.
+    """Load the model and serve it; return after the drain.
 
     Raises StartError, and ConfigError for a setting that the engine rejects.
     """
@@ -97,7 +97,7 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
         engine = Engine.load(
             source,
             config,
-            policy=policy_named(config.policy),  # a policy belongs to one engine
+            policy=policy_named(config.policy),  # each engine needs its own policy
             eviction=eviction_named(config.eviction),
             log=outbox,
         )
@@ -121,10 +121,10 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
 
 
 def banner(settings: ServerSettings, url: str, model_dir: Path | None = None) -> str:
-    """Return the text that a server prints when it is ready, with a command that can be pasted.
+    """Return the text that a server prints when it is ready, including a command to paste.
 
-    url         where this machine reaches the server
-    model_dir   directory of further models
+    url         the server's address on this machine
+    model_dir   directory of additional models
     """
     header = f"Authorization: Bearer {settings.api_key}"
     text = _BANNER.format(
@@ -134,7 +134,7 @@ def banner(settings: ServerSettings, url: str, model_dir: Path | None = None) ->
         key=f" -H {shlex.quote(header)}" if settings.api_key else "",
     )
     if model_dir is not None:
-        text += f"  more models        {url}/v1/models lists those of {model_dir}\n"
+        text += f"  more models        {url}/v1/models lists those in {model_dir}\n"
     if is_loopback(settings.host):
         return text
     port = url.rpartition(":")[2]
@@ -143,13 +143,13 @@ def banner(settings: ServerSettings, url: str, model_dir: Path | None = None) ->
         text += f"  other machines     http://{address}:{port}/\n"
     if settings.api_key is None:
         text += (
-            "\nEvery machine that reaches this one can use the model; --api-key requires a key.\n"
+            "\nAny machine that can reach this one can use the model; --api-key requires a key.\n"
         )
     return text
 
 
 def _network_address() -> str | None:
-    """Return this machine's address in its network. Nothing is sent: UDP only looks up the route."""
+    """Return this machine's network address. UDP only looks up the route, so nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
         try:
             route.connect(("192.0.2.1", 9))  # an address that is never assigned (RFC 5737)
@@ -163,8 +163,10 @@ def _load_first(
     config: EngineConfig,
     load: Callable[[str | Path], tuple[Engine, Outbox]],
 ) -> tuple[Engine, Outbox]:
-    """Load the model that `--model` names, or train it first. Raises StartError if that fails."""
-    from engine.compute.weights.checkpoint import CheckpointError  # imports torch, takes seconds
+    """Load the model that `--model` names, or train one and load it. Raises StartError on failure."""
+    from engine.compute.weights.checkpoint import (
+        CheckpointError,
+    )  # imports torch, which takes seconds
 
     trained = trained_nanogpt(start.train_steps) if start.train else nullcontext(start.model)
     try:
@@ -174,15 +176,15 @@ def _load_first(
         raise StartError(f"--model {start.model}: {error}") from error
     except MemoryError as error:
         raise StartError(
-            f"--max-kv-tokens {config.max_kv_tokens} does not fit into memory: choose fewer"
+            f"--max-kv-tokens {config.max_kv_tokens} does not fit into memory: choose a smaller value"
         ) from error
 
 
 def _open_closed_streams() -> None:
-    """Replace standard streams that the parent process closed by /dev/null.
+    """Replace standard streams that the parent process has closed with /dev/null.
 
-    Otherwise the next files and sockets would get their numbers, and output meant for a terminal
-    would be written into them.
+    Otherwise the next files and sockets would get their file descriptors, and terminal output would be
+    written into them.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -195,7 +197,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         number = error.errno or 0  # negative: the name could not be resolved
         text = os.strerror(number) if number > 0 else str(error.strerror)
-        reason = text.partition(" (while ")[0]  # Python repeats the address there
+        reason = text.partition(" (while ")[0]  # Python repeats the address after that
         raise StartError(
             f"cannot listen on {host}:{port}: {reason}; choose another --host or --port"
         ) from error

@@ -1,15 +1,15 @@
-"""The server's queue limits: how much may wait, and when a rejected client should try again.
+"""The server's queue limits: how much may wait, and when a rejected client should retry.
 
-The limits count requests and tokens, because thirty short questions and thirty books are not the same
-queue. A request counts with its prompt and all output it may have, which is all the work it can bring.
-Requests are counted before a prompt is tokenized, tokens after, when their number is known.
+The limits count both requests and tokens, because thirty short questions are far less work than thirty
+books. A request's token count is its prompt plus its maximum output, the most work it can cause. The
+request limit is checked before the prompt is tokenized; the token limit is checked afterwards, when
+the number of tokens is known.
 
-`Retry-After` is the time in which the engine, at its recent speed, works off half of the queue. A
-client that returns then finds room, and the engine has not run out of work.
+`Retry-After` is the time the engine needs, at its recent speed, to work through half of the queue. A
+client that retries then finds room in the queue, and the engine has not run out of work.
 
 Source: vLLM limits waiting requests and tokens (`max_num_queued_reqs`, `max_num_queued_tokens`); SGLang
-limits requests (`--max-queued-requests`). A `Retry-After` that follows the load is what RFC 9110,
-section 10.2.3 is for.
+limits requests (`--max-queued-requests`). RFC 9110, section 10.2.3, defines `Retry-After`.
 """
 
 import math
@@ -30,14 +30,14 @@ class Admission:
     """The limits of one engine's queue. Lives on the event loop."""
 
     def __init__(self, settings: ServerSettings, state: State) -> None:
-        """`state` is the folded log, which keeps changing."""
+        """Set up the limits. `state` is the folded log, which keeps changing."""
         self._settings = settings
         self._state = state
         self._scheduled = 0  # tokens of the current step
-        self._steps: deque[tuple[int, int]] = deque(maxlen=RECENT_STEPS)  # tokens, microseconds
+        self._steps: deque[tuple[int, int]] = deque(maxlen=RECENT_STEPS)  # (tokens, microseconds)
 
     def observe(self, events: Iterable[Event]) -> None:
-        """Note what steps have computed, and how long they took."""
+        """Record how many tokens each step computed and how long it took."""
         for event in events:
             if isinstance(event, StepScheduled):
                 self._scheduled = sum(row.count for row in event.rows)
@@ -45,21 +45,23 @@ class Admission:
                 self._steps.append((self._scheduled, event.t["end"] - event.t["start"]))
 
     def check_requests(self, pending: int) -> None:
-        """Raise ApiError 429 unless one more may wait; `pending` are on their way to the queue."""
+        """Raise ApiError 429 if the queue is full; `pending` more requests are about to join it."""
         waiting, limit = len(self._state.waiting) + pending, self._settings.max_waiting
         if waiting >= limit:
-            raise self._full(f"{waiting} requests are waiting, the limit is {limit}", 0)
+            raise self._full(f"{waiting} requests are waiting, and the limit is {limit}", 0)
 
     def check_tokens(self, prompts: list[Prompt], pending: int) -> None:
-        """Raise ApiError 429 unless these prompts may wait too.
+        """Raise ApiError 429 if the queue has no room for these prompts.
 
-        `pending` are the tokens of requests on their way to the queue. An empty queue accepts whatever
-        the engine can serve, however large.
+        `pending` counts the tokens of requests that are not in the queue yet. An empty queue accepts
+        any request that the engine can serve, however large.
         """
         waiting, limit = self._tokens_waiting() + pending, self._settings.max_waiting_tokens
         added = tokens_of(prompts)
         if waiting and waiting + added > limit:
-            message = f"{waiting} tokens are waiting, {added} more exceed the limit of {limit}"
+            message = (
+                f"{waiting} tokens are waiting, and {added} more would exceed the limit of {limit}"
+            )
             raise self._full(message, pending)
 
     def _tokens_waiting(self) -> int:
@@ -79,7 +81,7 @@ class Admission:
 
 
 def tokens_of(prompts: Iterable[Prompt]) -> int:
-    """Return the most work that a request can bring: its prompts, and all output they may have."""
+    """Return the most tokens that a request can cause: its prompts plus their maximum output."""
     return sum(
         len(prompt.tokens) + prompt.params.samples * prompt.params.max_tokens for prompt in prompts
     )

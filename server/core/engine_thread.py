@@ -1,13 +1,13 @@
 """The one thread that owns the engine.
 
-    wait until there is something to do     on a condition, without polling
-    run the posted commands                 submissions, aborts, the teacher's controls: between steps
+    wait until there is work to do          on a condition variable, without polling
+    run the posted commands                 submissions, aborts and the teacher's controls
     run one step of the engine              if it has work and is not paused
-    deliver a report                        one call into the event loop with all that happened
+    deliver a report                        one call into the event loop with everything that happened
 
-A step takes microseconds or seconds; the event loop goes on serving meanwhile.
+A step can take microseconds or seconds; the event loop keeps serving meanwhile.
 
-Differs from vLLM: it draws the line in the same place, but between two processes
+Differs from vLLM, which splits the work at the same point but into two processes
 (`vllm/v1/engine/core.py`, `EngineCoreProc`).
 """
 
@@ -36,9 +36,9 @@ class Report:
     queued    (stream, its prompts, the engine's id of each prompt's first sample)
     deltas    new output of the streams' choices, or how they ended
     cached    (stream, index of the prompt, tokens found in the prefix cache)
-    replies   (future of a command, its result or exception)
+    replies   (a command's future, its result or exception)
     paused    whether the engine is paused
-    urgent    the event loop must see it now: it has a reply, a first token or an end
+    urgent    whether the event loop must see it now: it has a reply, a first token or an end
     """
 
     events: list[Event] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Report:
 
 @dataclass(slots=True)
 class _Sample:
-    """The place of an engine request in a stream; `ended` is its prompt's."""
+    """The stream, prompt and choice that an engine request belongs to; `ended` is its prompt's."""
 
     stream: RequestStream
     prompt: int
@@ -63,7 +63,7 @@ class _Sample:
 
 @dataclass(slots=True)
 class _StepCommand:
-    """Steps that a paused engine still has to run."""
+    """A command to run steps of a paused engine; `left` counts the steps still to run."""
 
     left: int
     reply: asyncio.Future[Any]
@@ -72,9 +72,9 @@ class _StepCommand:
 class EngineThread:
     """Runs the engine. `post` may be called from any thread; everything else runs on this thread.
 
-    deliver   takes a Report; called once per step, and once for the commands that ran before it
-    record    takes the new events, for a file on disk
-    failed    takes the exception that ended the loop, if one does
+    deliver   called with a Report after each step, and once for the commands that ran before it
+    record    called with the new events, to write them to a file
+    failed    called with the exception if one ends the loop
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class EngineThread:
         self._steps: deque[_StepCommand] = deque()
         self._report = Report()
         self._busy_since: float | None = None
-        # A daemon, so that a forward pass that never returns cannot keep the process alive.
+        # A daemon thread: a forward pass that never returns must not keep the process alive.
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -107,7 +107,7 @@ class EngineThread:
         self._thread.start()
 
     def stop(self, timeout: float) -> bool:
-        """End after the current step, waiting `timeout` seconds at most; return whether it ended."""
+        """End the thread after the current step; return whether it ended within `timeout` seconds."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -121,11 +121,11 @@ class EngineThread:
             self._wake.notify()
 
     def busy_seconds(self) -> float:
-        """How long the current round has taken so far: its step and its commands."""
+        """Return how long the current round, its commands and its step, has taken so far."""
         began = self._busy_since
         return 0.0 if began is None else time.monotonic() - began
 
-    # Commands: called on the engine thread, through `post`
+    # Commands: called on the engine thread through `post`
 
     def submit(
         self,
@@ -136,9 +136,9 @@ class EngineThread:
         priority: int,
         reply: asyncio.Future[Any],
     ) -> None:
-        """Queue all prompts of a request, next to each other, and reply."""
+        """Queue all prompts of a request consecutively, and reply."""
         self._report.replies.append((reply, None))
-        if stream.closed:  # the client left while its prompt was tokenized
+        if stream.closed:  # the client disconnected while its prompt was tokenized
             return
         ids: list[int] = []
         choice = 0
@@ -158,7 +158,7 @@ class EngineThread:
         self._report.queued.append((stream, prompts, ids))
 
     def release(self, stream: RequestStream) -> None:
-        """Abort what is left of a request, in whatever state it is. The second call does nothing."""
+        """Abort the unfinished samples of a request. A second call does nothing."""
         for id_ in self._ids.pop(stream, []):
             self._samples.pop(id_, None)
             self._engine.abort(id_)
@@ -176,12 +176,14 @@ class EngineThread:
     def step(self, steps: int, reply: asyncio.Future[Any]) -> None:
         """Run up to `steps` steps of a paused engine; reply with the number of the last one.
 
-        Fewer run if there is no more work.
+        Fewer steps run if the engine runs out of work.
         """
         if self._engine.paused:
             self._steps.append(_StepCommand(steps, reply))
         else:
-            error = ApiError(409, "the engine runs by itself: pause it first", code="not_paused")
+            error = ApiError(
+                409, "the engine is not paused: pause it before stepping", code="not_paused"
+            )
             self._report.replies.append((reply, error))
 
     # The loop
@@ -192,9 +194,9 @@ class EngineThread:
                 self._busy_since = time.monotonic()
                 for command in self._take_inbox():
                     command()
-                while self._steps and not self._engine.has_work():  # nothing to step through
+                while self._steps and not self._engine.has_work():  # no work left to step through
                     self._reply_with_step(self._steps.popleft().reply)
-                self._hand_over()  # before the step, which may take long
+                self._hand_over()  # before the step, which may take a long time
                 if self._may_step():
                     self._hand_over(self._step())
                 self._busy_since = None
@@ -277,7 +279,7 @@ class EngineThread:
 
 
 def _add_logprobs(delta: OutputDelta, tokens: TokenOutput) -> None:
-    """Add the log-probabilities that the request asks for."""
+    """Add the log-probabilities that the request asked for."""
     request, params = tokens.request, tokens.request.params
     if params.logprobs is not None or params.best_of is not None:
         forced = [False] * (len(tokens.ids) - tokens.forced) + [True] * tokens.forced
@@ -290,7 +292,7 @@ def _add_logprobs(delta: OutputDelta, tokens: TokenOutput) -> None:
 
 
 def _end_of_step(events: list[Event]) -> int:
-    """Return the step's end as the log has it, so that clients see the same times as the pictures."""
+    """Return the end of the step as logged, so clients see the same times as the pictures."""
     return next(
         int(event.t["end"]) for event in reversed(events) if isinstance(event, StepFinished)
     )

@@ -1,9 +1,10 @@
-"""Python's garbage collector runs while no request is running.
+"""Run Python's garbage collector while the server is idle.
 
-Reference counts free nearly everything at once; the collector looks for cycles. It walks through every
-young object, the event log's among them, and all streams stop meanwhile: 8 ms for every 20,000 objects
-and about 75 ms for the older ones, 3 to 6 % of the time with 64 streams (measured with the bundled
-model). So it rarely runs on its own, and the server calls it after the last request has ended.
+Reference counting frees nearly everything immediately; the collector only looks for cycles. It scans
+every young object, including those of the event log, and all streams stop meanwhile: 8 ms per 20,000
+objects and about 75 ms for the older ones, which is 3 to 6 % of the time with 64 streams (measured with
+the bundled model). So the server makes automatic collections rare and collects once the last request
+has ended.
 
 Source: vLLM also freezes its heap (`vllm/utils/gc_utils.py`).
 """
@@ -12,14 +13,14 @@ import asyncio
 import gc
 
 IDLE_SECONDS = 0.1
-# New objects after which the collector also runs under load. A busy server reaches this once while its
-# log's window fills, and later only through cycles.
+# Number of new objects after which the collector runs even under load. A busy server reaches it once,
+# while its log window fills; after that, only cycles can reach it.
 MAX_OBJECTS = 500_000
-YOUNG = 1  # the oldest generation to walk through; older objects have been examined before
+YOUNG = 1  # the oldest generation to scan; older objects have been scanned before
 
 
 def freeze_heap() -> None:
-    """Exempt all objects that exist now from collection."""
+    """Exempt all existing objects from collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(MAX_OBJECTS)
@@ -34,13 +35,13 @@ class IdleGarbageCollector:
         self._timer: asyncio.TimerHandle | None = None
 
     def on_idle(self) -> None:
-        """The last request has ended: collect soon, unless another one arrives."""
+        """Collect soon unless a request arrives; called when the last request has ended."""
         self._idle.set()
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(IDLE_SECONDS, gc.collect, YOUNG)
 
     def on_busy(self) -> None:
-        """A request arrives, or the server stops: do not collect."""
+        """Cancel a pending collection; called when a request arrives or the server stops."""
         self._idle.clear()
         if self._timer is not None:
             self._timer.cancel()

@@ -1,7 +1,7 @@
-"""The metrics of `/metrics`, counted from the event log as it is written.
+"""The metrics behind `/metrics`, computed from the event log as it is written.
 
-Times are those of the log, so a dashboard shows the same as the pictures. An event costs one dictionary
-lookup, a token a few additions; finished requests are dropped.
+Times come from the log, so a dashboard and the pictures agree. An event costs one dictionary lookup,
+and a token costs a few additions. Finished requests are dropped.
 """
 
 from bisect import bisect_left
@@ -21,8 +21,8 @@ from engine.events.vocabulary import (
     StepScheduled,
 )
 
-# vLLM's bucket limits, in seconds (`vllm/v1/metrics/loggers.py`), and smaller ones: a small model
-# computes a token in a millisecond.
+# vLLM's bucket limits in seconds (`vllm/v1/metrics/loggers.py`), plus smaller ones, because a small
+# model computes a token in a millisecond.
 _FAST = (0.0001, 0.00025, 0.0005)
 _TOKEN_SECONDS = (
     *(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75),
@@ -36,7 +36,7 @@ _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
 
 class Histogram:
-    """Counts of values per bucket: at most `limits[0]`, at most `limits[1]`, ..., above the last."""
+    """Value counts per bucket: up to `limits[0]`, up to `limits[1]`, ..., above the last limit."""
 
     def __init__(self, limits: Iterable[float]) -> None:
         self.limits: Sequence[float] = tuple(limits)
@@ -44,7 +44,7 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float, times: int = 1) -> None:
-        """Count a value."""
+        """Count a value `times` times."""
         self.counts[bisect_left(self.limits, value)] += times
         self.sum += value * times
 
@@ -52,10 +52,11 @@ class Histogram:
 class Measures:
     """Counts over a whole run. Lives on the event loop.
 
-    prompt_tokens, generation_tokens   of admitted requests, each prompt once; of all samples
-    cache_queries, cache_hits          prompt tokens looked up in the prefix cache, and found there
-    preemptions                        how often a request was preempted
-    finished                           requests by finish reason; each sample is one
+    prompt_tokens                      tokens of admitted prompts, each prompt counted once
+    generation_tokens                  tokens generated, over all samples
+    cache_queries, cache_hits          prompt tokens looked up and found in the prefix cache
+    preemptions                        number of preemptions
+    finished                           number of requests by finish reason; each sample counts as one
     ttft, itl, e2e, queue              seconds to the first token, between tokens, from arrival to the
                                        last token, and from arrival to the step that admitted it
     step_tokens                        tokens computed per step
@@ -74,7 +75,7 @@ class Measures:
         self._prefix_cache = True
         self._arrived: dict[int, int] = {}  # request -> microseconds
         self._prompts: dict[int, int] = {}  # request -> tokens, until it is admitted
-        self._admitted: list[int] = []  # arrival times of those admitted in this step
+        self._admitted: list[int] = []  # arrival times of the requests admitted in this step
         self._last: dict[int, int] = {}  # request -> time of its last token
         self._handlers: dict[type[Event], Callable[[Any], None]] = {
             RunStarted: self._run_started,
@@ -131,7 +132,7 @@ class Measures:
             last = self._last.get(row.request)
             if last is None:
                 self.ttft.observe((end - self._arrived[row.request]) / 1e6)
-                if tokens > 1:  # accepted drafts, or forced tokens of a tool
+                if tokens > 1:  # accepted drafts, or tokens forced by a tool
                     self.itl.observe(0.0, tokens - 1)
             else:
                 self.itl.observe((end - last) / tokens / 1e6, tokens)

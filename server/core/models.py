@@ -1,19 +1,19 @@
-"""The model registry: which bridge serves the model that a request names.
+"""The model registry: look up the bridge for the model that a request names.
 
-    Models(bridge)              one model, which answers to any name
-    Models(bridge, directory)   `--model auto`: also the models of a directory, loaded on request
+    Models(bridge)              one model, which serves requests for any name
+    Models(bridge, directory)   `--model auto`: also the models in a directory, loaded on request
 
 Every loaded model has its own engine, bridge and engine thread. A request leases its model from the
-lookup to the request's end. If the limit of loaded models is reached, the least recently requested
-model without a lease is evicted (Ollama does the same, `server/sched.go`). A request without a
-model uses the first one, which is always loaded and does not count.
+lookup until the request ends. When the limit on loaded models is reached, the least recently requested
+model without a lease is evicted (Ollama does the same, `server/sched.go`). A request that names no
+model uses the first one, which is always loaded and does not count towards the limit.
 
-A name is looked up among the directory's entries and never becomes a path: no name leads out of the
-directory, and nothing is downloaded.
+A name is looked up among the directory's entries and is never used as a path: no name can lead out of
+the directory, and nothing is downloaded.
 
-Models are loaded on a thread, while streams go on, with one exception: the `tokenizers` library holds
-the GIL while it reads a tokenizer.json. With 120,000 tokens, all streams stop for about half
-a second. Only a process per model would avoid that.
+Models are loaded on a separate thread while streams continue, with one exception: the `tokenizers`
+library holds the GIL while it reads a tokenizer.json. For a vocabulary of 120,000 tokens, that stops
+all streams for about half a second. Only one process per model would avoid it.
 """
 
 import asyncio
@@ -43,9 +43,9 @@ ViewedModel = Annotated[
 class ModelDirectory:
     """The directory of `--model auto`.
 
-    path    contains one Hugging Face model directory or GGUF file per model, named like the model
+    path    contains one Hugging Face model directory or GGUF file per model, named after the model
     limit   how many models may be loaded at once
-    load    returns an engine for a path; called on a thread of its own, may raise any exception
+    load    returns an engine for a path; called on its own thread, may raise any exception
     """
 
     path: Path
@@ -53,7 +53,7 @@ class ModelDirectory:
     load: Callable[[Path], tuple[Engine, Outbox]]
 
     def models(self) -> dict[str, Path]:
-        """Return the current models by name; empty if the directory cannot be read."""
+        """Return the models now in the directory, by name; empty if it cannot be read."""
         try:
             entries = sorted(self.path.resolve().iterdir())
         except OSError:
@@ -62,7 +62,7 @@ class ModelDirectory:
 
 
 def _is_model(entry: Path) -> bool:
-    # File names need not be UTF-8. One that is not printable cannot be a JSON string either.
+    # File names need not be UTF-8, and one that is not printable may not encode as a JSON string.
     if entry.name.startswith(".") or not entry.name.isprintable():
         return False
     return (entry / "config.json").is_file() or (entry.suffix == ".gguf" and entry.is_file())
@@ -72,8 +72,8 @@ def _is_model(entry: Path) -> bool:
 class _Entry:
     """A model that is loaded or loading.
 
-    ready     its bridge, or the error if it cannot be loaded
-    leases    requests that wait for the bridge or use it
+    ready     its bridge, or the error if the model cannot be loaded
+    leases    number of requests that wait for the bridge or use it
     """
 
     ready: asyncio.Future[Bridge]
@@ -88,17 +88,17 @@ class _Entry:
 
     @property
     def idle(self) -> bool:
-        """Whether it may be evicted now."""
+        """Whether the model may be evicted now."""
         return self.bridge is not None and not self.leases
 
     @property
     def failed(self) -> bool:
-        """Whether its engine has failed and no request uses it any more."""
+        """Whether the model's engine has failed and no request uses it any more."""
         return self.idle and self.bridge is not None and bool(self.bridge.failure)
 
     @contextmanager
     def lease(self) -> Iterator[None]:
-        """Protect it from eviction while the block runs."""
+        """Protect the model from eviction while the block runs."""
         self.leases += 1
         try:
             yield
@@ -110,8 +110,8 @@ class _Entry:
         assert self.bridge is not None
         assert self.engine is not None
         await self.bridge.stop()
-        # This frees weights and KV memory now. Engine and bridge are small; they are in reference
-        # cycles and wait for the garbage collector.
+        # This frees the weights and the KV memory now. The engine and the bridge are small; they are
+        # part of reference cycles, so the garbage collector frees them later.
         del self.engine.runner
         self.engine = None
 
@@ -119,7 +119,7 @@ class _Entry:
 class Models:
     """The registry. Lives on the event loop.
 
-    first       serves requests without a model
+    first       serves requests that name no model
     directory   the other models, with `--model auto`
     """
 
@@ -131,7 +131,7 @@ class Models:
         self._draining = False
 
     def names(self) -> dict[str, bool]:
-        """Return every model that requests can name, and whether it is loaded."""
+        """Return every model name that requests can use, and whether the model is loaded."""
         names = [self.settings.model_name, *self._found(), *self._entries]
         return {name: self.is_loaded(name) for name in names}
 
@@ -146,7 +146,8 @@ class Models:
         """Lend the bridge of a model to a request; load the model if necessary.
 
         The model is not evicted before the block ends. Raises ApiError if there is no such model
-        (404), it cannot be loaded, too many requests wait for it, or every loaded model has a lease.
+        (404), if it cannot be loaded, if too many requests wait for it, or if every loaded model has
+        a lease.
         """
         if self._is_first(name):
             yield self.first
@@ -159,20 +160,20 @@ class Models:
         limit = self.settings.max_waiting
         if entry.bridge is None and entry.leases >= limit:
             raise too_many(
-                f"{entry.leases} requests wait for {name} to be loaded, the limit is {limit}: "
+                f"{entry.leases} requests are waiting for {name} to load, and the limit is {limit}: "
                 "try again in a second",
                 "queue_full",
                 1,
             )
         with entry.lease():
-            # Shielded: other requests may wait for the same load.
+            # Shielded, because other requests may wait for the same load.
             yield await asyncio.shield(entry.ready)
 
     def viewed(self, name: str | None) -> Bridge:
-        """Return the bridge of a loaded model, for a viewer; load nothing.
+        """Return the bridge of a loaded model for a viewer, without loading anything.
 
-        If it loaded models, an open page would load its model again and again. The model may be evicted
-        at the next `await`. Raises ApiError for a model that does not exist (404) or that is not loaded
+        Otherwise an open page would reload its model each time it is evicted. The model may be evicted
+        at the next `await`. Raises ApiError for a model that does not exist (404) or is not loaded
         (503).
         """
         if self._is_first(name):
@@ -183,12 +184,12 @@ class Models:
             return entry.bridge
         self._path_of(name)
         raise unavailable(
-            f"{name} is not loaded: a request that names it loads it", "model_not_loaded"
+            f"{name} is not loaded: send a request with this model to load it", "model_not_loaded"
         )
 
     @contextmanager
     def commanded(self, name: str | None) -> Iterator[Bridge]:
-        """Lend the bridge of a loaded model to a teacher's command; load nothing.
+        """Lend the bridge of a loaded model to a teacher's command, without loading anything.
 
         The model is not evicted before the block ends. Raises ApiError as `viewed` does.
         """
@@ -198,16 +199,16 @@ class Models:
             yield bridge
 
     def is_loaded(self, name: str | None) -> bool:
-        """Whether `lease` would return at once."""
+        """Whether `lease` would return immediately."""
         entry = self._entries.get(name or "")
         return self._is_first(name) or (entry is not None and entry.bridge is not None)
 
     def start(self) -> None:
-        """Start the first engine thread; called on the event loop."""
+        """Start the first model's engine thread; called on the event loop."""
         self.first.start()
 
     async def drain(self) -> None:
-        """Load no more models, accept no more requests and let live requests finish."""
+        """Load no more models, accept no more requests, and let running requests finish."""
         self._draining = True
         for name, entry in list(self._entries.items()):
             if entry.loading is not None:
@@ -236,7 +237,7 @@ class Models:
     # Loading
 
     def _start_loading(self, name: str, failed: _Entry | None) -> _Entry:
-        """Start to load a model, and evict another one if the limit is reached."""
+        """Start loading a model, and evict another one if the limit is reached."""
         path = self._path_of(name)
         if self._draining:
             raise unavailable("the server is shutting down", "shutdown")
@@ -246,14 +247,14 @@ class Models:
         return entry
 
     def _make_room(self) -> _Entry | None:
-        """Remove and return the model to evict before one more can be loaded."""
+        """Remove and return the model to evict before loading another; None if there is room."""
         assert self.directory is not None
         if len(self._entries) < self.directory.limit:
             return None
         idle = [name for name, entry in self._entries.items() if entry.idle]
         if not idle:
             raise unavailable(
-                f"all {len(self._entries)} models that may be loaded at once are busy: try again soon",
+                f"all {len(self._entries)} loaded models are busy, and no more fit: try again soon",
                 "models_busy",
             )
         return self._entries.pop(idle[0])
@@ -279,11 +280,11 @@ class Models:
         """Fail the requests that wait for a model; the next request tries to load it again."""
         ready = self._entries.pop(name).ready
         ready.set_exception(error)
-        ready.exception()  # marks it as seen: all waiting requests may have ended
+        ready.exception()  # marks it as retrieved, because all waiting requests may have ended
 
 
 async def _in_thread(work: Callable[[], tuple[Engine, Outbox]]) -> tuple[Engine, Outbox]:
-    """Return the result of `work`, run on a daemon thread: a server that ends does not wait for it."""
+    """Run `work` on a daemon thread, which does not delay shutdown, and return its result."""
     result: Future[tuple[Engine, Outbox]] = Future()
 
     def run() -> None:

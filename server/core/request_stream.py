@@ -1,8 +1,9 @@
-"""A request for tokens and its stream: the bounded buffer between the engine and one handler.
+"""A generation request and its stream: the bounded buffer between the engine and one handler.
 
-The engine thread reports once per step, for all requests together. Each `RequestStream` keeps what its
-client has not been sent yet. If the client reads slowly, several steps wait here and are sent as one
-chunk. A client that does not read at all fills its own buffer and is cut off; others are not delayed.
+The engine thread reports once per step for all requests together. Each `RequestStream` holds the output
+that has not been sent to its client yet. If the client reads slowly, the output of several steps
+collects here and is sent as one chunk. A client that does not read at all fills its own buffer and is
+cut off; other clients are not delayed.
 """
 
 import asyncio
@@ -18,11 +19,11 @@ from server.http.errors import ApiError
 if TYPE_CHECKING:
     from server.core.bridge import Bridge
 
-# Buffer cost of a token beside its text: about the size of its event on the wire.
+# Buffer cost of a token in addition to its text: about the size of its event on the wire.
 TOKEN_BYTES = 80
-# The same for each of its log-probabilities.
+# Buffer cost of each log-probability of a token.
 LOGPROB_BYTES = 80
-# Deltas that a handler takes at once.
+# Maximum number of deltas that a handler takes at once.
 MAX_DELTAS = 64
 
 
@@ -40,12 +41,13 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRequest:
-    """A request for tokens, as a route passes it to `Bridge.generate`.
+    """A generation request, as a route passes it to `Bridge.generate`.
 
-    encode    returns its prompts as token ids; the bridge passes itself, on the tokenizer thread
+    encode    returns the prompts as token ids; the bridge calls it with itself as the argument, on
+              the tokenizer thread
     label     the client's name in the log
     priority  0 is the most urgent
-    fields    the engine's name of a field -> the client's, where they differ, for error messages
+    fields    maps the engine's field names to the client's where they differ, for error messages
     """
 
     encode: Callable[["Bridge"], list[Prompt]]
@@ -58,7 +60,7 @@ class GenerationRequest:
 class RequestContext:
     """Data that the outermost middleware gives to a route, in `request.state.context`.
 
-    on_end   called with each stream of the connection as it ends, for the request log
+    on_end   called with each stream of the connection when it ends, for the request log
     """
 
     on_end: Callable[["RequestStream"], None]
@@ -66,12 +68,12 @@ class RequestContext:
 
 @dataclass(slots=True)
 class Logprobs:
-    """Log-probabilities of the tokens of an OutputDelta: one entry of each list per token.
+    """Log-probabilities of an OutputDelta's tokens: each list has one entry per token.
 
-    pieces  the tokens' own text as in the log, even if a stop string holds it back or cuts it
+    pieces  each token's full text as in the log, even if a stop string withholds or truncates it
     chosen  natural logarithm of the token's probability; 0.0 for forced tokens
-    top     (id, logprob) of the likeliest tokens, as many as `SamplingParams.logprobs`
-    forced  whether a tool inserted the token, so that nothing was sampled
+    top     (id, logprob) of the most likely tokens; `SamplingParams.logprobs` sets how many
+    forced  whether a tool inserted the token instead of sampling it
     """
 
     pieces: list[str]
@@ -80,7 +82,7 @@ class Logprobs:
     forced: list[bool]
 
     def extend(self, later: "Logprobs") -> None:
-        """Append those of later tokens."""
+        """Append the log-probabilities of later tokens."""
         self.pieces += later.pieces
         self.chosen += later.chosen
         self.top += later.top
@@ -89,12 +91,12 @@ class Logprobs:
 
 @dataclass(slots=True)
 class OutputDelta:
-    """New output of one choice (a sample of a prompt): ids, a piece of text for each, maybe its end.
+    """New output of one choice (a sample of a prompt): token ids, their texts, and possibly its end.
 
     at             the engine clock's time, in microseconds, at the end of the first id's step
-    logprobs       if the request asks for them with `logprobs`, or needs them for `best_of`
-    prompt_scores  of the prompt's tokens from the second on, if `prompt_logprobs` asks for them; in
-                   the choice's first delta
+    logprobs       set if the request asks for them with `logprobs` or needs them for `best_of`
+    prompt_scores  scores of the prompt's tokens, starting with the second; set in the choice's first
+                   delta if the request sets `prompt_logprobs`
     """
 
     choice: int
@@ -110,7 +112,7 @@ class OutputDelta:
         """Append a later delta of the same choice."""
         self.ids += later.ids
         self.texts += later.texts
-        if self.logprobs is None or later.logprobs is None:  # the end may come without tokens
+        if self.logprobs is None or later.logprobs is None:  # the last delta may have no tokens
             self.logprobs = self.logprobs or later.logprobs
         else:
             self.logprobs.extend(later.logprobs)
@@ -118,7 +120,7 @@ class OutputDelta:
 
     @property
     def bytes(self) -> int:
-        """The bytes that the delta counts towards the buffer's limit."""
+        """The number of bytes that count towards the buffer's limit."""
         size = sum(map(len, self.texts)) + TOKEN_BYTES * len(self.ids)
         if self.logprobs is not None:
             size += LOGPROB_BYTES * sum(len(top) + 1 for top in self.logprobs.top)
@@ -126,7 +128,7 @@ class OutputDelta:
 
 
 def merge_deltas(deltas: Iterable[OutputDelta]) -> list[OutputDelta]:
-    """Return one delta per choice, in the order in which the choices first appear."""
+    """Merge deltas into one per choice, in the order in which the choices first appear."""
     merged: dict[int, OutputDelta] = {}
     for delta in deltas:
         first = merged.setdefault(delta.choice, delta)
@@ -136,19 +138,19 @@ def merge_deltas(deltas: Iterable[OutputDelta]) -> list[OutputDelta]:
 
 
 class RequestStream:
-    """All choices of one request. Lives on the event loop, so it needs no locks.
+    """The output of all choices of one request. Lives on the event loop, so it needs no locks.
 
     label           the client's name in the log
-    prompts         in the request's order; each has as many consecutive choices as samples
+    prompts         in the request's order; each prompt has one choice per sample, consecutively
     request_ids     the engine's id of each prompt's first sample, once the request is queued
-    cached_tokens   per prompt, how many tokens the prefix cache had
+    cached_tokens   number of tokens found in the prefix cache, per prompt
     submitted_at    the engine clock's time when the request arrived, in microseconds
-    first_at        the engine clock's time at the end of the step of the first token
-    output_tokens   tokens so far, over all choices
-    finish_reasons  of the choices that have ended
-    finished        every choice has ended and its last delta has been taken
-    failure         the error that ended all choices, if one did
-    closed          no handler reads the stream any more; the engine thread reads this too
+    first_at        the engine clock's time at the end of the step that sampled the first token
+    output_tokens   tokens generated so far, over all choices
+    finish_reasons  finish reasons of the choices that have ended
+    finished        whether every choice has ended and every delta has been taken
+    failure         the error that ended all choices, if any
+    closed          whether no handler reads the stream any more; the engine thread reads this too
 
     `release` is called once, as soon as the engine can end the request.
     """
@@ -180,25 +182,25 @@ class RequestStream:
         self._timer: asyncio.TimerHandle | None = None
 
     def queued(self, prompts: list[Prompt], request_ids: list[int]) -> None:
-        """Note that the engine has the request in its queue."""
+        """Record that the request is in the engine's queue."""
         self.prompts, self.request_ids = prompts, request_ids
         self.cached_tokens = [0] * len(prompts)
         self._unfinished = sum(prompt.params.samples for prompt in prompts)
 
     @property
     def finished(self) -> bool:
-        """See the class."""
+        """Whether every choice has ended and every delta has been taken."""
         return self._unfinished == 0 and not self._deltas and self.failure is None
 
     @property
     def prompt_tokens(self) -> int:
-        """Tokens of all prompts together."""
+        """The number of tokens in all prompts together."""
         return sum(len(prompt.tokens) for prompt in self.prompts)
 
     def put(self, delta: OutputDelta) -> None:
-        """Add the output of a step; cut the reader off beyond the buffer's limit.
+        """Add the output of a step; cut the reader off if the buffer exceeds its limit.
 
-        The first token and the end wake the handler. For the rest, the pacer calls `wake`.
+        The first token and the end wake the handler at once. For all others, the pacer calls `wake`.
         """
         if self.failure is not None:
             return
@@ -210,7 +212,7 @@ class RequestStream:
         if delta.finish_reason is not None:
             self._unfinished -= 1
             self.finish_reasons.append(delta.finish_reason)
-        if delta.finish_reason == "error":  # ends all choices: a response is complete, or it failed
+        if delta.finish_reason == "error":  # ends all choices: no partial responses
             message = f"the forward pass failed and ended this request: {delta.error}"
             self.fail(ApiError(500, message, type="server_error", code="forward_pass_failed"))
             return
@@ -226,7 +228,7 @@ class RequestStream:
     def fail(self, error: Exception) -> None:
         """End all choices: `deltas` raises `error` after the output so far.
 
-        The engine ends the request now, even if its handler is blocked by a client that does not read.
+        The engine aborts the request now, even if a client that does not read blocks the handler.
         """
         if self.failure is None:
             self.failure = error
@@ -234,7 +236,7 @@ class RequestStream:
             self.close()
 
     def close(self) -> None:
-        """Release the request, because no handler reads it any more. The second call does nothing."""
+        """Release the request once no handler reads it any more. A second call does nothing."""
         if not self.closed:
             self.closed = True
             self._release()
@@ -244,7 +246,8 @@ class RequestStream:
     async def deltas(self, timeout: float) -> list[OutputDelta]:
         """Wait for new output and return it, at most one delta per choice.
 
-        Returns nothing after `timeout` seconds of silence. Raises ApiError if the request failed.
+        Returns an empty list after `timeout` seconds without output. Raises ApiError if the request
+        failed.
         """
         if not self._deltas and self.failure is None:
             loop = asyncio.get_running_loop()
@@ -257,13 +260,13 @@ class RequestStream:
                 self._reader = None
         if not self._deltas and self.failure is not None:
             raise self.failure
-        # Not all at once: writing everything a slow reader left would delay the other streams.
+        # Take a limited number: writing a slow reader's whole backlog would delay other streams.
         deltas, self._deltas = self._deltas[:MAX_DELTAS], self._deltas[MAX_DELTAS:]
         self._bytes -= sum(delta.bytes for delta in deltas)
         return merge_deltas(deltas) if len(deltas) > 1 else deltas
 
     def _on_timer(self, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
-        """Wake the handler if it has waited for `timeout`. A timer per token would cost too much."""
+        """Wake the handler if it has waited for `timeout`. One timer per token would cost too much."""
         left = 0.0 if self._reader is None else self._waits_since + timeout - loop.time()
         if left > 0:
             self._timer = loop.call_later(left, self._on_timer, loop, timeout)
@@ -274,7 +277,7 @@ class RequestStream:
     def wake(self) -> bool:
         """Wake the handler if there is output; return whether one was waiting.
 
-        A late call does nothing: something urgent may have woken the handler before.
+        A late call does nothing, because an urgent delta may already have woken the handler.
         """
         return bool(self._deltas or self.failure) and self._wake_reader()
 

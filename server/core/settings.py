@@ -8,8 +8,8 @@ from engine.config import ConfigError
 
 # Upper bounds on a request's fields, for every API. A field is bounded here if a larger value would be
 # useless or would slow down every other request: the engine thread searches for each stop string after
-# every token, and a name goes into the log. The engine itself checks whether a request fits into its
-# memory, batch and context.
+# every token, and names are written to the log. The engine itself checks whether a request fits into
+# its memory, batch and context.
 MAX_NAME_LENGTH = 256
 MAX_STOPS = 64
 MAX_STOP_LENGTH = 256
@@ -18,7 +18,7 @@ MAX_STOP_TOKENS = 1024
 # vllm/v1/worker/gpu/sample/logit_bias.py).
 MAX_BIASES = 1024
 
-# The log is JSON, whose readers know 64 bits.
+# The log is JSON, and its readers support 64-bit integers.
 LARGEST_WHOLE = 2**63 - 1
 LARGEST_COUNT = 2**31 - 1
 
@@ -28,22 +28,22 @@ _ORIGIN = re.compile(r"\*|[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+")
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How the server listens, which clients it accepts and how much it holds.
+    """The server's address, access rules and limits.
 
     model_name       the model's name in `/v1/models`
     host             address or name that the server listens on
     allowed_hosts    additional `Host` names to accept; others get 403
-    cors_origins     sites whose pages may use the server, as "https://example.org"; "*" for all
-    api_key          if set, required by every route but /health, /ready and the pages
-    max_waiting      waiting requests, beyond which new ones get 429
-    max_waiting_tokens  the same in tokens: prompts, and all output they may have
-    chat_max_tokens  output limit of a chat that does not set one
-    log_window       events that /trace returns and a feed can catch up on
-    buffer_bytes     unsent output of one stream, beyond which its reader is cut off
-    stall_seconds    how long a client may accept nothing, or take to send a body, before it is cut off
-    keep_alive       seconds of silence in a stream after which a comment is sent
-    drain_seconds    how long running requests may take once the server has to stop
-    stuck_seconds    how long a step may take before the requests that wait for it are ended
+    cors_origins     sites whose pages may use the server, such as "https://example.org"; "*" for all
+    api_key          if set, every route requires it except /health, /ready and the pages
+    max_waiting      maximum number of waiting requests; beyond it, new ones get 429
+    max_waiting_tokens  the same limit in tokens: prompts plus their maximum output
+    chat_max_tokens  output limit for chat requests that do not set one
+    log_window       number of recent events that /trace returns and a feed can catch up on
+    buffer_bytes     maximum unsent output of one stream; beyond it, the reader is cut off
+    stall_seconds    how long a client may accept no data, or take to send a body, before it is cut off
+    keep_alive       seconds without output after which a stream sends a comment
+    drain_seconds    how long running requests may continue after the server is told to stop
+    stuck_seconds    how long a step may take before the requests that wait for it are failed
     """
 
     model_name: str = "bundled"
@@ -62,13 +62,15 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     stuck_seconds: float = 60.0
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for a value that could never match or would admit every client."""
-        if not self.host:  # to the operating system, that is every address
-            raise ConfigError("host must be an address or a name; 0.0.0.0 admits other machines")
+        """Raise ConfigError for a value that can never match or that would admit every client."""
+        if not self.host:  # the operating system would listen on every address
+            raise ConfigError(
+                "host must be an address or a name; use 0.0.0.0 to admit other machines"
+            )
         if self.api_key is not None and not _KEY.fullmatch(self.api_key):
             raise ConfigError(
-                "api_key must be printable ASCII, not empty, and without a space at either end: it is "
-                "sent in a header"
+                "api_key must be printable ASCII, must not be empty, and must not start or end with a "
+                "space, because it is sent in a header"
             )
         for name in self.allowed_hosts:
             if not _HOST.fullmatch(name):
@@ -76,6 +78,6 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         for origin in self.cors_origins:
             if not _ORIGIN.fullmatch(origin):
                 raise ConfigError(
-                    "cors_origin must be like https://example.org, in lower case and without a path, "
+                    "cors_origin must look like https://example.org, in lower case and without a path, "
                     f"or *, got {origin!r}"
                 )

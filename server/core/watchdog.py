@@ -1,12 +1,12 @@
-"""Detect a forward pass that hangs, and end what waits for it.
+"""Detect a hanging forward pass and fail the requests that wait for it.
 
-No thread can be interrupted, so the step itself goes on. The server ends the requests and commands that
-wait for it and accepts no new ones until the step returns. Then its late results are dropped, its
-memory is freed, and the server goes on.
+Python cannot interrupt a thread, so the step itself keeps running. The server fails the requests and
+commands that wait for it and accepts no new ones until the step returns. It then drops the late
+results, frees their memory and resumes service.
 
-Differs from vLLM, which leaves this to the monitor of its `/health`, and from SGLang, whose
-`watchdog_thread` (`sglang/srt/managers/scheduler.py`) kills the process so that an orchestrator
-restarts it. A class has no orchestrator.
+Differs from vLLM, which leaves this to whatever monitors `/health`, and from SGLang, whose
+`watchdog_thread` (`sglang/srt/managers/scheduler.py`) kills the process and relies on an orchestrator
+to restart it. A classroom has no orchestrator.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ class Watchdog:
     """Watches one engine thread. Lives on the event loop.
 
     busy_seconds  how long the thread's current round has taken
-    limit         seconds after which the engine counts as stuck
+    limit         seconds after which the engine is considered stuck
     has_waiters   whether any request or command waits for the engine
     on_stuck      called with a message when the engine is stuck
     """
@@ -44,7 +44,7 @@ class Watchdog:
         )
 
     def watch(self) -> None:
-        """Check as soon as the current step could have taken too long."""
+        """Schedule a check for when the current step would exceed the limit."""
         if self._timer is None:
             left = max(self._limit - self._busy_seconds(), 0.01)
             self._timer = asyncio.get_running_loop().call_later(left, self._check)

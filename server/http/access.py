@@ -1,16 +1,16 @@
-"""Access to the server: the names it answers to, the sites whose pages may use it, and the API key.
+"""Access control: the server's Host names, the sites whose pages may use it, and the API key.
 
-A server on 127.0.0.1 is out of reach of the network, but not of the web pages that are open on the
-same machine. With *DNS rebinding*, a page of evil.example lets its own name resolve to 127.0.0.1 after
-it has loaded: the browser still sees one site, and the page can read what the server says. The page
-cannot hide its name, which the browser sends as `Host`. So `Host` must be a known name. An address in
-digits always passes, because DNS was not involved.
+The network cannot reach a server on 127.0.0.1, but web pages open on the same machine can. With *DNS
+rebinding*, a page from evil.example makes its own name resolve to 127.0.0.1 after it has loaded. The
+browser still sees a single site, so the page can read the server's responses. The page cannot hide its
+name, because the browser sends it as `Host`. So `Host` must be a known name. A numeric IP address is
+always accepted, because DNS was not involved.
 
-WebSockets have no CORS, so any page could open one to this server. `Origin` names the page's site, and
-is checked for WebSockets and for the teacher's controls.
+CORS does not cover WebSockets, so any page could open one to this server. `Origin` names the page's
+site and is checked for WebSockets and for the teacher's controls.
 
-All middleware here is plain ASGI: Starlette's BaseHTTPMiddleware would keep a stalled stream open after
-its client has left, and costs four times as much per chunk.
+All middleware here is plain ASGI. Starlette's BaseHTTPMiddleware would keep a stalled stream open after
+its client has disconnected, and it costs four times as much per chunk.
 """
 
 import base64
@@ -27,13 +27,13 @@ from server.http.errors import ApiError, bad_request
 
 _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]{0,5})?")
 
-# A monitor must see the server's health without the key, and a browser has no key when it opens a page.
+# Monitors check the server's health without the key, and a browser opens a page without one.
 _OPEN = frozenset({"/health", "/ready", "/", "/docs", "/openapi.json"})
 _OPEN_FOLDERS = ("/page/", "/board/", "/docs/")
 
 
 def needs_no_key(path: str) -> bool:
-    """Whether this path is open to all clients, even if the server has a key."""
+    """Whether this path is open to all clients, even if the server requires a key."""
     return path in _OPEN or path.startswith(_OPEN_FOLDERS)
 
 
@@ -52,8 +52,8 @@ class ApiKey:
             return
         error = ApiError(
             401,
-            # OpenAI's words: litellm recognizes a wrong key by them.
-            "Incorrect API key provided: send the server's with the header Authorization: Bearer KEY",
+            # OpenAI's wording, by which litellm recognizes a wrong key.
+            "Incorrect API key provided: send the server's key as the header Authorization: Bearer KEY",
             code="invalid_api_key",
             headers={"WWW-Authenticate": "Bearer"},
         )
@@ -63,7 +63,7 @@ class ApiKey:
         header = dict(scope["headers"]).get(b"authorization", b"")
         scheme, _, key = header.partition(b" ")
         if scheme.lower() == b"basic" and scope["type"] == "websocket":
-            key = _password(key)  # LMQL's client takes an address only: http://any:KEY@host
+            key = _password(key)  # LMQL's client accepts only an address: http://any:KEY@host
         elif scheme.lower() != b"bearer":
             return False
         return secrets.compare_digest(key.strip(), self._key)
@@ -78,7 +78,7 @@ def _password(credentials: bytes) -> bytes:
 
 
 class HostCheck:
-    """Rejects an unknown `Host`, and WebSockets of other sites' pages.
+    """Rejects an unknown `Host`, and WebSockets from pages of other sites.
 
     bound     the address or name that the server listens on
     allowed   additional names to accept
@@ -91,7 +91,7 @@ class HostCheck:
         self._app = app
         self._origins = origins
         self._names = {bound.lower(), *(name.lower() for name in allowed)}
-        if not is_loopback(bound):  # other machines use this machine's own name
+        if not is_loopback(bound):  # other machines use this machine's name
             own = socket.gethostname().lower()
             self._names |= {own, f"{own}.local"}
 
@@ -106,14 +106,14 @@ class HostCheck:
     def _check(self, scope: Scope) -> ApiError | None:
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         if not hosts and scope["http_version"] == "1.0":
-            return None  # no browser is that old
+            return None  # HTTP/1.0 allows it, and no browser is that old
         if len(hosts) != 1:
             return bad_request(None, "send exactly one Host header", code="bad_host")
         if not self._is_known(hosts[0]):
             return ApiError(
                 403,
-                f"{hosts[0][:100]!r} is not a name of this server: start it with --allowed-host and "
-                "that name, or use its address in digits",
+                f"{hosts[0][:100]!r} is not one of this server's names: add it with --allowed-host, or "
+                "use the server's numeric IP address",
                 type="permission_error",
                 code="host_not_allowed",
             )
@@ -131,9 +131,9 @@ class HostCheck:
 
 
 def cross_site(scope: Scope, origins: Collection[str]) -> ApiError | None:
-    """Return the error if a page of a site that is not allowed sent this; otherwise None.
+    """Return an error if a page from a site that is not allowed sent this; otherwise None.
 
-    For the requests that a browser lets any page send: WebSockets, and POST without a body.
+    Used for requests that a browser lets any page send: WebSockets, and POST without a body.
     """
     headers = dict(scope["headers"])
     origin = headers.get(b"origin", b"").decode("latin-1")
@@ -142,7 +142,7 @@ def cross_site(scope: Scope, origins: Collection[str]) -> ApiError | None:
         return None
     return ApiError(
         403,
-        f"a page of {origin[:100]} may not use this server: use the server's own page, or name the "
+        f"a page from {origin[:100]} may not use this server: use the server's own page, or allow the "
         "site with --cors-origin",
         type="permission_error",
         code="cross_site",
@@ -150,7 +150,7 @@ def cross_site(scope: Scope, origins: Collection[str]) -> ApiError | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can have the address."""
+    """Whether the address can be reached only from this machine."""
     return host == "localhost" or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 

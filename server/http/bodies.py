@@ -1,14 +1,14 @@
-"""Request bodies: how large one may be, and where it is read.
+"""Request bodies: how large they may be, and which thread reads them.
 
-A body is checked three times, each time before the next step could cost more:
+A body is checked three times, each time before a more expensive step:
 
-    bytes      while it arrives (`BodyLimit`)
-    values     before it is parsed: a value of one byte becomes an object of 100 bytes
+    bytes      as they arrive (`BodyLimit`)
+    values     before parsing, because a one-byte value becomes a 100-byte object
     fields     by pydantic or msgspec, which stop at the first error
 
-Parsing and validation hold the GIL. A body of more than `INLINE_BYTES` is read on a thread of its own,
-so that the event loop can serve running streams in between. All requests share that thread, so only
-one large body at a time exists as objects.
+Parsing and validation hold the GIL. A body larger than `INLINE_BYTES` is read on a separate thread, so
+the event loop can serve running streams in between. All requests share that thread, so at most one
+large body at a time exists in parsed form.
 """
 
 import asyncio
@@ -27,14 +27,15 @@ from server.http.errors import ApiError, bad_request
 MAX_JSON_DEPTH = 64
 INLINE_BYTES = 16 << 10  # about a millisecond
 
-# Token ids take up to 8 bytes each in JSON ("151936, "), English text 4 to 5, escaped Chinese 6 to 12.
+# JSON bytes per token: up to 8 for ids ("151936, "), 4 to 5 for English text, 6 to 12 for escaped
+# Chinese.
 TOKEN_BYTES = 16
-# A larger body could not be handled within 0.3 s and 100 MB. 196,608 tokens reach this limit.
+# A larger body would need more than 0.3 s or 100 MB. 196,608 tokens reach this limit.
 MAX_BYTES = 4 << 20
-# Values beside the prompt: biases, stop strings, messages, and batches of short prompts.
+# Values other than prompt tokens: biases, stop strings, messages, and batches of short prompts.
 OTHER_VALUES = 1 << 16
 
-# /engine/step is the only control with a body: {"steps": 100000}.
+# Among the controls, only /engine/step has a body: {"steps": 100000}.
 CONTROL_PATHS = "/engine/"
 CONTROL_BYTES = 1 << 10
 
@@ -44,10 +45,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class BodyLimits:
-    """The largest body.
+    """The limits on a request body.
 
-    bytes    its length, or that of an LMTP frame
-    values   its JSON's values: elements of lists and members of objects
+    bytes    maximum length of the body, or of an LMTP frame
+    values   maximum number of JSON values: elements of lists and members of objects
     """
 
     bytes: int
@@ -57,9 +58,9 @@ class BodyLimits:
 def body_limits(models: Models) -> BodyLimits:
     """Derive the largest legitimate body from the context length.
 
-    The longest prompt fills the context. A request of many prompts has `MAX_CHARACTERS` of text at
-    most, however short the context is, so that much is always allowed. With `--model auto` the context
-    of a model that is not loaded is unknown, and the largest limit holds.
+    The longest prompt fills the context. A request with many prompts can have up to `MAX_CHARACTERS` of
+    text even if the context is short, so that much is always allowed. With `--model auto`, the context
+    length of a model that is not loaded is unknown, so the largest limit applies.
     """
     max_tokens = (MAX_BYTES - MAX_CHARACTERS) // TOKEN_BYTES
     tokens = (
@@ -71,20 +72,20 @@ def body_limits(models: Models) -> BodyLimits:
 
 
 async def read_apart(size: int, read: Callable[[], _T]) -> _T:
-    """Return the result of `read`; on the reader thread if `size` bytes would hold up the loop."""
+    """Call `read` and return its result; use the reader thread if `size` would delay the event loop."""
     if size <= INLINE_BYTES:
         return read()
     return await asyncio.get_running_loop().run_in_executor(_reader, read)
 
 
 class BodyLimit:
-    """Middleware: rejects a body that is too large, too slow, compressed or nested too deep.
+    """Middleware that rejects a body that is too large, too slow, compressed or nested too deeply.
 
-    limits    the largest body
+    limits    the limits on a body
     seconds   how long a body may take to arrive
 
-    A body that is too large is not read to its end, and one with too many values is not parsed. Deep
-    nesting would exhaust the stack of the code that walks through it.
+    A body that is too large is not read to the end, and one with too many values is not parsed. Deep
+    nesting would exhaust the stack of the code that traverses the values.
     """
 
     def __init__(self, app: ASGIApp, limits: BodyLimits, seconds: float) -> None:
@@ -93,7 +94,7 @@ class BodyLimit:
         self._seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on with its whole body, or reject it."""
+        """Pass the request on with its complete body, or reject it."""
         if scope["type"] != "http" or scope["method"] not in ("POST", "PUT", "PATCH"):
             await self._app(scope, receive, send)
             return
@@ -101,7 +102,7 @@ class BodyLimit:
         try:
             _check_headers(dict(scope["headers"]), limit)
             body = await self._read(receive, limit)
-            if body is None:  # the client has left
+            if body is None:  # the client has disconnected
                 return
             depth, values = await read_apart(len(body), lambda: depth_and_values(body))
             self._check_content(depth, values)
@@ -144,21 +145,23 @@ class BodyLimit:
     def _check_content(self, depth: int, values: int) -> None:
         """Raise ApiError for a body that must not be parsed."""
         if depth > MAX_JSON_DEPTH:
-            message = f"the body is nested {depth} deep, the limit is {MAX_JSON_DEPTH}: flatten it"
+            message = (
+                f"the body is nested {depth} deep, but the limit is {MAX_JSON_DEPTH}: flatten it"
+            )
             raise bad_request(None, message, code="too_deep")
         if values > self._limits.values:
             raise ApiError(
                 413,
-                f"the body has {values} values, the limit is {self._limits.values}: send less in one "
-                "request",
+                f"the body has {values} values, but the limit is {self._limits.values}: send a "
+                "smaller one",
                 code="too_many_values",
             )
 
 
 def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
-    """Raise ApiError for a body that need not be read."""
+    """Raise ApiError if the headers alone are reason to reject the body."""
     encoding = headers.get(b"content-encoding", b"").decode("latin-1")
-    if encoding.lower() not in ("", "identity"):  # its true size shows only after unpacking
+    if encoding.lower() not in ("", "identity"):  # its true size is known only after decompression
         raise ApiError(
             415,
             f"Content-Encoding {encoding[:40]!r} is not supported: send the body uncompressed",
@@ -173,21 +176,21 @@ def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:
 def _too_large(limit: int) -> ApiError:
     return ApiError(
         413,
-        f"the body is larger than {limit} bytes, the limit of this route: send less in one request",
+        f"the body exceeds this route's limit of {limit} bytes: send a smaller one",
         code="body_too_large",
     )
 
 
 def depth_and_values(body: bytes) -> tuple[int, int]:
-    """Return how deep JSON is nested and how many values it has at most, without parsing it.
+    """Return the nesting depth of JSON and an upper bound on its number of values, without parsing.
 
-    Exact for valid JSON, up to the one value that an empty list or object does not have. For anything
-    else the parser stops no later than this count.
+    For valid JSON the count is exact, except that an empty list or object counts as one value. For
+    anything else, the parser stops before it reads more values than this.
     """
     opened = body.count(b"[") + body.count(b"{")
     if opened <= MAX_JSON_DEPTH and len(body) <= INLINE_BYTES:  # nearly every body
         return opened, opened + body.count(b",")
-    # Without escapes, every quotation mark begins or ends a string.
+    # Once escapes are removed, every quotation mark begins or ends a string.
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     marks = np.frombuffer(plain.translate(_MARKS, _OTHERS), np.int8)
     outside = ~np.bitwise_xor.accumulate(marks == _QUOTE)

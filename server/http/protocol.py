@@ -1,20 +1,22 @@
 """HTTP parsing: errors in OpenAI's format, and limits on the request head.
 
-This overrides private methods of uvicorn's protocol, so `pyproject.toml` pins its minor version.
+This overrides private methods of uvicorn's protocol, so `pyproject.toml` pins uvicorn's minor version.
 uvicorn has no setting for any of the following:
 
-Error format    uvicorn answers invalid HTTP in plain text, which OpenAI's SDKs do not read.
-Head size       uvicorn's `httptools` protocol collects headers without a limit: a client that never
-                stops fills the memory (measured: 500 MB after two million headers), with or without
-                the key. Only its slower `h11` protocol has one (`h11_max_incomplete_event_size`).
-Head time       a thousand connections that send a byte now and then ("slowloris") stay open.
-Pipelining      a client may send its next request before the previous response ends. uvicorn then stops
-                reading, so it does not notice that such a client leaves; and when it does, it notifies
-                the last request, not the current one. Here reading goes on, up to a limit, and all
-                requests are notified.
+Error format    uvicorn answers invalid HTTP in plain text, which OpenAI's SDKs cannot parse.
+Head size       uvicorn's `httptools` protocol collects headers without a limit. A client that keeps
+                sending them fills the memory (measured: 500 MB after two million headers), with or
+                without the key. Only uvicorn's slower `h11` protocol has a limit
+                (`h11_max_incomplete_event_size`).
+Head time       uvicorn keeps connections open that send a byte now and then ("slowloris"), even a
+                thousand of them.
+Pipelining      A client may send its next request before the previous response ends. uvicorn then stops
+                reading, so it does not notice when the client disconnects. When it does notice, it
+                notifies the last request, not the current one. Here reading continues, up to a limit,
+                and all requests are notified.
 Upgrades        Java's HTTP client and `curl --http2` offer HTTP/2 with every request. A server may
-                ignore that (RFC 9110, section 7.8), but the parser takes the body for another
-                protocol, and uvicorn loses it. Here the request is parsed once more without the offer.
+                ignore the offer (RFC 9110, section 7.8), but the parser treats the body as another
+                protocol, and uvicorn loses it. Here the request is parsed again without the offer.
 """
 
 import asyncio
@@ -28,34 +30,37 @@ from uvicorn.protocols.http.httptools_impl import (
 from server.http.errors import ApiError, bad_request
 
 MAX_HEAD_BYTES = 64 << 10
-MAX_PIPELINED = 16  # unanswered requests of one connection, beyond which it is not read
+MAX_PIPELINED = 16  # maximum number of unanswered requests before reading from a connection stops
 
 _INVALID = bad_request(None, "this is not a valid HTTP request", code="bad_http")
 _TOO_LARGE = ApiError(
-    431, f"the headers are larger than {MAX_HEAD_BYTES} bytes: send less", code="head_too_large"
+    431,
+    f"the headers are larger than {MAX_HEAD_BYTES} bytes: send fewer or shorter headers",
+    code="head_too_large",
 )
 _TOO_SLOW = ApiError(408, "no complete request arrived in time", code="request_timeout")
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol with limits and OpenAI's error object.
+    """uvicorn's protocol, with limits and with errors in OpenAI's format.
 
-    head_seconds   time from connecting, or from a later request's first byte, to the end of the head
+    head_seconds   time limit for a request's head; it starts when the client connects, or with the
+                   first byte of a later request
     """
 
     head_seconds = 30.0
 
     _head_timer: asyncio.TimerHandle | None = None
-    _head_bytes: int | None = None  # of the head that is being read, if one is
-    _unanswered: tuple[RequestResponseCycle, ...] = ()  # the current request is first
+    _head_bytes: int | None = None  # size of the head that is being read, if any
+    _unanswered: tuple[RequestResponseCycle, ...] = ()  # the current request comes first
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Expect a request on a new connection."""
+        """Start the head timer on a new connection."""
         super().connection_made(transport)
         self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Notify all unanswered requests that the client has left."""
+        """Notify all unanswered requests that the client has disconnected."""
         self._end_head()
         for cycle in self._still_unanswered():
             cycle.disconnected = True
@@ -63,7 +68,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Parse the data, unless the head has become too large."""
+        """Parse the data; reject the request if the head becomes too large."""
         self._unset_keepalive_if_required()
         try:
             self.parser.feed_data(data)
@@ -78,13 +83,13 @@ class HttpProtocol(HttpToolsProtocol):
                 self._reject(b"431 Request Header Fields Too Large", _TOO_LARGE)
 
     def on_message_begin(self) -> None:
-        """Start to count and time the head."""
+        """Start counting the bytes of the head, and start its timer."""
         super().on_message_begin()
         self._head_bytes = 0
         self._start_head_timer()
 
     def on_headers_complete(self) -> None:
-        """Start the request, and go on reading while few are unanswered."""
+        """Start the request, and keep reading unless too many are unanswered."""
         self._end_head()
         if self.parser.should_upgrade():
             return  # `_upgrade` comes next
@@ -95,7 +100,7 @@ class HttpProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
 
     def on_message_complete(self) -> None:
-        """End the body, unless `_upgrade` parses the request again."""
+        """End the body, unless `_upgrade` is about to parse the request again."""
         if not self.parser.should_upgrade():
             super().on_message_complete()
 
@@ -104,7 +109,9 @@ class HttpProtocol(HttpToolsProtocol):
         method, version = self.parser.get_method(), self.parser.get_http_version().encode()
         websocket = method == b"GET" and self._get_upgrade() == b"websocket"
         if method == b"CONNECT" or (websocket and self._still_unanswered()):
-            self._reject(b"400 Bad Request", _INVALID)  # not a proxy; and responses have an order
+            self._reject(
+                b"400 Bad Request", _INVALID
+            )  # this is not a proxy, and responses must stay in order
         elif websocket:
             self.scope |= {"method": "GET"}
             self.handle_websocket_upgrade()
@@ -120,7 +127,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def _reject(self, status: bytes, error: ApiError) -> None:
         if any(not cycle.more_body for cycle in self._still_unanswered()):
-            # Another response is being sent: the error would look like a part of it.
+            # Another response is being sent, and the error would look like part of it.
             self.transport.close()
             return
         body = error.body()
@@ -140,7 +147,7 @@ class HttpProtocol(HttpToolsProtocol):
             self._head_timer = None
 
     def _on_head_timeout(self) -> None:
-        if self._head_bytes is None:  # no request: a browser may connect in advance
+        if self._head_bytes is None:  # no request has begun: browsers may connect in advance
             self.transport.close()
         else:
             self._reject(b"408 Request Timeout", _TOO_SLOW)

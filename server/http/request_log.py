@@ -1,11 +1,11 @@
-"""The request log: one line per finished request, and the id that names the request to both sides.
+"""The request log: one line per finished request, and the request id that client and server share.
 
     {"time": "2026-01-31T09:30:00.123Z", "id": "7d0f...", "from": "192.168.1.7", "method": "POST",
      "route": "/v1/completions", "status": 200, "duration_ms": 412.5, "label": "Ada", "requests": [17],
      "prompt_tokens": 5, "cached_tokens": 0, "output_tokens": 50, "ttft_ms": 9.1, "finish": ["stop"]}
 
-A line is JSON in ASCII, so nothing that a client sends can end the line, colour a terminal or pass for
-another line. Prompts and outputs are never logged. `requests` are the ids in the event log.
+Each line is ASCII-only JSON, so client input cannot end a line, colour the terminal or imitate another
+line. Prompts and outputs are never logged. `requests` lists the ids in the event log.
 
 `RequestLog` gives every request a `RequestContext` in `request.state.context`. Routes pass it on to
 `Bridge.generate`, which reports each finished stream to it.
@@ -36,18 +36,18 @@ from server.http.errors import internal_error
 logger = logging.getLogger("underglass")
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
-# Monitors and pages fetch these over and over; they are logged only if they fail.
+# Monitors and pages fetch these paths repeatedly; such requests are logged only if they fail.
 _ROUTINE = frozenset({"/health", "/ready", "/metrics", "/"})
 _ROUTINE_FOLDERS = ("/page/", "/board/", "/docs/")
-_CLIENT_LEFT = 499  # nginx's status for a client that left before its response
+_CLIENT_LEFT = 499  # nginx's status when the client disconnects before the response
 _MAX_UNWRITTEN = 10_000
 
 
 class LogWriter:
-    """Writes lines to a file or to standard error, on a thread of its own.
+    """Writes lines to a file or to standard error, on its own thread.
 
-    A pipe that nothing reads blocks that thread and not the server. When too many lines wait, new
-    ones are dropped and counted.
+    If nothing reads the pipe, only that thread blocks, not the server. When too many lines are waiting,
+    new ones are dropped and counted.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -60,7 +60,7 @@ class LogWriter:
         self._dropped = 0
 
     def put(self, line: dict[str, Any]) -> None:
-        """Log a line; never waits."""
+        """Log a line without waiting."""
         if self._dropped:
             line["lines_left_out"] = self._dropped
         try:
@@ -70,7 +70,7 @@ class LogWriter:
             self._dropped += 1
 
     def close(self, timeout: float = 1.0) -> None:
-        """Write the waiting lines, for at most `timeout` seconds."""
+        """Write the remaining lines, but stop waiting after `timeout` seconds."""
         closing = threading.Thread(target=self._stop, daemon=True)  # `stop` has no timeout
         closing.start()
         closing.join(timeout)
@@ -81,19 +81,19 @@ class LogWriter:
 
 
 class _LineHandler(logging.StreamHandler[Any]):
-    """Stops at the first error, such as a full disk, with one message."""
+    """Stops logging at the first error, such as a full disk, and reports it once."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002
         error = sys.exc_info()[1]
-        logger.error("The request log ends here, the server goes on: %s", error)
+        logger.error("The request log ends here, but the server keeps running: %s", error)
         self.addFilter(lambda _record: False)
 
 
 class RequestLog:
-    """The outermost middleware: a request id, a log line at the end, and 500 for an unexpected error.
+    """The outermost middleware: assigns a request id, logs a line, turns unexpected errors into 500.
 
-    The id is the client's own `X-Request-Id` if that is a plain word, otherwise a new one. A WebSocket
-    gets a line for each of its streams.
+    The id is the client's `X-Request-Id` if it has only plain characters; otherwise a new one is
+    generated. A WebSocket gets one line per stream.
     """
 
     def __init__(self, app: ASGIApp, writer: LogWriter | None) -> None:
@@ -101,7 +101,7 @@ class RequestLog:
         self._writer = writer
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass the request on."""
+        """Pass the request on and log it."""
         if scope["type"] == "http":
             await self._http(scope, receive, send)
             return
@@ -138,7 +138,7 @@ class RequestLog:
         except Exception as error:
             logger.exception("request %s failed", request_id.decode())
             if status:
-                raise  # uvicorn closes the connection, so the client sees that something is missing
+                raise  # uvicorn closes the connection, so the client sees a truncated response
             await internal_error(error).response()(scope, receive, send_with_id)
         finally:
             if self._writer is not None and not _is_routine(scope, status):
@@ -150,14 +150,15 @@ class RequestLog:
 
 
 def label_in(header: str) -> str:
-    """Return the label in a header or an address.
+    """Return the label in a header or in the query of a URL.
 
-    A label comes in a body (`user`), a header (`X-Client`) or an address (`?client=`). Over HTTP the
-    header wins, because client libraries fill `user` by themselves. Over LMTP the call's `user` wins,
-    because header and address belong to the whole connection.
+    A label comes from the body (`user`), a header (`X-Client`) or the URL (`?client=`). Over HTTP the
+    header wins, because client libraries set `user` on their own. Over LMTP the call's `user` wins,
+    because the header and the URL apply to the whole connection.
 
-    Servers read headers as Latin-1, but shells and most clients send UTF-8: "ZoÃ«" is Zoë. Other bytes
-    stay as they are. A header cannot be rejected like a field, so a label that is too long is cut.
+    Servers decode headers as Latin-1, but shells and most clients send UTF-8, so "ZoÃ«" stands for Zoë.
+    Other bytes are left unchanged. A header cannot be rejected like a field, so a long label is
+    truncated.
     """
     try:
         label = header.encode("latin-1").decode()
@@ -188,7 +189,7 @@ def _request_fields(scope: Scope, request_id: bytes) -> dict[str, Any]:
 
 
 def _stream_fields(stream: RequestStream) -> dict[str, Any]:
-    """Return what the engine did for the request."""
+    """Return the log line's fields about the request in the engine."""
     choices = sum(prompt.params.samples for prompt in stream.prompts)
     reasons = stream.finish_reasons
     first = stream.first_at

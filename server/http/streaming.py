@@ -1,10 +1,10 @@
-"""HTTP responses that are sent while the engine computes.
+"""HTTP responses that are sent while the engine generates.
 
-Plain ASGI: it is twice as fast as Starlette's StreamingResponse, and notices at once when a client
-leaves, even while nothing is being sent.
+This is plain ASGI: it is twice as fast as Starlette's StreamingResponse, and it notices immediately
+when a client disconnects, even while nothing is being sent.
 
-A serializer turns tokens into bytes: there is one for OpenAI completions, one for chat and one for the
-teaching stream. It gets deltas merged per choice, so a client that reads slowly gets fewer, longer
+A serializer turns tokens into bytes. There is one for OpenAI completions, one for chat and one for the
+teaching stream. It receives deltas merged per choice, so a client that reads slowly gets fewer, longer
 chunks instead of a growing queue.
 """
 
@@ -33,36 +33,36 @@ KEEP_ALIVE = b": keep-alive\n\n"
 EVENT_STREAM_HEADERS = [
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would hold events back
+    (b"x-accel-buffering", b"no"),  # otherwise nginx would buffer events
 ]
 
 _encode = msgspec.json.Encoder().encode
 
 
 def sse(data: object) -> bytes:
-    """One server-sent event with a JSON body."""
+    """Return a server-sent event with a JSON body."""
     return b"data: " + _encode(data) + b"\n\n"
 
 
 class ResponseSerializer(Protocol):
-    """Writes one response: as a stream, or whole. One per request; it may keep state."""
+    """Writes one response, streamed or whole. Each request has its own, so it may keep state."""
 
     def begin(self, stream: RequestStream, tokenizer: Tokenizer) -> None:
-        """Note the request, which is now in the engine's queue. Called once, first."""
+        """Prepare for a request that is now in the engine's queue. Called once, before all else."""
         ...
 
 
 class StreamSerializer(ResponseSerializer, Protocol):
     """Writes a response chunk by chunk."""
 
-    done: bytes  # ends every stream, after an error too
+    done: bytes  # ends every stream, even after an error
 
     def chunk(self, delta: OutputDelta) -> bytes:
-        """Write what one choice gained."""
+        """Return a chunk with one choice's new output."""
         ...
 
     def closing(self) -> bytes:
-        """Write what follows the last token."""
+        """Return the bytes that follow the last token."""
         ...
 
 
@@ -70,7 +70,7 @@ class WholeSerializer(ResponseSerializer, Protocol):
     """Writes a response as one JSON object."""
 
     def render(self, choices: list[OutputDelta]) -> object:
-        """Return the response as plain values; one OutputDelta per choice, in order."""
+        """Return the response as plain values; `choices` has one OutputDelta per choice, in order."""
         ...
 
 
@@ -78,7 +78,7 @@ _Serializer = TypeVar("_Serializer", bound=ResponseSerializer)
 
 
 class Answer(Response, ABC, Generic[_Serializer]):
-    """The response to a request for tokens: queue it, send its output, release everything.
+    """The response to a generation request: queue it, send its output and free its resources.
 
     The model is leased until the response has ended, however it ends.
     """
@@ -98,9 +98,9 @@ class Answer(Response, ABC, Generic[_Serializer]):
         self._keep_alive = models.settings.keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send the response; returns when the client has all of it or has disconnected.
+        """Send the response; return when the client has received it or has disconnected.
 
-        Both are awaited from the beginning: a client may leave while its prompt is tokenized.
+        Both are awaited from the start, because a client may leave while its prompt is tokenized.
         """
         connection = Connection(receive, send, self._models.settings.stall_seconds)
         leaving = asyncio.create_task(connection.lost())
@@ -115,7 +115,7 @@ class Answer(Response, ABC, Generic[_Serializer]):
             answering.result()  # the app turns an error into a response
 
     async def _serve(self, connection: "Connection", context: RequestContext) -> None:
-        # The lease ends with the last write: a client may request another model as soon as it has that.
+        # The lease ends with the last write, because the client may then request another model.
         async with (
             self._models.lease(self._model) as bridge,
             bridge.generate(self._request, context) as stream,
@@ -126,7 +126,7 @@ class Answer(Response, ABC, Generic[_Serializer]):
     async def _answer(
         self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
-        """Send the whole response. May raise ApiError as long as nothing was sent."""
+        """Send the whole response. May raise ApiError as long as nothing has been sent."""
 
 
 class StreamedAnswer(Answer[StreamSerializer]):
@@ -136,7 +136,7 @@ class StreamedAnswer(Answer[StreamSerializer]):
         self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
         serializer = self._serializer
-        # The headers are sent now: they tell the client that the request is in the queue.
+        # Send the headers now, to tell the client that its request is in the queue.
         await connection.start(200, [*EVENT_STREAM_HEADERS, _request_header(stream)])
         serializer.begin(stream, bridge.tokenizer)
         data = b""
@@ -145,7 +145,9 @@ class StreamedAnswer(Answer[StreamSerializer]):
                 await connection.body(data)
                 deltas = await stream.deltas(self._keep_alive)
                 data = b"".join(map(serializer.chunk, deltas)) if deltas else KEEP_ALIVE
-            last = data + serializer.closing()  # one write: many streams may end in the same step
+            last = (
+                data + serializer.closing()
+            )  # a single write, because many streams may end in the same step
         except ApiError as error:
             last = sse({"error": error.error})
         await connection.body(last + serializer.done, more=False)
@@ -173,15 +175,15 @@ class WholeAnswer(Answer[WholeSerializer]):
 
 
 def _request_header(stream: RequestStream) -> tuple[bytes, bytes]:
-    """Return the header that names the request of the event log."""
+    """Return the header with the request's id in the event log."""
     return b"x-underglass-request", str(stream.request_ids[0]).encode()
 
 
 class Connection:
-    """Sends to one client, and notices when the client has left or has stopped reading.
+    """Sends to one client, and notices when the client disconnects or stops reading.
 
-    uvicorn's `send` waits while the connection's write buffer is over its high-water mark; for a laptop
-    that was closed it would wait for ever.
+    uvicorn's `send` waits while the connection's write buffer is above its high-water mark. If the
+    client is a laptop that was closed, `send` would wait forever.
     """
 
     def __init__(self, receive: Receive, send: Send, stall_seconds: float) -> None:
@@ -191,7 +193,7 @@ class Connection:
         self._sending_since: float | None = None
 
     async def start(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        """Send status and headers."""
+        """Send the status and the headers."""
         await self._message({"type": "http.response.start", "status": status, "headers": headers})
 
     async def body(self, data: bytes, *, more: bool = True) -> None:
@@ -200,9 +202,9 @@ class Connection:
             await self._message({"type": "http.response.body", "body": data, "more_body": more})
 
     async def lost(self) -> None:
-        """Return when the client has left; be cancelled when it accepts nothing for `stall_seconds`.
+        """Return when the client disconnects; be cancelled if it accepts nothing for `stall_seconds`.
 
-        One timer for the whole stream: a timeout around each piece would cost more than sending it.
+        One timer serves the whole stream; a timeout per piece would cost more than sending the piece.
         """
         loop, watching = asyncio.get_running_loop(), asyncio.current_task()
         assert watching is not None
