@@ -46,7 +46,7 @@ class JsonRoute(APIRoute):
         parameters = inspect.signature(handler).parameters.keys()
         if "body" not in parameters or parameters - {"body", "x_client"}:
             raise TypeError(
-                f"{handler.__name__} may take body and x_client, got {list(parameters)}"
+                f"{handler.__name__} may take only body and x_client, got {list(parameters)}"
             )
         model: type[BaseModel] = get_type_hints(handler)["body"]
         takes_client = "x_client" in parameters

@@ -151,8 +151,8 @@ def _check_allowed(request: Request, settings: ServerSettings) -> None:
     if not may_control(request, settings.api_key):
         raise ApiError(
             403,
-            "without a key, the engine can be paused from this machine only: start the server with "
-            "--api-key to pause it from others",
+            "without a key, the engine can only be paused from this machine: start the server with "
+            "--api-key to pause it from other machines",
             type="permission_error",
             code="loopback_only",
         )

@@ -61,7 +61,7 @@ def parse_line(text: str) -> Line:
         if name not in PARAMETERS | {"release"}:
             raise LineError(
                 f"{name} is not a parameter ({', '.join(sorted(PARAMETERS))}); "
-                f'put a prompt that contains "=" into double quotes'
+                f'put a prompt that contains "=" in double quotes'
             )
         parameters[name] = _value(value)
     rest = _PARAMETER.sub("", text).strip()
@@ -135,13 +135,13 @@ class Terminal:
         if self._output is not None:
             self._output.cancel()
         elif self._is_terminal:
-            print("\npress Ctrl-D to leave", file=sys.stderr)
+            print("\npress Ctrl-D to exit", file=sys.stderr)
 
     def _print_status(self, message: dict[str, Any]) -> None:
         if message.get("status") == "loading":
             print(f"loading {message['model']} ...", file=sys.stderr)
         elif message.get("status") == "queued" and message["ahead"]:
-            print(f"{message['ahead']} requests wait before this one", file=sys.stderr)
+            print(f"{message['ahead']} requests are ahead of this one", file=sys.stderr)
 
 
 async def run_terminal(url: str, *, api_key: str | None, label: str) -> int:
