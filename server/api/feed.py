@@ -1,13 +1,14 @@
 """The event log over HTTP: live as server-sent events, and as a file.
 
 A live viewer first gets a keyframe, the whole folded state, and then every event. The SSE id is the
-name of the run and the event's number, `5f0c9a1e:412`. A viewer that reconnects sends its last id back
-(`Last-Event-ID`) and continues from there. If the server was restarted since, the run has another name
-and the viewer starts over. Viewers have no queues: each has a position in a window that all share. A
-viewer that falls behind the window gets the number of events it missed, and another keyframe.
+run's name followed by the event's number, as in `5f0c9a1e:412`. A viewer that reconnects sends its last
+id back (`Last-Event-ID`) and continues from there. If the server has restarted since then, the run
+has a new name and the viewer starts over. Viewers have no queues: each has a position in one shared
+window of recent events. A viewer that falls behind the window is told how many events it missed and
+gets a new keyframe.
 
-Facts that are not in the log are sent as an event named "status", after the first keyframe and whenever
-they change: whether the engine is paused, and whether the server accepts requests.
+The log does not say whether the engine is paused or whether the server accepts requests. An event named
+"status" does; it is sent after the first keyframe and whenever either changes.
 """
 
 import asyncio
@@ -39,7 +40,7 @@ _TRACE: dict[int | str, dict[str, Any]] = {
 }
 _EVENTS: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Server-sent events, without end. The id is the run and the event's number.",
+        "description": "An endless event stream. An id is the run's name and the event's number.",
         "content": {
             "text/event-stream": {
                 "itemSchema": EVENT,
@@ -51,12 +52,12 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
 
 
 def routes(models: Models) -> APIRouter:
-    """/events and /trace over the loaded models."""
+    """Return the routes /events and /trace for the loaded models."""
     router = APIRouter(tags=["Event log"])
 
     @router.get("/trace", response_class=Response, responses=_TRACE)
     async def get_trace(model: ViewedModel = None) -> Response:
-        """Return the last part of the event log as JSON Lines; `EventLog.load` reads it."""
+        """Return the most recent part of the event log as JSON Lines; `EventLog.load` reads it."""
         body = await asyncio.to_thread(_json_lines, models.viewed(model).window.trace())
         return Response(body, media_type="application/jsonl")
 
@@ -77,7 +78,7 @@ def routes(models: Models) -> APIRouter:
 class Feed(Response):
     """A stream of live events.
 
-    last_seen   number of the last event that the viewer has, if it has any of this run
+    last_seen   number of the last event of this run that the viewer received, or None
     controls    whether the viewer may pause the engine; sent in the status
     """
 
@@ -101,7 +102,7 @@ class Feed(Response):
                 task.cancel()
             await asyncio.wait(tasks)
         if not sending.cancelled():
-            sending.result()  # an error is logged, and the viewer reconnects
+            sending.result()  # raises, so the error is logged; the viewer reconnects
         if stopping.done() and not stopping.cancelled():
             await connection.body(b"", more=False)
 
@@ -149,7 +150,7 @@ def _json_lines(events: Iterable[Event]) -> bytes:
 
 
 def _keyframe(window: Window, next_seq: int) -> bytes:
-    """Encode what a viewer gets first, or after it fell behind: the missed count, then a keyframe."""
+    """Encode a keyframe, preceded by the number of missed events if the viewer fell behind."""
     data = b""
     if 0 <= next_seq < window.first_seq:
         missed = window.next_seq - next_seq

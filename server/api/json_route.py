@@ -1,12 +1,12 @@
 """Routes that take a JSON body: read it, validate it and call the handler.
 
-A route here is an `APIRoute` with one exception. FastAPI parses and validates a body on the event loop,
-where a body of 4 MB would hold up every stream for 0.3 s. This class reads a large body on the reader
-thread (`server/http/bodies.py`), and reports the first error only. It also skips FastAPI's dependency
-resolution, which takes 80 us per request, almost as long as everything else before the queue: with 64
-requests at once, the last one would wait 5 ms longer. So a handler may take `body` and `x_client` and
-nothing else; any other parameter is a TypeError when the route is defined. FastAPI still generates the
-OpenAPI document from the handler's signature.
+FastAPI parses and validates a body on the event loop, where a body of 4 MB would hold up every stream
+for 0.3 s. `JsonRoute` reads a large body on the reader thread instead (`server/http/bodies.py`) and
+reports only the first error. It also skips FastAPI's dependency resolution, which takes 80 us per
+request. That is almost as long as everything else before the queue takes: with 64 requests at once, the
+last one would wait 5 ms longer. A handler may therefore take only `body` and `x_client`; any other
+parameter raises a TypeError when the route is defined. FastAPI still generates the OpenAPI document
+from the handler's signature.
 """
 
 import inspect
@@ -33,7 +33,7 @@ _Body = TypeVar("_Body", bound=BaseModel)
 
 
 class JsonRoute(APIRoute):
-    """A route whose handler takes `body` and optionally `x_client`; without `body`, an APIRoute."""
+    """A route whose handler takes `body` and maybe `x_client`; a plain APIRoute without `body`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the function that serves a request.
@@ -46,7 +46,7 @@ class JsonRoute(APIRoute):
         parameters = inspect.signature(handler).parameters.keys()
         if "body" not in parameters or parameters - {"body", "x_client"}:
             raise TypeError(
-                f"{handler.__name__} may take body and x_client, got {list(parameters)}"
+                f"{handler.__name__} may take only body and x_client, got {list(parameters)}"
             )
         model: type[BaseModel] = get_type_hints(handler)["body"]
         takes_client = "x_client" in parameters
@@ -69,7 +69,7 @@ def read_body(model: type[_Body], content: bytes, content_type: str) -> _Body:
     if not content:
         raise bad_request(None, "the body is empty: send a JSON object")
     try:
-        values = json.loads(content.decode("utf-8-sig"))  # json would accept UTF-16, too
+        values = json.loads(content.decode("utf-8-sig"))  # json would also accept UTF-16
     except json.JSONDecodeError as error:
         raise bad_request(None, f"the body is not valid JSON: {error.msg}") from error
     except ValueError as error:
@@ -79,7 +79,8 @@ def read_body(model: type[_Body], content: bytes, content_type: str) -> _Body:
         return model.model_validate(values)
     except ValidationError as error:
         found = error.errors(include_url=False)
-        # pydantic reports every member of a union. One that is only too long has the right type.
+        # pydantic reports an error for each member of a union. If one error is "too long", the
+        # value has that member's type, so this error is the useful one.
         raise invalid_body(next((e for e in found if e["type"] == "too_long"), found[0])) from error
 
 

@@ -1,7 +1,7 @@
 """The live page at `/` and its files. All files come from this server, so the page works offline.
 
     server/pages/            the page: layout, style, prompt box and the teacher's buttons
-    visualizer/static/       the board, the module that also draws in notebooks
+    visualizer/static/       the board: the module that also draws in notebooks
 
 The files contain no user data and need no key. If the server has a key, the page asks the user for it
 and sends it with its other requests.
@@ -17,13 +17,14 @@ from starlette.types import Scope
 PAGES = Path(__file__).parents[1] / "pages"
 BOARD = Path(__file__).parents[2] / "visualizer" / "static"
 
-# The page loads nothing from other sites, whatever a prompt contains, and other sites cannot frame it.
-# The board's module unpacks itself into a Blob and contains its style.
+# Whatever a prompt contains, the page loads nothing from other sites, and other sites cannot frame it.
+# Blob scripts and inline styles are allowed because the board's module unpacks itself into a Blob and
+# brings its own style.
 _POLICY = (
     "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self' blob:; "
     "style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
-# Revalidated each time, so that a new server never gets an old page.
+# Browsers revalidate the files on every load, so they never show an old page for a new server.
 _HEADERS = {"Cache-Control": "no-cache"}
 
 

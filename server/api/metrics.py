@@ -47,15 +47,15 @@ _COUNTERS: list[tuple[str, str, Callable[[Measures], float]]] = [
     ("prefix_cache_hits", "Prompt tokens found in the prefix cache.", lambda m: m.cache_hits),
     (
         "num_preemptions",
-        "Preemptions of requests.",
+        "Number of preemptions.",
         lambda m: m.preemptions,
     ),
 ]
 _HISTOGRAMS: list[tuple[str, str, Callable[[Measures], Histogram]]] = [
-    ("time_to_first_token_seconds", "From arrival to the first token.", lambda m: m.ttft),
-    ("inter_token_latency_seconds", "From one token to the next.", lambda m: m.itl),
-    ("e2e_request_latency_seconds", "From arrival to the last token.", lambda m: m.e2e),
-    ("request_queue_time_seconds", "From arrival to the step that admitted it.", lambda m: m.queue),
+    ("time_to_first_token_seconds", "Time from arrival to the first token.", lambda m: m.ttft),
+    ("inter_token_latency_seconds", "Time from one token to the next.", lambda m: m.itl),
+    ("e2e_request_latency_seconds", "Time from arrival to the last token.", lambda m: m.e2e),
+    ("request_queue_time_seconds", "Time from arrival to admission.", lambda m: m.queue),
     ("iteration_tokens_total", "Tokens computed per step.", lambda m: m.step_tokens),
 ]
 
@@ -77,14 +77,14 @@ _GAUGES: list[tuple[str, str, Callable[[Bridge], float]]] = [
 
 
 def routes(models: Models) -> APIRouter:
-    """/metrics over the loaded models."""
+    """Return the route /metrics for the loaded models."""
     router = APIRouter()
     registry = CollectorRegistry()
     registry.register(_Engines(models))
 
     @router.get("/metrics", tags=["Operation"], response_class=Response, responses=_TEXT)
     async def metrics() -> Response:
-        """Return counters, gauges and histograms in Prometheus' text format, under vLLM's names."""
+        """Return counters, gauges and histograms in Prometheus text format, under vLLM's names."""
         return Response(generate_latest(registry), media_type=CONTENT_TYPE)
 
     return router

@@ -22,7 +22,7 @@ class StepRequest(BaseModel):
 
 
 class Blocks(BaseModel):
-    """Numbers of KV blocks.
+    """Counts of KV blocks.
 
     `cached` blocks are in the prefix cache only and can be evicted. Blocks that are neither free nor
     cached are used by requests, or held for LMTP's buffers.
@@ -36,7 +36,7 @@ class Blocks(BaseModel):
 class Health(BaseModel):
     """The engine's state after its last step.
 
-    "stuck": its current step takes too long. "failed": it has stopped for good.
+    "stuck" means that its current step is taking too long, "failed" that it has stopped for good.
     """
 
     status: Literal["ok", "stuck", "draining", "failed"]
@@ -44,7 +44,7 @@ class Health(BaseModel):
     waiting: int = Field(description="Requests in the queue.")
     prefilling: int = Field(description="Running requests whose prompt is not computed yet.")
     active: int = Field(description="Running requests that generate tokens.")
-    pending_submit: int = Field(description="Requests that are not in the queue yet.")
+    pending_submit: int = Field(description="Submitted requests that are not in the queue yet.")
     paused: bool = Field(description="Whether the engine is paused.")
     blocks: Blocks
 
@@ -63,7 +63,7 @@ class EngineState(BaseModel):
 
 
 def routes(models: Models) -> APIRouter:
-    """/health, /ready and /engine/... over the loaded models."""
+    """Return the routes /health, /ready and /engine/... for the loaded models."""
     router = APIRouter()
     settings = models.settings
 
@@ -97,7 +97,7 @@ def routes(models: Models) -> APIRouter:
     async def step(
         request: Request, body: StepRequest | None = None, model: ViewedModel = None
     ) -> EngineState:
-        """Run steps of a paused engine; responds after the last one, with its number."""
+        """Run steps of a paused engine, then return the number of the last one."""
         _check_allowed(request, settings)
         steps = body.steps if body else 1
         with models.commanded(model) as bridge:
@@ -127,7 +127,7 @@ def _health(bridge: Bridge) -> Health:
 
 
 def only_cached(state: State) -> int:
-    """Return the number of blocks of the prefix tree that no request or hold locks."""
+    """Return the number of blocks in the prefix tree that no request or hold locks."""
     return sum(len(node.blocks) for node in state.nodes.values() if node.lock == 0)
 
 
@@ -145,14 +145,14 @@ def may_control(request: Request, key: str | None) -> bool:
 
 
 def _check_allowed(request: Request, settings: ServerSettings) -> None:
-    """Raise ApiError for pages of other sites, and for clients that may not pause the engine."""
+    """Raise ApiError for pages from other sites, and for clients that may not pause the engine."""
     if error := cross_site(request.scope, settings.cors_origins):
         raise error
     if not may_control(request, settings.api_key):
         raise ApiError(
             403,
-            "without a key, the engine can be paused from this machine only: start the server with "
-            "--api-key to pause it from others",
+            "without a key, the engine can only be paused from this machine: start the server with "
+            "--api-key to pause it from other machines",
             type="permission_error",
             code="loopback_only",
         )

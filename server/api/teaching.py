@@ -7,9 +7,11 @@
     ...
     data: {"done": true, "full_text": " there was ..."}
 
-`token` may be empty: a token can end inside a character, which then comes with the next token. All
-tokens joined are `full_text`. `ttft_ms` is the time from the moment the server read the request to the
-end of the step that sampled its first token, exactly as in the event log.
+`token` may be empty: a token can end inside a character, which is then sent with the next token.
+`full_text` is all the tokens joined.
+
+`ttft_ms` is the time from the moment the server read the request to the end of the step that sampled
+its first token, exactly as in the event log.
 
 With `logprobs`, an event has the token's log-probability and the most likely tokens at its position:
 

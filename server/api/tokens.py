@@ -3,7 +3,7 @@
     POST /tokenize   {"prompt": "Once upon"}  ->  {"tokens": [...], "token_strs": [...], ...}
     POST /detokenize {"tokens": [...]}        ->  {"prompt": "Once upon"}
 
-The ids are exactly those that a completion of this prompt, or these messages, would compute.
+The ids are exactly the ones that the model would get for a completion of this prompt or these messages.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from server.core.models import Models
 from server.core.prompts import characters_in, check_length
 from server.http.errors import bad_request
 
-_MODEL = Field(None, description="Whose tokenizer to use; by default the first model's.")
+_MODEL = Field(None, description="The model whose tokenizer is used; by default the first.")
 
 
 class TokenizeRequest(BaseModel):
@@ -45,7 +45,7 @@ class TokenizeRequest(BaseModel):
 
 
 class TokenizeResponse(BaseModel):
-    """Token ids. `token_strs` joined are the text; `max_model_len` is null if there is no limit."""
+    """Token ids. Joining `token_strs` gives the text; `max_model_len` is null without a limit."""
 
     tokens: list[int]
     token_strs: list[str]
@@ -71,7 +71,7 @@ class DetokenizeResponse(BaseModel):
 
 
 def routes(models: Models) -> APIRouter:
-    """/tokenize and /detokenize. The model that a body names is loaded."""
+    """/tokenize and /detokenize. A model that a body names is loaded."""
     router = APIRouter(tags=["Tokens"], route_class=JsonRoute)
 
     @router.post("/tokenize", response_model=TokenizeResponse)

@@ -1,13 +1,13 @@
-"""Buffers: tokens that a session keeps on the server under a name it chose.
+"""Buffers: tokens that a session keeps on the server under a name of its choice.
 
-A stream with `keep` stores its prompt and output in a buffer when it ends; a stream with `from`
-continues after a buffer's tokens, without sending them again. The engine holds a buffer's prefix: it
-stays in the radix tree, locked, until the buffer is released or the session ends. The engine limits how
-much may be held (`engine/cache/holds.py`). Tokens beyond that limit stay in the buffer and are computed
-again when needed.
+A stream with `keep` stores its prompt and output in a buffer when it ends. A stream with `from`
+continues from a buffer's tokens without sending them again. The engine holds a buffer's prefix: the
+prefix stays locked in the radix tree until the buffer is released or the session ends. The engine
+limits how much may be held (`engine/cache/holds.py`). Tokens beyond that limit stay in the buffer and
+are computed again when needed.
 
-The event loop reads buffers, the engine thread writes them. It holds a request's tokens between the
-step in which the request ends and the next one, before anything can be evicted.
+The event loop reads buffers, and the engine thread writes them. The engine thread holds a request's
+tokens right after the step in which the request ends, before anything can be evicted.
 """
 
 import threading
@@ -26,7 +26,7 @@ MAX_BUFFERS = 64
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Tokens of one model. `hold` is the engine's id of their hold, `held` how many it holds."""
+    """Tokens of one model. `hold` is the id of the engine's hold, `held` how many tokens it locks."""
 
     tokens: list[int]
     hold: int
@@ -39,7 +39,7 @@ class Buffer:
         return self.bridge.settings.model_name
 
     def release_hold(self) -> None:
-        """Have the engine thread release the hold; harmless if it was released before."""
+        """Have the engine thread release the hold; harmless if it is already released."""
         self.bridge.between_steps(lambda engine: engine.holds.release(self.hold))
 
 
@@ -53,7 +53,7 @@ class Buffers:
         self._lock = threading.Lock()
 
     def find(self, name: str) -> Buffer:
-        """Return a buffer. Raises ApiError if there is none with this name."""
+        """Return a buffer. Raises ApiError if no buffer has this name."""
         buffer = self._kept.get(name)
         if buffer is None:
             raise bad_request("from", f"from: there is no buffer {name!r}", "no_such_buffer")
@@ -61,10 +61,10 @@ class Buffers:
 
     @contextmanager
     def reserve(self, name: str, bridge: Bridge) -> Iterator[Callable[[Engine, Request], None]]:
-        """Reserve a buffer; yields a function for the engine thread to call when the request ends.
+        """Reserve a buffer, and yield the function that stores it on the engine thread.
 
-        Reserved buffers count towards the limit, because many requests may run at once. Raises
-        ApiError if there are too many.
+        The engine thread calls that function when the request ends. Reserved buffers count towards
+        the limit because many requests may run at once. Raises ApiError if there are too many.
         """
         with self._lock:
             names = self._kept.keys() | self._reserved.keys()
@@ -81,7 +81,7 @@ class Buffers:
                     return
                 before = self._kept.get(name)
                 if before is not None and before.bridge is bridge:
-                    engine.holds.release(before.hold)  # first: it counts towards the limit
+                    engine.holds.release(before.hold)  # before the new hold, as it counts
                 elif before is not None:
                     before.release_hold()
                 hold = engine.holds.hold(request.tokens, label=request.label)
@@ -93,17 +93,17 @@ class Buffers:
         finally:
             with self._lock:
                 self._reserved[name] -= 1
-                self._reserved += Counter()  # drops the names at 0
+                self._reserved += Counter()  # removes names whose count is 0
 
     def summary(self, name: str) -> dict[str, object]:
-        """Return what a client learns about a buffer: its length, and how much the cache holds."""
+        """Describe a buffer to a client: its length, and how many of its tokens the cache holds."""
         buffer = self._kept.get(name)
         if buffer is None:  # already released
             return {"buffer": name, "tokens": 0, "held": 0}
         return {"buffer": name, "tokens": len(buffer.tokens), "held": buffer.held}
 
     def release(self, name: str) -> None:
-        """Delete a buffer. Raises ApiError if there is none with this name."""
+        """Delete a buffer. Raises ApiError if no buffer has this name."""
         with self._lock:
             buffer = self._kept.pop(name, None)
         if buffer is None:
@@ -111,7 +111,7 @@ class Buffers:
         buffer.release_hold()
 
     def close(self) -> None:
-        """Delete all buffers at the end of the session, and store no more."""
+        """Delete all buffers when the session ends, and store no new ones."""
         with self._lock:
             self._closed = True
             for buffer in self._kept.values():

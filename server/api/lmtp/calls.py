@@ -1,7 +1,8 @@
-"""The fields of a client's frames. Fields and types are checked here, values by the engine.
+"""The fields of a client's frames. This module checks fields and types; the engine checks values.
 
 `null` means absent. An unknown field is rejected by name, never ignored: a client must not get an
-answer without something it asked for. Names are those of LMQL's client, and the engine's for the rest.
+answer that lacks something it asked for. Fields that LMQL's client sends keep its names; the others
+have the engine's.
 """
 
 import re
@@ -23,7 +24,7 @@ from server.http.errors import ApiError, bad_request
 
 Name = Annotated[str, Meta(max_length=MAX_NAME_LENGTH)]
 Whole = Annotated[int, Meta(ge=-LARGEST_WHOLE, le=LARGEST_WHOLE)]
-StreamId = Whole | Name  # every item of a stream repeats it
+StreamId = Whole | Name  # bounded, because every item of a stream repeats it
 Tokens = str | list[int | None]
 Stop = Annotated[str, Meta(max_length=MAX_STOP_LENGTH)]
 
@@ -32,22 +33,22 @@ MAX_TOP_LOGPROBS = 128
 
 
 class Call(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The fields of every command: the client's id of the stream, and the model's name."""
+    """The fields of every command: the client's id for the stream, and the model's name."""
 
     stream_id: StreamId
     model: Name | None = None
 
     def check(self) -> None:
-        """Raise ApiError, which names the field, for a value that the types allow but is wrong."""
+        """Raise ApiError, naming the field, for an invalid value that the types cannot rule out."""
 
 
 class PromptCall(Call, kw_only=True):
-    """A command for which the engine computes.
+    """A command that runs a request in the engine.
 
     prompt    token ids, or text ("text mode": tokens come back with their text)
     from_     `from` on the wire: a buffer whose tokens precede the prompt
     user      the request's label in the log
-    priority  with --policy priority: lower values first
+    priority  with --policy priority, lower values come first
     """
 
     prompt: Tokens
@@ -87,8 +88,8 @@ class GenerateCall(PromptCall, kw_only=True):
     def sampling(self, *, vocab_size: int, room: int) -> SamplingParams:
         """Return the engine's parameters. Raises SamplingError for a value out of range.
 
-        As in LMQL's server, a bias of ids beyond the vocabulary does nothing. LMQL requests tokens in
-        chunks and does not know how many still fit, so `max_tokens` is reduced to `room`.
+        As in LMQL's server, a bias for an id outside the vocabulary has no effect. LMQL requests
+        tokens in chunks and does not know how many still fit, so `max_tokens` is capped at `room`.
         """
         max_tokens = DEFAULT_MAX_TOKENS if self.max_tokens is None else self.max_tokens
         given: dict[str, Any] = {name: getattr(self, name) for name in _SAMPLING_FIELDS}
@@ -136,10 +137,11 @@ CALLS: dict[str, type[Call]] = {
     "RELEASE": ReleaseCall,
 }
 
-# Commands that open a stream and are answered on it, with TOKEN.
+# Commands that open a stream and are answered with TOKEN frames.
 STREAM_WORDS = ("GENERATE", "SCORE")
 
-# Half of a surrogate pair, two escapes for one character. msgspec's error for it says "truncated".
+# A surrogate pair is two escapes for one character. This matches the first half; if the second is
+# missing, msgspec's error says only "truncated".
 _HALF_A_PAIR = re.compile(r"\\u[dD][89a-fA-F]")
 
 # Fields that have the same name and meaning in SamplingParams.
@@ -148,7 +150,7 @@ _SAMPLING_FIELDS = (
     *("presence_penalty", "frequency_penalty", "stop_token_ids", "ignore_eos", "seed"),
 )
 
-# Does not match inside a JSON string: there, quotation marks have a backslash before them.
+# Does not match inside a JSON string, because quotation marks are escaped there.
 _STREAM_ID = re.compile(
     r'(?<!\\)"stream_id"\s*:\s*(-?[1-9][0-9]{0,17}|0|"[ -!#-\[\]-~]{1,256}")\s*[,}]'
 )
@@ -159,7 +161,7 @@ class _Stream(msgspec.Struct):
 
 
 def parse_call(word: str, content: str) -> Call:
-    """Parse a frame. Raises ApiError if it cannot be read."""
+    """Parse a frame. Raises ApiError if it is invalid."""
     if word not in CALLS:
         commands = ", ".join(CALLS)
         message = f"{word[:40]} is not a command: the commands are {commands}"
@@ -176,9 +178,9 @@ def parse_call(word: str, content: str) -> Call:
 
 
 def stream_of(content: str) -> StreamId | None:
-    """Return a frame's stream id, if it has one, so that an error can be sent on that stream.
+    """Return a frame's stream id, if it has one; errors are sent on that stream.
 
-    Also works for a frame that is not valid JSON: the client may be waiting on the stream.
+    This also works for invalid JSON, because the client may be waiting on the stream.
     """
     try:
         return msgspec.json.decode(content, type=_Stream).stream_id

@@ -1,4 +1,4 @@
-"""A client of LMTP: many streams at once over one connection.
+"""An LMTP client: many concurrent streams over one connection.
 
     async with connect("ws://localhost:8000") as client:
         async for token in client.generate("Once upon a time", max_tokens=20):
@@ -26,7 +26,7 @@ _SCHEMES = {"": "ws", "http": "ws", "https": "wss"}
 
 
 class StreamError(RuntimeError):
-    """A stream or the connection failed. The message is the server's.
+    """A stream or the connection failed. The message comes from the server, if it sent one.
 
     code         a name for the error, for programs
     retry        whether the same request may succeed later
@@ -48,15 +48,15 @@ class Link(Protocol):
         ...
 
     async def receive(self) -> str | None:
-        """Return the next frame; None when there are no more."""
+        """Return the next frame, or None if there are no more."""
         ...
 
 
 class Client:
-    """Streams over a link. Created by `connect` or `in_process`.
+    """An LMTP client on a link; `connect` and `in_process` create one.
 
-    `on_message` is called with each MSG item that is not an error: a model is loading, a stream is
-    queued, a buffer was kept.
+    `on_message` is called with each MSG item that is not an error. Such items report that a model is
+    loading, that a stream is queued or that a buffer was kept.
     """
 
     def __init__(self, link: Link) -> None:
@@ -69,8 +69,8 @@ class Client:
     async def generate(self, prompt: Prompt, **fields: object) -> AsyncIterator[dict[str, Any]]:
         """Yield the tokens that follow a prompt as TOKEN items: `token`, `logprob`, `top_logprobs`, ...
 
-        `prompt` is text or token ids; if it is text, items have a `text`. `fields` are GENERATE's.
-        Raises StreamError.
+        `prompt` is text or token ids; if it is text, each item also has a `text`. `fields` are the
+        other fields of GENERATE. Raises StreamError.
         """
         async for one in self._stream("GENERATE", prompt=_as_json(prompt), **fields):
             yield one
@@ -90,7 +90,7 @@ class Client:
         return info
 
     async def release(self, buffer: str) -> None:
-        """Delete a buffer. Raises StreamError if there is none with this name."""
+        """Delete a buffer. Raises StreamError if no buffer has this name."""
         await self._ask("RELEASE", "buffer", buffer=buffer)
 
     async def read(self) -> None:
@@ -153,20 +153,21 @@ class Client:
 async def connect(
     url: str, *, api_key: str | None = None, label: str = ""
 ) -> AsyncIterator[Client]:
-    """Yield a client of a server. `url` may start with ws:// or http:// and have a path, but no query.
+    """Yield a client connected to a server.
 
-    Raises OSError if no server answers, `websockets.exceptions.InvalidStatus` if it rejects the client.
+    `url` may start with ws:// or http:// and may have a path, but no query. Raises OSError if no server
+    answers, and `websockets.exceptions.InvalidStatus` if the server rejects the client.
     """
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
     query = (
         f"?{urlencode({'client': label})}" if label else ""
-    )  # a header cannot carry every alphabet
+    )  # headers cannot carry every alphabet
     connection = connect_websocket(
         _websocket_url(url) + query,
         additional_headers=headers,
         max_size=None,
         compression=None,
-        proxy=None,  # the server is on this machine or in this network
+        proxy=None,  # the server is on this machine or on the local network
     )
     async with connection as websocket, over(_WebSocketLink(websocket)) as client:
         yield client

@@ -1,10 +1,11 @@
-"""LMTP's frames, a word, a space and JSON, and the bounded queue in which they wait to be sent.
+"""LMTP's frames, and the bounded queue in which they wait to be sent.
 
+A frame is a word, a space and JSON:
     client   GENERATE {"stream_id": 1, "prompt": [791, 264], "max_tokens": 8}
     server   TOKEN [{"stream_id": 1, "token": 311, "logprob": -0.2, "finish_reason": null, ...}]
 
-The server sends lists, because one frame may carry several tokens. LMQL's own client
-(`lmql/models/lmtp/lmtp_client.py`) reads nothing else.
+The server always sends a list, because one frame may carry several tokens. LMQL's own client
+(`lmql/models/lmtp/lmtp_client.py`) accepts nothing else.
 """
 
 import asyncio
@@ -16,14 +17,15 @@ import msgspec
 LIMIT_BYTES = 64 << 10
 FRAME_BYTES = 256 << 10  # aiohttp, which LMQL uses, accepts 4 MiB
 
-# LMQL sorts log-probabilities; JSON has no minus infinity, and msgspec would write null.
+# Sent instead of minus infinity, which JSON lacks. msgspec would write null, but LMQL sorts
+# log-probabilities and needs numbers.
 MIN_LOGPROB = -1e30
 
 _encode = msgspec.json.Encoder().encode
 
 
 class FrameError(ValueError):
-    """A frame cannot be read. The message says what is wrong with it."""
+    """A frame is malformed. The message says what is wrong with it."""
 
 
 def frame(word: str, content: object) -> str:
@@ -42,7 +44,7 @@ def item(content: object) -> bytes:
 
 
 def split(text: str) -> tuple[str, str]:
-    """Return a frame's word and its JSON, not parsed. Raises FrameError if either is missing."""
+    """Return a frame's word and its unparsed JSON. Raises FrameError if either is missing."""
     word, space, content = text.partition(" ")
     if not space or not word.isascii() or not word.isupper():
         raise FrameError("a frame is a word in capitals, a space and JSON: GENERATE {...}")
@@ -58,12 +60,12 @@ def items_of(content: str) -> list[dict[str, Any]]:
 
 
 class SendQueue:
-    """Items on their way to one client: in order, bounded, several to a frame.
+    """A bounded queue of items for one client; sends them in order, several per frame.
 
         streams --put--> waiting items --run--> one frame per word, as fast as the client reads
 
-    A client that reads slowly gets fewer, longer frames. When more than `LIMIT_BYTES` wait, streams
-    wait too, and each fills its own bounded buffer (`server/core/request_stream.py`). A client that
+    A client that reads slowly gets fewer, longer frames. When more than `LIMIT_BYTES` are queued,
+    streams wait, and each fills its own bounded buffer (`server/core/request_stream.py`). A client that
     accepts nothing for `stall_seconds` is disconnected.
 
     `send` takes a frame and returns when the connection has accepted it.
@@ -79,7 +81,7 @@ class SendQueue:
         self._has_room.set()
 
     async def put(self, word: str, items: list[bytes]) -> None:
-        """Add items of a TOKEN or MSG frame; waits while the queue is full."""
+        """Add items of a TOKEN or MSG frame; wait while the queue is full."""
         await self._has_room.wait()
         self._items += [(word, one) for one in items]
         self._bytes += sum(map(len, items))

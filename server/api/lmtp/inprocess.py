@@ -1,10 +1,10 @@
-"""LMTP without a socket: the same client, session and messages over an engine in this process.
+"""LMTP without a socket: the same client, session and messages, for an engine in this process.
 
     async with in_process(engine) as client:
         async for token in client.generate("Once upon a time", max_tokens=20):
             print(token["text"], end="")
 
-While the block runs, the engine runs on its own thread, as in a server, and continues its log. LMQL's
+Inside the block, the engine runs on its own thread, as in a server, and appends to its own log. LMQL's
 in-process transport (`lmtp_async.py`) runs the model on the event loop instead, which blocks the loop
 during each forward pass.
 """
@@ -23,12 +23,12 @@ from server.core.event_log import Outbox
 from server.core.models import Models
 from server.core.settings import ServerSettings
 
-QUEUED_FRAMES = 64  # in each direction; then the writer waits for the reader
+QUEUED_FRAMES = 64  # in each direction; when the queue is full, the writer waits
 
 
 @asynccontextmanager
 async def in_process(engine: Engine, *, label: str = "") -> AsyncIterator[Client]:
-    """Yield a client of this engine. Other code must not use the engine until the block ends."""
+    """Yield a client for this engine. Other code must not use the engine until the block ends."""
     log, outbox = engine.log, _LoggingOutbox(engine.log)
     bridge = Bridge(engine, outbox, ServerSettings(model_name="in-process"))
     engine.log = outbox
@@ -44,7 +44,7 @@ async def in_process(engine: Engine, *, label: str = "") -> AsyncIterator[Client
 
 @asynccontextmanager
 async def client_of(models: Models, *, label: str = "") -> AsyncIterator[Client]:
-    """Yield a client of the models that this process serves."""
+    """Yield a client for the models that this process serves."""
     to_server = asyncio.Queue[str | None](QUEUED_FRAMES)
     to_client = asyncio.Queue[str | None](QUEUED_FRAMES)
     session = Session(models, to_client.put, label)
@@ -77,13 +77,13 @@ class _LoggingOutbox(Outbox):
             super().append(event)
 
     def append(self, event: Event) -> None:
-        """Append an event to both."""
+        """Append an event to the log and to the outbox."""
         self._log.append(event)
         super().append(event)
 
     @property
     def next_seq(self) -> int:
-        """The number that the next event will get."""
+        """The next event's number."""
         return self._log.next_seq
 
 
@@ -107,7 +107,7 @@ async def _frames(queue: asyncio.Queue[str | None]) -> AsyncIterator[str]:
 
 
 async def _commands_done(bridge: Bridge) -> None:
-    """Wait until the engine thread has processed all commands: ended requests are released."""
+    """Wait until the engine thread has processed all commands, such as releasing ended requests."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 

@@ -1,13 +1,14 @@
 """`underglass lmtp`: send prompts to a server from a terminal.
 
     > Once upon a time                             a prompt; its output streams
-    > max_tokens=20 temperature=0.8 Once upon      name=value sets a parameter, for this prompt
-    > max_tokens=20                                or, without a prompt, for all following prompts
-    > keep=tale Once upon a time                   parameters are GENERATE's: store prompt and output
-    > from=tale The end of it:                     continue after them
-    > release=tale                                 delete them
+    > max_tokens=20 temperature=0.8 Once upon      name=value sets a parameter for this prompt
+    > max_tokens=20                                or, without a prompt, for all later prompts
+    > keep=tale Once upon a time                   store prompt and output in the buffer "tale"
+    > from=tale The end of it:                     continue from that buffer
+    > release=tale                                 delete that buffer
 
-Ctrl-C ends an output, Ctrl-D the client. Lines may also come from a pipe; then stdout has only outputs.
+The parameters are the fields of GENERATE. Ctrl-C ends an output; Ctrl-D ends the client. Lines may also
+come from a pipe. In that case stdout contains only the outputs.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ from server.api.lmtp.client import Client, StreamError, connect
 DEFAULT_MAX_TOKENS = 64
 PARAMETERS = {field.encode_name for field in msgspec.structs.fields(GenerateCall)}
 PARAMETERS -= {"stream_id", "prompt"}
-# Ends an error line when the same request may succeed later.
+# Appended to an error message if the same request may succeed later.
 RETRY_HINT = " (the same prompt may succeed later)"
 
 _PARAMETER = re.compile(r'(?:^|(?<=\s))([A-Za-z_]\w*)=("(?:[^"\\]|\\.)*"|\S*)(?:\s+|$)')
@@ -42,14 +43,14 @@ class Line:
 
 
 class LineError(ValueError):
-    """A line cannot be read. The message says what to write instead."""
+    """A line is invalid. The message says what to write instead."""
 
 
 def parse_line(text: str) -> Line:
-    """Parse a line: words name=value are parameters, the rest is the prompt.
+    """Parse a line: `name=value` words are parameters, and the rest is the prompt.
 
-    A prompt in double quotes is not parsed, for text like "x=5". Raises LineError for an unknown
-    parameter.
+    A prompt in double quotes is taken as it is, so it may contain text like "x=5". Raises LineError
+    for an unknown parameter.
     """
     quoted, prompt = re.search(r'(?:^|\s)(".*")\s*$', text), None
     if quoted is not None and not re.search(r"[A-Za-z_]\w*=$", text[: quoted.start(1)]):
@@ -60,7 +61,7 @@ def parse_line(text: str) -> Line:
         if name not in PARAMETERS | {"release"}:
             raise LineError(
                 f"{name} is not a parameter ({', '.join(sorted(PARAMETERS))}); "
-                f'put a prompt that contains "=" into double quotes'
+                f'put a prompt that contains "=" in double quotes'
             )
         parameters[name] = _value(value)
     rest = _PARAMETER.sub("", text).strip()
@@ -68,7 +69,7 @@ def parse_line(text: str) -> Line:
 
 
 def _value(text: str) -> Any:
-    """Parse a value as JSON; other text is itself."""
+    """Parse a value as JSON; return other text unchanged, without its double quotes."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -78,7 +79,7 @@ def _value(text: str) -> Any:
 class Terminal:
     """Reads prompts and streams their outputs until there are no more lines.
 
-    `failed` is whether any prompt got an error.
+    `failed` says whether any prompt failed.
     """
 
     def __init__(self, client: Client) -> None:
@@ -134,13 +135,13 @@ class Terminal:
         if self._output is not None:
             self._output.cancel()
         elif self._is_terminal:
-            print("\npress Ctrl-D to leave", file=sys.stderr)
+            print("\npress Ctrl-D to exit", file=sys.stderr)
 
     def _print_status(self, message: dict[str, Any]) -> None:
         if message.get("status") == "loading":
             print(f"loading {message['model']} ...", file=sys.stderr)
         elif message.get("status") == "queued" and message["ahead"]:
-            print(f"{message['ahead']} requests wait before this one", file=sys.stderr)
+            print(f"{message['ahead']} requests are ahead of this one", file=sys.stderr)
 
 
 async def run_terminal(url: str, *, api_key: str | None, label: str) -> int:
@@ -156,7 +157,7 @@ async def run_terminal(url: str, *, api_key: str | None, label: str) -> int:
 
 
 async def _next_line(prompt: str) -> str | None:
-    """Return a line of stdin, None at its end. Reads on a daemon thread, so that Ctrl-C works."""
+    """Return a line of stdin, or None at its end. A daemon thread reads it, so Ctrl-C works."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str | None] = loop.create_future()
 
@@ -165,7 +166,7 @@ async def _next_line(prompt: str) -> str | None:
             text: str | None = input(prompt)
         except EOFError:
             text = None
-        except Exception as error:  # the line is not valid text, for example
+        except Exception as error:  # for example, the line is not valid text
             loop.call_soon_threadsafe(line.set_exception, error)
             return
         loop.call_soon_threadsafe(line.set_result, text)

@@ -1,7 +1,7 @@
-"""LMTP over a WebSocket, at `/` as LMQL's client expects it and at `/lmtp`.
+"""LMTP over a WebSocket, at `/lmtp` and at `/`, where LMQL's client expects it.
 
-Middleware has checked the client before (`server/http/access.py`): pages of other sites are rejected,
-and with `--api-key` so are clients without the key.
+Middleware (`server/http/access.py`) has already checked the client. It rejects pages from other sites
+and, with `--api-key`, clients without the key.
 """
 
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ def install(app: Starlette, models: Models) -> None:
 
     async def lmtp(websocket: WebSocket) -> None:
         await websocket.accept()
-        # LMQL's client cannot send a header, but its address may have a query.
+        # LMQL's client cannot send a header, but its URL may have a query.
         label = websocket.headers.get("x-client") or websocket.query_params.get("client", "")
         context = websocket.state.context
         session = Session(models, websocket.send_text, label_in(label), context)
@@ -28,7 +28,7 @@ def install(app: Starlette, models: Models) -> None:
             await session.serve(_frames(websocket))
         except _NotTextError:
             await websocket.close(1003)
-        except WebSocketDisconnect:  # while a frame was being sent
+        except WebSocketDisconnect:  # the client left while a frame was being sent
             pass
 
     async def not_found(websocket: WebSocket) -> None:

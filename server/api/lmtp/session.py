@@ -1,4 +1,4 @@
-"""One client of LMTP: its streams, and what each of its frames does.
+"""One LMTP client: its streams, and the handling of its frames.
 
 The transport is a WebSocket (`routes.py`) or a pair of queues within the process (`inprocess.py`). When
 the client disconnects, its streams are aborted and its buffers released. An error in one stream is sent
@@ -76,7 +76,7 @@ class Session:
         if not reading.cancelled():
             reading.result()
         if not writing.cancelled():
-            with suppress(TimeoutError):  # the client does not read
+            with suppress(TimeoutError):  # the client stopped reading
                 writing.result()
 
     async def _read(self, frames: AsyncIterator[str]) -> None:
@@ -88,7 +88,7 @@ class Session:
                 call = await read_apart(len(content), partial(parse_call, word, content))
                 await self._handle(call)
             except ApiError as error:
-                # A TOKEN error ends the stream for the client, so a running one must not get it.
+                # A TOKEN error ends the stream for the client, so a running one must not get one.
                 opens_stream = word in STREAM_WORDS and stream_id is not None
                 reply = "TOKEN" if opens_stream and stream_id not in self._streams else "MSG"
                 await self._queue.put(reply, [error_item(stream_id, error)])
@@ -103,7 +103,7 @@ class Session:
             await self._answer(call, status="released", buffer=call.buffer)
 
     def _open(self, call: PromptCall | ModelInfoCall) -> None:
-        """Start a task for a call that takes time, so that the next frame can be read meanwhile."""
+        """Start a task for a call that takes time; the next frame can be read in the meantime."""
         if call.stream_id in self._streams:
             raise bad_request(
                 "stream_id", f"stream_id {call.stream_id!r} is still open: use another id"
@@ -143,7 +143,7 @@ class Session:
         await self._queue.put(word, [error_item(call.stream_id, error)])
 
     async def _cancel(self, call: CancelCall) -> None:
-        """End a stream; this answer is the last message on it. Harmless if it has ended."""
+        """Cancel a stream; this answer is its last message. Harmless if it has already ended."""
         task = self._streams.pop(call.stream_id, None)
         if task is not None:
             task.cancel()

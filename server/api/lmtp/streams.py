@@ -1,8 +1,8 @@
 """A stream: one GENERATE or SCORE, from its prompt to its tokens.
 
-Both are ordinary requests of the engine: they queue behind the same bridge as HTTP's, share its
-batches, and are in the event log. SCORE is a request for its prompt's log-probabilities; the one token
-that every request samples costs nothing and is dropped.
+Both are ordinary engine requests: they go through the same bridge as HTTP requests, share batches with
+them, and appear in the event log. SCORE is a request for the log-probabilities of its prompt. Every
+request samples at least one token; for SCORE this token costs nothing and is dropped.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ from server.http.errors import ApiError, bad_request
 
 
 class Stream:
-    """One stream of a session; its prompt continues after the tokens of `before`."""
+    """One stream of a session; its prompt follows the tokens of `before`."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class Stream:
     async def run(self, label: str, context: RequestContext | None) -> None:
         """Submit the request and put every token into the queue.
 
-        Raises ApiError for a request that cannot be served, or failed.
+        Raises ApiError if the request cannot be served or fails.
         """
         call = self._call
         request = GenerationRequest(self._encode, call.user or label, call.priority or 0, _FIELDS)
@@ -87,7 +87,7 @@ class Stream:
         return [Prompt(ids, params, self._keep)]
 
     async def _send_queued(self, stream: RequestStream) -> None:
-        """Tell the client its request's id in the log, and how many requests wait before it."""
+        """Tell the client its request's id in the log, and how many requests are ahead of it."""
         request, waiting = stream.request_ids[0], self._bridge.window.state.waiting
         ahead = list(waiting).index(request) if request in waiting else 0
         await self._send_message(status="queued", request=request, ahead=ahead)
@@ -127,7 +127,7 @@ class Stream:
 
 
 def _encode_prompt(prompt: Tokens, before: Sequence[int], tokenizer: Tokenizer) -> list[int]:
-    """Return the ids of a prompt after the ids `before`.
+    """Return the ids of a prompt that follows the ids `before`, including those.
 
     An empty prompt becomes the beginning-of-sequence token. Raises RequestError if the tokenizer has
     none.
@@ -144,7 +144,7 @@ def _encode_prompt(prompt: Tokens, before: Sequence[int], tokenizer: Tokenizer) 
 
 
 def _encode_scored(scored: Tokens, tokenizer: Tokenizer) -> list[int]:
-    """Return the ids to score. Raises RequestError if there are none, or one is unknown."""
+    """Return the ids to score. Raises RequestError if there are none or if one is unknown."""
     ids, last = _encode_after(scored, tokenizer), tokenizer.vocab_size - 1
     if not ids:
         raise RequestError("scored", "must have at least one token, got an empty text or list")
@@ -166,9 +166,9 @@ def _encode_after(text: Tokens, tokenizer: Tokenizer) -> list[int]:
 
 
 def error_item(stream_id: StreamId | None, error: ApiError) -> bytes:
-    """Return an error as an item. LMQL's client shows `error`.
+    """Return an error as an item. LMQL's client shows the `error` text.
 
-    `retry` is true if the same request may succeed later: the server failed, or was full.
+    `retry` is true if the same request may succeed later, because the server failed or was full.
     """
     content: dict[str, object] = {
         "stream_id": stream_id,
@@ -190,7 +190,7 @@ def _token_items(
     last = len(delta.ids) - 1
     for index, id_ in enumerate(delta.ids):
         logprob = delta.logprobs.chosen[index]
-        top = [*delta.logprobs.top[index], (id_, logprob)]  # LMQL expects the chosen token in it
+        top = [*delta.logprobs.top[index], (id_, logprob)]  # LMQL expects the chosen one too
         one = {
             "stream_id": stream_id,
             "token": id_,
@@ -205,5 +205,5 @@ def _token_items(
         yield one
 
 
-# The engine's name of a field -> LMTP's, where they differ.
+# The engine's field names -> LMTP's, where they differ.
 _FIELDS = {"logprobs": "top_logprobs"}

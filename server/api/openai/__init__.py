@@ -1,4 +1,4 @@
-"""OpenAI's API: completions and chat completions, streamed and whole.
+"""OpenAI's API: completions and chat completions, streamed or whole.
 
 routes.py        from a request to its response
 requests.py      the fields that both endpoints share

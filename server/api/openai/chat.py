@@ -1,10 +1,10 @@
 """/v1/chat/completions: its body, its prompt, and its response.
 
-A stream's chunks, per choice: the role with empty content, content as it is generated, an empty delta
-with the finish_reason; with `include_usage` a chunk without choices; then `[DONE]`. As in vLLM
-(`serving_chat.py`), the role chunks of all choices are sent when the first token of any choice arrives,
-so that a client can measure the time to first token by its first chunk. A stream that fails before
-that starts with the error.
+A stream has these chunks for each choice: the role with empty content, the content as it is generated,
+and an empty delta with the finish_reason. It ends with a chunk without choices, if `include_usage` is
+set, and `[DONE]`. As in vLLM (`serving_chat.py`), the role chunks of all choices are sent when the
+first token of any choice arrives. A client can therefore measure the time to first token by the first
+chunk it gets. If the stream fails before that, it starts with the error.
 """
 
 import re
@@ -63,7 +63,7 @@ class ChatRequest(SamplingRequest):
         None,
         ge=0,
         le=MAX_LOGPROBS,
-        description="With logprobs: also those of this many most likely tokens.",
+        description="With logprobs, also return those of this many most likely tokens.",
     )
 
     def check_fields(self) -> None:
@@ -94,7 +94,7 @@ class ChatRequest(SamplingRequest):
 
 
 def template_messages(messages: list[ChatMessage]) -> list[dict[str, Any]]:
-    """Return messages as the chat template takes them: text parts joined, the rest unchanged."""
+    """Return messages as the chat template expects them, with the text parts of each one joined."""
     if not messages:
         raise bad_request("messages", "messages must have at least one entry, got an empty list")
     plain = []
@@ -102,7 +102,8 @@ def template_messages(messages: list[ChatMessage]) -> list[dict[str, Any]]:
         content = message.content
         if isinstance(content, list):
             content = "".join(_text(part, index, at) for at, part in enumerate(content))
-        # Templates know only the older name of this role; some drop other messages silently.
+        # Templates know only the older name of this role; some silently drop a message with a
+        # role they do not know.
         role = "system" if message.role == "developer" else message.role
         extra = {k: v for k, v in (message.model_extra or {}).items() if v is not None}
         plain.append(extra | {"role": role, "content": content or ""})
@@ -119,7 +120,7 @@ def _text(part: TextPart, message: int, index: int) -> str:
 def encode_chat(
     messages: Sequence[dict[str, Any]], params: SamplingParams, bridge: Bridge, *, fit: bool
 ) -> list[Prompt]:
-    """Tokenize a conversation. With `fit`, max_tokens is reduced to what the context can hold.
+    """Tokenize a conversation. With `fit`, max_tokens is capped at what still fits the context.
 
     Raises RequestError if the conversation is too long.
     """
@@ -134,14 +135,14 @@ def encode_chat(
 def encode_conversation(messages: Sequence[dict[str, Any]], tokenizer: Tokenizer) -> list[int]:
     """Return a conversation's token ids. A client cannot inject special tokens.
 
-    A message that says "<|user_end|>" means these characters; as a special token it would end the
-    user's turn, and the rest of the message could pass for the assistant's. The template gets a
-    placeholder instead of such content, which is then inserted as ordinary text. The assistant's
-    messages keep their special tokens: the model generated them, and the next turn finds them in the
-    prefix cache.
+    If a user's message contains "<|user_end|>", these characters are ordinary text. As a special token
+    they would end the user's turn, and the rest of the message could pass for the assistant's. The
+    template gets a placeholder instead of such content, and the content is inserted afterwards as
+    ordinary text. The assistant's messages keep their special tokens: the model generated them, and the
+    next turn finds them in the prefix cache.
     """
     marker = secrets.randbits(128)  # random, so no message can contain it
-    replaced: list[list[int]] = []  # the ordinary ids of each replaced content
+    replaced: list[list[int]] = []  # each replaced content, as ids of ordinary text
     safe = []
     for message in messages:
         if message["role"] != "assistant":
@@ -154,7 +155,7 @@ def encode_conversation(messages: Sequence[dict[str, Any]], tokenizer: Tokenizer
         safe.append(message)
     before, *rest = re.split(rf"\[{marker} (\d+)\]", tokenizer.chat_template.render(safe))
     tokens = tokenizer.encode(before)
-    between = {text: encode_continuation(text, tokenizer) for text in rest[1::2]}  # mostly the same
+    between = {text: encode_continuation(text, tokenizer) for text in rest[1::2]}  # most repeat
     for index, text in zip(rest[::2], rest[1::2], strict=True):
         tokens += replaced[int(index)] + between[text]
     return tokens
@@ -163,7 +164,7 @@ def encode_conversation(messages: Sequence[dict[str, Any]], tokenizer: Tokenizer
 class ChatSerializer(OpenAISerializer):
     """Writes a chat completion, streamed or whole.
 
-    With log-probabilities, every token is sent, also one without text.
+    With log-probabilities, every token is sent, even if it has no text.
     """
 
     def __init__(self, model: str, *, include_usage: bool) -> None:
@@ -171,7 +172,7 @@ class ChatSerializer(OpenAISerializer):
         self._sent_roles = False
 
     def chunk(self, delta: OutputDelta) -> bytes:
-        """See `StreamSerializer`. The first chunk of the stream starts with all roles."""
+        """See `StreamSerializer`. The first chunk of the stream starts with the role of each choice."""
         self.num_tokens += len(delta.ids)
         text, logprobs = "".join(delta.texts), self._logprobs(delta)
         data = b"" if self._sent_roles else self._roles()

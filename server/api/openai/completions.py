@@ -1,7 +1,7 @@
 """/v1/completions: its body, its prompts, and its response.
 
-A stream's chunks, per choice: text as it is generated, the last text together with its finish_reason;
-with `include_usage` a chunk without choices; then `[DONE]`.
+A stream has these chunks for each choice: the text as it is generated, and the last text together with
+the finish_reason. It ends with a chunk without choices, if `include_usage` is set, and `[DONE]`.
 """
 
 from dataclasses import dataclass
@@ -27,11 +27,12 @@ _Prompts = Field(fail_fast=True, max_length=MAX_PROMPTS)
 
 @dataclass(frozen=True, slots=True)
 class CompletionOptions:
-    """The parts of a completion besides its output.
+    """Which parts a completion contains.
 
     echo      the prompt, before the output
-    logprobs  log-probabilities of the tokens it contains
-    output    False for max_tokens 0: the one token that the engine samples anyway is dropped
+    logprobs  log-probabilities of the tokens in the completion
+    output    the output; False for max_tokens 0, when the one token that the engine samples anyway
+              is dropped
     """
 
     echo: bool = False
@@ -46,16 +47,18 @@ class CompletionRequest(SamplingRequest):
         description="Text, token ids, or a list of either.", examples=["Once upon a time"]
     )
     best_of: int | None = Field(
-        None, ge=1, description="Generate this many samples, return the n most likely; no stream."
+        None,
+        ge=1,
+        description="Generate this many samples and return the n most likely; no stream.",
     )
     echo: bool | None = Field(
-        None, description="Return the prompt before the output; with max_tokens 0 only the prompt."
+        None, description="Return the prompt before the output; with max_tokens 0, only the prompt."
     )
     logprobs: int | None = Field(
         None,
         ge=0,
         le=MAX_LOGPROBS,
-        description="Return log-probabilities, and those of this many most likely tokens.",
+        description="Return log-probabilities, including those of this many most likely tokens.",
     )
 
     def check_fields(self) -> None:
@@ -73,7 +76,7 @@ class CompletionRequest(SamplingRequest):
             self._check_teaching()
 
     def _check_teaching(self) -> None:
-        """Raise ApiError for what the teaching stream, one prompt and one sample, cannot do."""
+        """Raise ApiError for options that need more than the teaching stream's one sample."""
         for field, used in (
             ("prompt", len(self.prompts()) > 1),
             ("n", (self.n or 1) > 1),
@@ -89,14 +92,14 @@ class CompletionRequest(SamplingRequest):
 
     @property
     def options(self) -> CompletionOptions:
-        """The parts of the response besides its output."""
+        """Which parts the response contains."""
         return CompletionOptions(
             echo=bool(self.echo), logprobs=self.logprobs is not None, output=self.max_tokens != 0
         )
 
     @property
     def is_teaching(self) -> bool:
-        """Whether it requests the teaching stream."""
+        """Whether the body requests the teaching stream."""
         return self.model is None and self.stream is None
 
     @property
@@ -138,7 +141,7 @@ def encode_prompts(
 class CompletionSerializer(OpenAISerializer):
     """Writes a completion, streamed or whole.
 
-    `prompts` are the request's, before they were tokenized.
+    `prompts` are the request's prompts before tokenization.
     """
 
     def __init__(
@@ -163,7 +166,7 @@ class CompletionSerializer(OpenAISerializer):
         return sse(self.wrap([choice]))
 
     def render(self, choices: list[OutputDelta]) -> dict[str, Any]:
-        """See `WholeSerializer`. Samples that `best_of` leaves out count as output as well."""
+        """See `WholeSerializer`. Samples that `best_of` leaves out also count as output."""
         best = [self._choice(delta) for delta in best_choices(self.stream, choices)]
         self.num_tokens = count_tokens(choices) if self._options.output else 0
         return self.wrap(best, usage=self.usage())
@@ -223,6 +226,6 @@ def best_choices(stream: RequestStream, choices: list[OutputDelta]) -> list[Outp
 
 
 def _mean_logprob(delta: OutputDelta) -> float:
-    assert delta.logprobs is not None  # best_of asks for them
+    assert delta.logprobs is not None  # best_of requests them
     sampled = len(delta.ids) - sum(delta.logprobs.forced)  # forced tokens add 0.0 to the sum
     return sum(delta.logprobs.chosen) / max(1, sampled)

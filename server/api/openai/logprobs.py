@@ -3,9 +3,9 @@
     completions   four lists with one entry per token
     chat          one object per token
 
-A token is named by its own text, regardless of its neighbours. A token that is part of a character has
-no text of its own, so in the first format several tokens may share the name U+FFFD; the most likely
-one keeps it. `bytes` of the second format tells them apart.
+A token is named by its own text, regardless of its neighbours. A token that holds only part of a
+character is named U+FFFD. In the first format several tokens may share that name, and only the most
+likely one is listed under it. In the second format, `bytes` tells them apart.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,10 +20,10 @@ _LEAST = -9999.0
 
 
 class CompletionLogprobs:
-    """The first format, for one piece of a choice's text; filled token by token.
+    """The first format, for one piece of a choice's text; built token by token.
 
     `offset` is where the piece begins in the choice's text, in characters. Tokens that a stop string
-    removed from the text are listed, too; their offsets are at its end or beyond.
+    removed from the text are also listed; their offsets are at the end of the text or beyond.
     """
 
     def __init__(self, tokenizer: Tokenizer, offset: int) -> None:
@@ -37,7 +37,7 @@ class CompletionLogprobs:
     def add_prompt(
         self, ids: Sequence[int], pieces: Sequence[str], scores: Sequence[TokenScore]
     ) -> None:
-        """Add the prompt's tokens; `scores` has all but the first, which nothing precedes."""
+        """Add the prompt's tokens. `scores` starts with the second: the first has no context."""
         self._add(ids[0], pieces[0], None, [])
         for token, piece, score in zip(ids[1:], pieces[1:], scores, strict=True):
             self._add(token, piece, score.logprob, score.top)
@@ -75,7 +75,7 @@ class CompletionLogprobs:
 
 
 def chat_logprobs(ids: Sequence[int], logprobs: Logprobs, tokenizer: Tokenizer) -> dict[str, Any]:
-    """Return the second format."""
+    """Return log-probabilities in the second format."""
     content = [
         _entry(token, logprob, tokenizer)
         | {"top_logprobs": [_entry(*pair, tokenizer) for pair in top]}

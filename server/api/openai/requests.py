@@ -1,4 +1,4 @@
-"""The fields that completions and chat completions share, and what they mean to the engine.
+"""The fields that completions and chat completions share, and their conversion for the engine.
 
 Nearly every field may be `null`, which means absent. An unsupported field is rejected by name, never
 ignored: a client that sends `tools` must not get an answer without them. Only its neutral value, which
@@ -23,14 +23,14 @@ from server.core.settings import (
 )
 from server.http.errors import bad_request, unknown_field
 
-MAX_LOGPROBS = 20  # OpenAI's limit; each is an object on the wire, for every token
+MAX_LOGPROBS = 20  # OpenAI's limit; each one adds an object to every token on the wire
 _TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
 
 # pydantic also checks that a bounded string is valid Unicode: half a surrogate pair, which JSON can
 # express, could be neither sent back nor logged.
 Stop = Annotated[str, Field(max_length=MAX_STOP_LENGTH)]
 # Only the first error is reported. Without `fail_fast`, pydantic collects one for each element, and
-# one for each member of a union: 3.4 s and 0.8 GB for 250,000 floats where ids are expected.
+# one for each member of a union. That takes 3.4 s and 0.8 GB for 250,000 floats in place of ids.
 FIRST_ERROR = Field(fail_fast=True)
 
 # Fields of OpenAI's API that are not supported (some of them in one endpoint only), and the values
@@ -69,7 +69,7 @@ class StreamOptions(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    include_usage: bool | None = Field(None, description="Send token counts in a last chunk.")
+    include_usage: bool | None = Field(None, description="Send token counts in a final chunk.")
 
 
 class SamplingRequest(BaseModel):
@@ -94,7 +94,9 @@ class SamplingRequest(BaseModel):
     stop_token_ids: Annotated[list[int], FIRST_ERROR] | None = Field(
         None, max_length=MAX_STOP_TOKENS, description="Tokens that end the output."
     )
-    ignore_eos: bool | None = Field(None, description="Continue after the model's end token.")
+    ignore_eos: bool | None = Field(
+        None, description="Keep generating after the model's end token."
+    )
     temperature: float | None = Field(
         None, ge=0, description="0 always picks the most likely token."
     )
@@ -102,13 +104,13 @@ class SamplingRequest(BaseModel):
         None,
         gt=0,
         le=1,
-        description="Sample from the most likely tokens up to this total probability.",
+        description="Sample only from the most likely tokens, up to this total probability.",
     )
     top_k: int | None = Field(
         None,
         ge=0,
         le=LARGEST_COUNT,
-        description="Sample from this many most likely tokens; 0 means all.",
+        description="Sample only from this many most likely tokens; 0 means all.",
     )
     min_p: float | None = Field(
         None,
@@ -128,10 +130,13 @@ class SamplingRequest(BaseModel):
         description="Subtracted from a token's logit for each time the output contains it.",
     )
     presence_penalty: float | None = Field(
-        None, ge=-2, le=2, description="Subtracted once if the output contains the token."
+        None,
+        ge=-2,
+        le=2,
+        description="Subtracted from a token's logit once if the output contains it.",
     )
     repetition_penalty: float | None = Field(
-        None, gt=0, description="Divides the logits of tokens in prompt or output; 1 has no effect."
+        None, gt=0, description="Divides the logits of tokens in the prompt or output; 1 is off."
     )
     seed: int | None = Field(
         None,
@@ -152,7 +157,7 @@ class SamplingRequest(BaseModel):
         None,
         ge=-LARGEST_COUNT,
         le=LARGEST_COUNT,
-        description="With --policy priority: lower values first.",
+        description="With --policy priority, lower values come first.",
     )
 
     @model_validator(mode="after")
@@ -161,7 +166,7 @@ class SamplingRequest(BaseModel):
         return self
 
     def check_fields(self) -> None:
-        """Raise ApiError for a field that is not supported, or not in this combination."""
+        """Raise ApiError for an unsupported field or an unsupported combination of fields."""
         _check_unsupported(self.model_extra or {})
         if self.stream_options is not None:
             options = self.stream_options.model_extra or {}
@@ -189,7 +194,7 @@ class SamplingRequest(BaseModel):
 
     @property
     def fields(self) -> dict[str, str]:
-        """The engine's name of a field -> its name in this request, where they differ."""
+        """The engine's field names -> this request's names, where they differ."""
         return {}
 
     def engine_fields(self) -> dict[str, Any]:

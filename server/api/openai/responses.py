@@ -1,8 +1,8 @@
 """Responses of OpenAI's endpoints: what their serializers share, and their schemas.
 
 Serializers (`completions.py`, `chat.py`) write plain dicts. The pydantic models below only describe
-responses in the OpenAPI document: to build them for each token would cost more than the token. A test
-compares real responses with the document.
+responses in the OpenAPI document: building them for each token would cost more than the token itself. A
+test compares real responses with the document.
 """
 
 import time
@@ -47,7 +47,7 @@ class OpenAISerializer:
         return head | {"choices": choices} | more
 
     def closing(self) -> bytes:
-        """See `StreamSerializer`. Token counts, if the client asked for them."""
+        """See `StreamSerializer`. It has the token counts, if the client asked for them."""
         return sse(self.wrap([], usage=self.usage())) if self._include_usage else b""
 
     def usage(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class CompletionLogprobs(BaseModel):
 
 
 class CompletionChoice(BaseModel):
-    """One completion. In a stream, a piece of it; the last piece has the finish_reason."""
+    """One completion or, in a stream, a piece of one; the last piece has the finish_reason."""
 
     index: int
     text: str
@@ -100,7 +100,7 @@ class CompletionChoice(BaseModel):
 
 
 class Completion(BaseModel):
-    """A response of /v1/completions, and a chunk of a stream; `usage` is in the last chunk."""
+    """A response of /v1/completions, or a chunk of a stream; only the last chunk has `usage`."""
 
     id: str
     object: Literal["text_completion"]
@@ -152,7 +152,8 @@ class ChatCompletion(BaseModel):
     """A response of /v1/chat/completions.
 
     The chunks of a stream are `chat.completion.chunk`. Their `choices` have `delta` instead of
-    `message`: first the role, then pieces of the content, last an empty delta with the finish_reason.
+    `message`: first the role, then pieces of the content, and finally an empty delta with the
+    finish_reason.
     """
 
     id: str
@@ -164,7 +165,7 @@ class ChatCompletion(BaseModel):
 
 
 class Model(BaseModel):
-    """A model that requests can name; has `loaded` with `--model auto`."""
+    """A model that requests can name. It has `loaded` only with `--model auto`."""
 
     model_config = ConfigDict(extra="forbid")
 

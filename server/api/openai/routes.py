@@ -32,7 +32,7 @@ Client = Annotated[
 
 
 def routes(models: Models) -> APIRouter:
-    """/v1/completions, /v1/chat/completions and /v1/models."""
+    """Return the routes /v1/completions, /v1/chat/completions and /v1/models."""
     router = APIRouter(prefix="/v1", tags=["OpenAI"], route_class=JsonRoute)
     settings = models.settings
     created = int(time.time())
@@ -76,7 +76,7 @@ def routes(models: Models) -> APIRouter:
 
     @router.get("/models/{name:path}", response_model=Model, response_model_exclude_unset=True)
     async def one_model(name: str) -> dict[str, Any]:
-        """Describe one model. A server with one model also answers requests that name another."""
+        """Describe one model. A server with only one model also answers requests that name another."""
         names = models.names()
         if name not in names:
             raise no_model(name)
