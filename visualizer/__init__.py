@@ -15,7 +15,7 @@ Each function and what it returns:
     show       Board            playground  Playground
     compare    Comparison       predict     Prediction
     watch      Live             gallery     Gallery of Scenarios
-    to_html    str, and a file  to_perfetto  Path or str
+    to_html, to_perfetto        a page or trace as a string, or as a file if a path is given
 
 Timeline, BlockMap, RadixTree, Scheduler and Tokens are the panels of a Board. Names are imported
 lazily, so that `to_html` works without notebook packages.

@@ -105,8 +105,8 @@ class Comparison(PictureWidget):
         if record["pinned"] == "time":
             self.note = (
                 f"{name} has measured times, but the times of the other run come from a cost model, so "
-                f"differences in time include the model's error. {error} Use what_if(log, "
-                f'pinned="time") for a fair comparison.'
+                f"differences in time include the model's error. {error} Compare with "
+                f'what_if(log, pinned="time") instead of {name}.'
             )
             return a, b
         self.note = f"The times of both runs come from a cost model fitted to {name}. {error}"

@@ -241,7 +241,7 @@ class _Divergence:
         return one == two
 
     def _supply(self, side: int, request: int) -> str:
-        """Describe how many blocks were available when the request got its own, or at the step's end."""
+        """Describe the available blocks when the request got its own, or else at the step's end."""
         moment = self.moments[side]
         end = len(moment.events)
         for offset, event in enumerate(moment.events):

@@ -16,7 +16,7 @@ from engine.events import vocabulary as v
 
 
 def fit_record(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
-    """Return the header's `fitted` if `replay` replays `log` on a cost model fitted to it, else None."""
+    """Return `fitted` from the header if `replay` replays `log` on a fitted cost model, else None."""
     started, original = replay[0], log[0]
     if not isinstance(started, v.RunStarted) or not isinstance(original, v.RunStarted):
         return None

@@ -12,17 +12,17 @@ import ipywidgets as widgets
 from visualizer.playing.rerun import POLICY_NAMES
 
 ENGINE = {
-    "token_budget": ("token budget", "maximum number of tokens that one step computes, over all requests"),
-    "max_batch_size": ("batch size", "maximum number of requests that run at the same time"),
+    "token_budget": ("token budget", "maximum tokens per step, over all requests"),
+    "max_batch_size": ("batch size", "maximum number of running requests"),
     "max_kv_tokens": ("memory", "number of token slots in KV memory"),
     "block_size": ("block size", "number of token slots in a KV block"),
     "policy": ("policy", "order of the waiting queue"),
-    "batching": ("batching", "static: a batch runs until its last request has finished"),
-    "chunked_prefill": ("chunked prefill", "a prompt may be split to fit into the token budget"),
-    "prefix_cache": ("prefix cache", "computed blocks stay cached so that later requests can reuse them"),
+    "batching": ("batching", "static: no request joins until the whole batch has finished"),
+    "chunked_prefill": ("chunked prefill", "split long prompts to fit into the token budget"),
+    "prefix_cache": ("prefix cache", "keep computed blocks for later requests"),
     "preemption": (
         "preemption",
-        "requests are admitted without reserving memory for their whole output",
+        "admit requests without reserving memory for their whole output",
     ),
 }
 TRAFFIC = {
@@ -30,7 +30,7 @@ TRAFFIC = {
     "rate": ("arrival rate", "average number of requests per second"),
     "prompt_tokens": ("prompt length", "average number of prompt tokens"),
     "output_tokens": ("output length", "average number of output tokens"),
-    "shared": ("shared prefix", "length of the prefix that all prompts share, in percent of the average prompt"),
+    "shared": ("shared prefix", "prefix that all prompts share, in percent of the average prompt"),
     "seed": ("seed", "random seed of the traffic"),
 }
 RUNS_ON = {"model": ("runs on", "the simulated machine is fast; the model generates real text")}

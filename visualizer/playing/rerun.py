@@ -30,7 +30,7 @@ MODEL_TOKENS = 6_000
 
 
 class SetupError(ValueError):
-    """The engine cannot run with these settings. The message explains why to the playground's user."""
+    """The engine cannot run with these settings. The message tells the user why."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Setup:
         return config | traffic | {"model": self.model}
 
     def changed(self, **changes: Any) -> "Setup":
-        """Return a copy with changed settings. Raises SetupError for an unknown name or invalid value."""
+        """Return a copy with changes. Raises SetupError for an unknown name or an invalid value."""
         unknown = sorted(changes.keys() - self.settings.keys())
         if unknown:
             names = ", ".join(self.settings)

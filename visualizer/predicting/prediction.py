@@ -55,7 +55,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
     def answer(self, value: int | bool | Sequence[int]) -> str:
         """See `Prediction.answer`."""
         if len(self.answers) > self.turn or self.turn >= len(self.questions):
-            raise ValueError("there is no open question: call next(), or start again with predict()")
+            raise ValueError("there is no open question: call next() or start over with predict()")
         chosen = [int(value)] if isinstance(value, int) else [int(one) for one in value]
         self.given = {"number": self.turn, "value": chosen}
         return str(self.answers[-1]["why"])
@@ -103,7 +103,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
                 setattr(self, name, value)
 
     def _state_before(self, number: int) -> dict[str, Any]:
-        """Return what the page may know when a question is asked. After the last, that is the whole log."""
+        """Return what the page may know before a question; after the last one, the whole log."""
         total = len(self.questions)
         shown: dict[str, Any] = {"number": number, "of": total}
         end = len(self._events)
@@ -116,7 +116,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         return {"log": self._packed_until(end), "question": shown, "verdict": {}}
 
     def _packed_until(self, end: int) -> str:
-        """Return the events before index `end`, packed, in base64. A long log is cut to its last events."""
+        """Return the events before index `end`, packed, in base64. Long logs keep only the latest."""
         starts = (
             index
             for index in range(max(1, end - MAX_EVENTS), end)
