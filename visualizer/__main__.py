@@ -143,7 +143,7 @@ def _check(events: EventLog, step: int | None, theme: str | None) -> None:
     if step is not None:
         steps = StepIndex(events).ends
         if not steps:
-            _fail(f"--step must be omitted because the log has no step yet, got {step}")
+            _fail(f"--step must be omitted, got {step}: the log has no steps yet")
         if step not in steps:
             _fail(f"--step must be between {min(steps)} and {max(steps)}, got {step}")
 

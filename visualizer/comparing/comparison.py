@@ -106,7 +106,7 @@ class Comparison(PictureWidget):
             self.note = (
                 f"{name} has measured times, but the times of the other run come from a cost model, so "
                 f"differences in time include the model's error. {error} Compare with "
-                f'what_if(log, pinned="time") instead of {name}.'
+                f'what_if(log, pinned="time") instead of the measured log.'
             )
             return a, b
         self.note = f"The times of both runs come from a cost model fitted to {name}. {error}"
