@@ -18,7 +18,7 @@ Each function and what it returns:
     to_html, to_perfetto        a page or trace as a string, or as a file if a path is given
 
 Timeline, BlockMap, RadixTree, Scheduler and Tokens are the panels of a Board. Names are imported
-lazily, so that `to_html` works without notebook packages.
+lazily, so `to_html` works without the notebook packages.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -25,7 +25,7 @@ FOLDER = Path(__file__).parent / "scenarios"
 
 
 class UnknownScenarioError(LookupError):
-    """There is no scenario with this name. The message lists the names that exist."""
+    """No scenario has this name. The message lists the existing names."""
 
 
 @dataclass(frozen=True)

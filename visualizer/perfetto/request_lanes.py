@@ -130,7 +130,7 @@ class RequestLanes:
                 self._producer[block] = request, (span.track, step.middle)
 
     def forget_producers(self, blocks: list[int]) -> None:
-        """Drop the producers of blocks that were evicted from the prefix cache."""
+        """Forget which requests computed blocks that were evicted from the prefix cache."""
         for block in blocks:
             self._producer.pop(block, None)
 

@@ -116,7 +116,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         return {"log": self._packed_until(end), "question": shown, "verdict": {}}
 
     def _packed_until(self, end: int) -> str:
-        """Return the events before index `end`, packed, in base64. Long logs keep only the latest."""
+        """Return the events before index `end`, packed, in base64. A long log is cut at its start."""
         starts = (
             index
             for index in range(max(1, end - MAX_EVENTS), end)
@@ -145,7 +145,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
 
 
 class Prediction(anywidget.AnyWidget):
-    """Questions about a log, one after another."""
+    """A widget that asks questions about a log, one after another."""
 
     _esm = MODULE
     kind = traitlets.Unicode("predict").tag(sync=True)
@@ -187,7 +187,7 @@ class Prediction(anywidget.AnyWidget):
 def predict(
     log: LogLike, questions: int = 5, seed: int = 0, kinds: Sequence[str] = KINDS
 ) -> Prediction:
-    """Ask up to `questions` questions about a log, each before the log shows the answer.
+    """Ask up to `questions` questions about a log, each before the log reveals the answer.
 
     kinds  some of "preempted", "admitted", "blocked", "hit", "tokens", "scheduled", "evicted"
     seed   random seed for choosing the questions
