@@ -1,24 +1,24 @@
-"""Event log -> widgets and HTML. Imports `engine.events` and nothing else of the engine.
+"""Turn an event log into widgets and HTML. Imports only `engine.events` from the engine.
 
     from visualizer import show
     board = show(engine.log)            # the board, opened at a step where something happens
-    board.step = 12                     # moves the picture; stepping in the picture sets it here
+    board.step = 12                     # moves the board; stepping on the board updates it
     Timeline(log); BlockMap(log)        # single panels; panels of one log move together
-    playground()                        # controls over a workload that runs again when one moves
+    playground()                        # a workload that runs again when you move a control
     compare(log, what_if(log, token_budget=32))     # two runs side by side
     predict(log)                        # asks what comes next, then shows it
     watch("http://localhost:8000")      # a running server
-    show("preemption"); gallery()       # a log that comes with the project; all of them
+    show("preemption"); gallery()       # one of the bundled logs; the list of all of them
 
-Functions, each with the class that it returns:
+Each function and what it returns:
 
     show       Board            playground  Playground
     compare    Comparison       predict     Prediction
     watch      Live             gallery     Gallery of Scenarios
-    to_html, to_perfetto        a file or a string
+    to_html, to_perfetto        a page or trace as a string, or as a file if a path is given
 
 Timeline, BlockMap, RadixTree, Scheduler and Tokens are the panels of a Board. Names are imported
-lazily, so that `to_html` works without notebook packages.
+lazily, so `to_html` works without the notebook packages.
 """
 
 from typing import TYPE_CHECKING, Any

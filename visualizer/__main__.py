@@ -32,7 +32,7 @@ LogName = Annotated[
     str,
     typer.Argument(
         metavar="LOG",
-        help="A saved log (.jsonl, .jsonl.gz), - for standard input, or the name of a scenario.",
+        help="A saved log (.jsonl or .jsonl.gz), - for standard input, or the name of a scenario.",
     ),
 ]
 Html = Annotated[Path | None, typer.Option(help="Write the board to this HTML file.")]
@@ -49,7 +49,7 @@ Step = Annotated[
     int | None,
     typer.Option(
         help="Open the board at this step.",
-        show_default="the first preemption, cache hit or largest batch",
+        show_default="the first preemption, else the first cache hit, else the largest batch",
         **_BOARD,
     ),
 ]
@@ -57,7 +57,7 @@ SelectOption = Annotated[
     str,
     typer.Option(
         metavar="ID|none|auto",
-        help="Select this request, or none.",
+        help="Select the request with this id, or none.",
         show_default="auto: the request that the step is about",
         **_BOARD,
     ),
@@ -105,7 +105,7 @@ def main(  # noqa: PLR0917 (typer needs one parameter per option)
         if html is None and not open_ and (perfetto or csv or summarize):
             return
         page = html or _temporary_page()
-        if find_scenario(log) is not None:  # its page has a caption
+        if find_scenario(log) is not None:  # the page of a scenario has a caption
             to_html(log, page, step=step, select=selected, theme=theme)
         else:
             title = "Underglass" if log == "-" else Path(log).name
@@ -143,7 +143,7 @@ def _check(events: EventLog, step: int | None, theme: str | None) -> None:
     if step is not None:
         steps = StepIndex(events).ends
         if not steps:
-            _fail(f"--step must be left out, got {step}: the log has no step yet")
+            _fail(f"--step must be omitted, got {step}: the log has no steps yet")
         if step not in steps:
             _fail(f"--step must be between {min(steps)} and {max(steps)}, got {step}")
 
@@ -165,12 +165,12 @@ def _write_csv(events: EventLog, folder: Path) -> None:
 
 
 def _temporary_page() -> Path:
-    """Return a path that outlives this command, because a browser may read it later."""
+    """Return a path that outlives this command, because the browser may read the file later."""
     return Path(tempfile.mkdtemp(prefix="underglass-")) / "board.html"
 
 
 def _fail(message: str) -> NoReturn:
-    """Print the message and exit with code 2, as typer does for a wrong option."""
+    """Print the message and exit with code 2, as typer does for an invalid option."""
     typer.echo(f"visualizer: {message}", err=True)
     raise typer.Exit(2)
 

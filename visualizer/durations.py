@@ -1,4 +1,4 @@
-"""Durations as text, the same as on the board (`visualizer/frontend/src/model/duration.js`)."""
+"""Format durations as the board does (`visualizer/frontend/src/model/duration.js`)."""
 
 from decimal import ROUND_HALF_UP, Context, Decimal
 
@@ -6,7 +6,7 @@ DIGITS = Context(prec=3, rounding=ROUND_HALF_UP)
 
 
 def duration(ms: float) -> str:
-    """Return "35.1 s" or "120 ms": three significant digits; from 1000 s on, whole seconds."""
+    """Format like "35.1 s" or "120 ms": three significant digits, or whole seconds from 1000 s up."""
     shown = DIGITS.create_decimal_from_float(ms)
     if abs(shown) < 1000:
         return f"{_plain(shown)} ms"

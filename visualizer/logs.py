@@ -1,7 +1,7 @@
-"""Read a log from its various forms, index its steps, and choose the step to open.
+"""Read a log in any of its forms, index its steps, and choose the step to open.
 
-`visualizer/frontend/src/model/opening.js` chooses the same step in the browser. Python needs it, too:
-a board knows its step before a browser shows it.
+`visualizer/frontend/src/model/opening.js` chooses the same step in the browser. Python has to choose
+it too, because a board has a current step before a browser shows it.
 """
 
 import gc
@@ -25,15 +25,16 @@ from engine.events.vocabulary import (
 from visualizer.named_logs import find_scenario
 
 LogLike = EventLog | str | bytes | Path
-# The request to select: its id, None for no request, "auto" for the one that the step is about.
+# The request to select: an id, None for no request, or "auto" for the request that the step is about.
 Select = int | Literal["auto"] | None
 
 
 def read_log(log: LogLike) -> EventLog:
-    """Return a log: an EventLog, a `.jsonl` file, JSON Lines as text or bytes, or a scenario by name.
+    """Read an EventLog, a `.jsonl` file, JSON Lines (str or bytes) or the name of a scenario.
 
     Raises LogError for an invalid log, FileNotFoundError for a path without a file,
-    UnknownScenarioError for a name that is neither a file nor a scenario, TypeError for other types.
+    UnknownScenarioError for a name that is neither a file nor a scenario, and TypeError for any other
+    type.
     """
     if isinstance(log, EventLog):
         return log
@@ -53,8 +54,8 @@ def read_log(log: LogLike) -> EventLog:
 def _gc_disabled() -> Iterator[None]:
     """Disable garbage collection.
 
-    The collector would walk through all events again and again while they are read. With a million
-    events, that takes three times as long as reading them, and none of them can be collected.
+    While events are being read, the collector would scan all of them over and over without finding
+    anything to free. With a million events, that takes three times as long as reading them.
     """
     was_enabled = gc.isenabled()
     gc.disable()
@@ -68,8 +69,8 @@ def _gc_disabled() -> Iterator[None]:
 class StepIndex:
     """The events of each step, and the steps worth looking at.
 
-    A step ends with the last event of its commit. Arrivals, aborts and cleared caches between two
-    steps belong to the later one, even if it has not begun.
+    A step ends with the last event of its commit. Arrivals, aborts and cache clears between two steps
+    belong to the later step, even if it has not started yet.
     """
 
     def __init__(self, log: EventLog) -> None:
@@ -111,7 +112,7 @@ class StepIndex:
 
     @property
     def opening(self) -> tuple[int, int | None]:
-        """Step and request of the first preemption, else first cache hit, else largest batch."""
+        """The step and request of the first preemption, else first cache hit, else largest batch."""
         for moments in (self.preempted, self.hits):
             if moments:
                 return next(iter(moments.items()))
@@ -119,26 +120,26 @@ class StepIndex:
         return (step, request) if rows else (min(self.ends, default=0), None)
 
     def notable_request(self, step: int) -> int | None:
-        """Return the first request preempted in a step, else the first one with a cache hit."""
+        """Return the first request preempted in the step, else the first one with a cache hit."""
         return self.preempted.get(step, self.hits.get(step))
 
 
 def count_requests(log: EventLog) -> int:
-    """Return the number of requests in the log; each sample counts."""
+    """Return the number of requests in the log, counting each sample."""
     first = log[0] if len(log) else None
     known = len(first.state["requests"]) if isinstance(first, Keyframe) else 0
     return known + sum(event.n for event in log.of(RequestArrived))
 
 
 def state_at(log: EventLog, steps: StepIndex, step: int) -> dict[str, Any]:
-    """Return the state after `step` as plain values; see `State.core`."""
+    """Return the state after `step`, as plain values (see `State.core`)."""
     state = State()
     for event in log[: steps.ends[step]]:
         state.apply(event)
     return state.core()
 
 
-# Two thirds of the events in a log are of other types, which the index does not need.
+# The index does not need the other event types, which make up two thirds of a log.
 _INDEXED = {
     StepStarted,
     StepScheduled,

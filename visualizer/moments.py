@@ -1,7 +1,7 @@
-"""One step of a log in words: what happened to a request in it, and why.
+"""Describe one step of a log in words: what happened to each request, and why.
 
-The words are those of `engine/events/messages.py`: a list of texts and request ids, which `plain` turns
-into a string. Every number is from the folded log.
+The sentences come from `engine/events/messages.py`. Each is a list of texts and request ids, which
+`plain` turns into a string. Every number is read from the folded log.
 """
 
 import copy
@@ -28,9 +28,9 @@ _NAME_LENGTH = 16
 
 
 def names_of(log: EventLog) -> dict[int, str]:
-    """Return the board's name of each request: its label, shortened and made unique, or "r7".
+    """Return each request's name on the board: its label, shortened and made unique, or else "r7".
 
-    `visualizer/frontend/src/model/request_spans.js` gives the same names.
+    `visualizer/frontend/src/model/request_spans.js` produces the same names.
     """
     names: dict[int, str] = {}
     labels: dict[int, str] = {}
@@ -70,7 +70,7 @@ def plain(words: Words, names: dict[int, str]) -> str:
 
 
 def prefix_text(state: State, node: int, room: int = 36) -> str:
-    """Return the text of a cached path from the root, shortened in the middle."""
+    """Return the text of a cached path from the root to `node`, shortened in the middle."""
     pieces: list[str] = []
     while node != ROOT:
         pieces[:0] = state.nodes[node].texts
@@ -80,9 +80,9 @@ def prefix_text(state: State, node: int, room: int = 36) -> str:
 
 
 class Moment:
-    """The scheduling of one step. Raises ValueError if the log does not have all of it.
+    """The scheduling of one step. Raises ValueError if part of the step is missing from the log.
 
-    index    the place of its step_started in the log
+    index    index in the log of the step's step_started
     events   from step_started to step_scheduled, or to the failure that ended the scheduling
     before   the state when scheduling began
     after    the state when scheduling ended
@@ -94,7 +94,7 @@ class Moment:
             (i for i, e in enumerate(log) if isinstance(e, v.StepStarted) and e.step == step), -1
         )
         if self.index < 0:
-            raise ValueError(f"step: the log does not have all of step {step}")
+            raise ValueError(f"step must be one that the log has in full, got {step}")
         self.events: list[v.Event] = []
         self.scheduled: v.StepScheduled | None = None
         for event in log[self.index :]:
@@ -119,7 +119,7 @@ class Moment:
         return state
 
     def fate(self, request: int) -> Words:
-        """Say what happened to a request in this step, and why. The sentence has no subject."""
+        """Say what happened to a request in this step, and why, in a sentence without a subject."""
         state = self.after
         for event in self.events:
             if isinstance(event, v.Preempted) and event.request == request:
@@ -154,7 +154,7 @@ class Moment:
         return [*preemption_words(event, len(at.free), at.evictable), chosen]
 
     def admitted(self, event: v.Admitted) -> Words:
-        """Say how much of an admitted request is cached, and what it computes."""
+        """Say how much of an admitted request is cached, and which tokens it computes."""
         found = len(event.blocks) * self.after.block_size
         length = len(self.after.requests[event.request].tokens)
         row = self.rows.get(event.request)

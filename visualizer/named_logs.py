@@ -1,11 +1,12 @@
-"""The gallery: small logs with a name, a caption and a step to look at.
+"""The gallery: small logs, each with a name, a caption and a step worth looking at.
 
     show("preemption")      # the board at that step, with the caption as its heading
     gallery()               # the names and captions
 
-The logs are files in this package, so showing one needs no engine. To write them again, run
+The logs are files in this package, so you can show one without an engine. To regenerate them, run
 `python -m engine.simulation.scenarios visualizer/scenarios`; a test checks that they are up to date.
-Every function that takes a log accepts a scenario's name. A file of the same name has precedence.
+Every function that takes a log also accepts a scenario's name. A file with the same name takes
+precedence.
 """
 
 import gzip
@@ -24,12 +25,12 @@ FOLDER = Path(__file__).parent / "scenarios"
 
 
 class UnknownScenarioError(LookupError):
-    """There is no scenario with this name. The message lists the names that exist."""
+    """No scenario has this name. The message lists the existing names."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A log in the gallery: `caption` describes `step` and the request with the id `select`."""
+    """A log in the gallery. `caption` describes what happens in `step` to the request `select`."""
 
     name: str
     caption: str
@@ -43,7 +44,7 @@ class Scenario:
 
     @property
     def log(self) -> EventLog:
-        """The log: the same object each time, so that its panels share their step."""
+        """The log. It is the same object each time, so all of its panels share one step."""
         return _load(self.name)
 
 
@@ -86,15 +87,15 @@ class Gallery(Mapping[str, Scenario]):
 
 @cache
 def gallery() -> Gallery:
-    """Return all scenarios; a notebook shows them as a table."""
+    """Return all scenarios. A notebook displays them as a table."""
     moments = json.loads((FOLDER / "gallery.json").read_text("utf-8"))
     return Gallery({name: Scenario(name, **moment) for name, moment in moments.items()})
 
 
 def find_scenario(name: object) -> Scenario | None:
-    """Return the scenario with this name, or None if it is not a name or a file has that name.
+    """Return the scenario with this name, or None if `name` is a file or cannot be a scenario's name.
 
-    Raises UnknownScenarioError for an identifier that is neither.
+    Raises UnknownScenarioError for an identifier that names neither a file nor a scenario.
     """
     if not isinstance(name, str) or Path(name).is_file():
         return None
@@ -110,4 +111,4 @@ def _load(name: str) -> EventLog:
 def _unknown(name: str, known: Mapping[str, Scenario]) -> str:
     near = get_close_matches(name, known, 1, 0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"there is no file and no scenario {name!r}.{hint} The scenarios are {', '.join(known)}"
+    return f"no file or scenario is named {name!r}.{hint} The scenarios are {', '.join(known)}"

@@ -1,4 +1,4 @@
-"""The settings of a run, from a whole log or from a window of it."""
+"""The settings of a run, read from a whole log or from a window of one."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from engine.events.vocabulary import Keyframe, RunStarted
 
 
 def settings_of(log: EventLog) -> dict[str, Any]:
-    """Return the EngineConfig's fields and `num_blocks`; empty for a log without an event."""
+    """Return the fields of EngineConfig and `num_blocks`, or an empty dict for an empty log."""
     match log[0] if len(log) else None:
         case RunStarted(settings=settings):
             return settings

@@ -8,11 +8,11 @@ from visualizer.durations import duration
 from visualizer.settings import settings_of
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
-MIN_VALUES = {"median": 1, "p95": 20, "p99": 100}  # with fewer, the percentile means nothing
+MIN_VALUES = {"median": 1, "p95": 20, "p99": 100}  # with fewer, a percentile is meaningless
 
 
 def summary(log: EventLog) -> str:
-    """Return a line each for requests, steps, tokens, TTFT, ITL, prefix cache and memory."""
+    """Return one line each for requests, steps, tokens, TTFT, ITL, prefix cache and memory."""
     requests, steps, tokens = log.requests, log.steps, log.tokens
     prompts = requests[(requests["sample"] == 0) & requests.cached_tokens.notna()]
     found, asked = int(prompts.cached_tokens.sum()), int(prompts.prompt_tokens.sum())
@@ -51,12 +51,12 @@ def three_digits(value: float) -> str:
 
 
 def percentiles(values: pd.Series) -> dict[str, float]:
-    """Return the percentiles, by name, that this many values support."""
+    """Return {name: share} for the percentiles that this number of values supports."""
     return {name: p for name, p in PERCENTILES.items() if len(values) >= MIN_VALUES[name]}
 
 
 def percentiles_text(values: pd.Series) -> str:
-    """Return the percentiles and the maximum of durations in ms."""
+    """Return the percentiles and the maximum of `values`, which are durations in ms."""
     shown = [
         f"{name} {duration(values.quantile(share))}" for name, share in percentiles(values).items()
     ]
@@ -64,7 +64,7 @@ def percentiles_text(values: pd.Series) -> str:
 
 
 def _run_time(steps: pd.DataFrame) -> str:
-    """Return the time from the first step to the last, and the output tokens per second."""
+    """Return the time from the first step to the last and the output tokens per second."""
     ms = (steps.start_ms + steps.duration_ms).max() - steps.start_ms.min()
     if not ms > 0:
         return ""

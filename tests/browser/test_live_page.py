@@ -373,7 +373,7 @@ def test_a_page_that_was_not_shown_for_long_says_what_it_missed(
         caller.close()
 
 
-def test_one_that_fell_behind_is_told_what_it_missed(new_page: NewPage) -> None:
+def test_a_page_that_fell_behind_shows_how_many_events_it_missed(new_page: NewPage) -> None:
     with start(paused=True, server={"log_window": 20}) as server:
         callers = ask(server.url, "Ada", max_tokens=50)
         steps(server.url, 30)

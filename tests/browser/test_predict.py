@@ -160,7 +160,7 @@ def test_answers_come_from_the_kernel_and_only_after_the_question(
     expect(page.locator(".jp-Cell")).to_have_count(3)
 
 
-def test_without_a_kernel_the_reader_is_told(
+def test_without_a_kernel_the_page_shows_a_message(
     new_page: NewPage, jupyter: tuple[str, Path], log: EventLog
 ) -> None:
     address, work = jupyter

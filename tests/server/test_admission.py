@@ -49,7 +49,7 @@ def test_tokens_are_prompts_and_all_output_of_all_samples() -> None:
         admission.check_tokens(prompt(10, 20, n=2), pending=1)
 
 
-def test_where_nobody_waits_nothing_is_too_large() -> None:
+def test_an_empty_queue_admits_a_prompt_of_any_size() -> None:
     Admission(ServerSettings(max_waiting_tokens=1), waiting()).check_tokens(prompt(900, 900), 0)
 
 

@@ -190,7 +190,7 @@ def test_bodies_that_are_no_object(url: str, content: str) -> None:
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
-def test_a_body_that_does_not_say_it_is_json_gets_told_how(url: str) -> None:
+def test_a_body_without_a_json_content_type_gets_an_error_naming_the_header(url: str) -> None:
     with http(url) as client:
         answer = client.post("/v1/completions", data={"prompt": "x"})
     assert answer.status_code == 400
@@ -209,7 +209,7 @@ def test_json_by_another_name_is_json(url: str, kind: str) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/completions", "/tokenize"])
 @pytest.mark.parametrize("content", [b'{"prompt": "\xe9"}', b'{"n": ' + b"9" * 5000 + b"}"])
-def test_a_body_that_cannot_be_read_is_told_what_it_must_be(
+def test_an_unreadable_body_gets_an_error_naming_the_expected_format(
     url: str, path: str, content: bytes
 ) -> None:
     with http(url) as client:

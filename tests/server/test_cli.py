@@ -156,7 +156,9 @@ def test_a_switch_in_the_environment_is_true_or_false(monkeypatch: pytest.Monkey
     refused(invoke("serve"), "--paused", "maybe", "UNDERGLASS_PAUSED")
 
 
-def test_what_somebody_else_calls_underglass_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unrelated_underglass_environment_variables_are_ignored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("UNDERGLASS_REQUIRE_BROWSER", "1")
     refused(invoke("serve", "--port", "0", "--policy", "random"), "--policy")
 

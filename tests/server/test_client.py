@@ -33,7 +33,7 @@ def test_eight_requests_at_once_give_the_same_log_every_time(serve: Serve) -> No
     assert texts == {one["label"]: "abcdefghijk"[: one["max_tokens"]] for one in EIGHT}
 
 
-def test_hold_queue_look_let_go(serve: Serve) -> None:
+def test_pause_queue_step_and_resume(serve: Serve) -> None:
     client = Client(serve().url)
 
     async def lesson() -> list[StreamEvent]:
@@ -65,7 +65,7 @@ def test_one_stream(url: str) -> None:
     assert (last.full_text, last.label) == ("abc", "Ada")
 
 
-def test_whoever_reads_an_answer_again_is_told_so_and_does_not_wait(url: str) -> None:
+def test_reading_a_stream_twice_raises_at_once(url: str) -> None:
     async def twice() -> None:
         client = Client(url)
         streams = await client.queue([{"prompt": "Hello", "max_tokens": 3, "label": "Ada"}])

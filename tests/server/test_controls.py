@@ -88,7 +88,9 @@ def test_health_and_readiness(url: str) -> None:
     assert get(url, "/ready") == {"status": "ready"}
 
 
-def test_with_a_key_nobody_gets_in_without_it(serve: Callable[..., BackgroundServer]) -> None:
+def test_requests_without_the_configured_key_get_401(
+    serve: Callable[..., BackgroundServer],
+) -> None:
     url = serve(server={"api_key": "open sesame"}).url
     key = {"Authorization": "Bearer open sesame"}
     for path in ("/v1/completions", "/engine/pause"):
@@ -117,7 +119,7 @@ def test_the_page_and_the_docs_answer(url: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere 127.0.0.2 is no address")
-def test_whoever_is_no_proxy_of_this_machine_cannot_say_where_it_comes_from(
+def test_forwarded_for_from_an_untrusted_address_is_ignored(
     serve: Callable[..., BackgroundServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Images of containers often set this variable, and the server's libraries would heed it."""

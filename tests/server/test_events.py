@@ -62,7 +62,7 @@ def test_a_viewer_that_comes_back_gets_what_it_missed_and_no_keyframe(url: str) 
 
 
 @pytest.mark.parametrize("last", [0, 3])
-def test_a_viewer_that_missed_too_much_is_told_and_starts_over(
+def test_a_viewer_that_missed_too_much_learns_the_count_and_starts_over(
     serve: Callable[..., BackgroundServer], last: int
 ) -> None:
     url = serve(server={"log_window": 20}).url
@@ -103,7 +103,7 @@ def test_a_viewer_of_a_run_that_is_over_begins_anew(serve: Callable[..., Backgro
     assert again.state.core() == trace(new.url).state().core()
 
 
-def test_viewers_hear_who_holds_the_engine_on_the_same_connection(url: str) -> None:
+def test_viewers_get_the_status_on_the_same_connection(url: str) -> None:
     with Feed(url) as feed:
         feed.keyframe()
         feed.until_status(paused=False, not_ready="", model="alphabet", controls=True)

@@ -201,7 +201,7 @@ def test_over_the_queue_limit_there_is_429(serve: Serve) -> None:
     assert post(url, "/v1/completions", {"prompt": "x"}).status_code == 200
 
 
-def test_a_reader_that_falls_behind_is_cut_off_and_stalls_nobody(serve: Serve) -> None:
+def test_a_slow_reader_is_disconnected_without_stalling_others(serve: Serve) -> None:
     url = serve(engine={"max_kv_tokens": 262_144}, server={"buffer_bytes": 100_000}).url
     with Feed(url) as feed:
         feed.keyframe()
@@ -262,7 +262,7 @@ def test_sigterm_lets_running_requests_finish(serve: Serve, tmp_path: Path, paus
     assert [text["full_text"] for text in texts] == ["abcdefghijklmnopqrstuvwxyzabcd"] * 2
 
 
-def test_what_does_not_finish_in_time_is_told_so(serve: Serve, tmp_path: Path) -> None:
+def test_a_request_that_outlasts_the_shutdown_gets_an_error(serve: Serve, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     server = serve(gate=str(gate), server={"drain_seconds": 0.2})
@@ -289,7 +289,7 @@ def test_a_second_sigterm_stops_at_once(serve: Serve, tmp_path: Path) -> None:
     assert server.process.wait(30) == 128 + signal.SIGTERM
 
 
-def test_the_server_ends_with_whoever_started_it(serve: Serve) -> None:
+def test_the_server_exits_when_its_parent_process_exits(serve: Serve) -> None:
     server = serve()
     server.process.stdin.close()
     assert server.process.wait(30) == 0

@@ -96,7 +96,7 @@ def test_this_is_no_proxy(url: str) -> None:
     assert caller.read_all().startswith("HTTP/1.1 400 ")
 
 
-def test_who_runs_the_server_reads_that_somebody_speaks_https(
+def test_an_https_request_to_the_http_port_is_logged(
     serve: Callable[..., BackgroundServer],
 ) -> None:
     server = serve()

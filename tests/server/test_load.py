@@ -18,7 +18,7 @@ def test_many_streams_are_complete_and_have_the_tokens_they_have_alone(serve: Se
     assert (figures["complete"], figures["differ"]) == (60, 0)
 
 
-def test_under_overload_who_is_let_in_is_served_and_the_others_get_429(serve: Serve) -> None:
+def test_under_overload_admitted_requests_finish_and_the_others_get_429(serve: Serve) -> None:
     url = serve(engine=ROOM | {"max_batch_size": 2}, server={"max_waiting": 4}).url
     figures = asyncio.run(overload.measure(url, count=60, max_tokens=100))
     assert figures["other"] == 0

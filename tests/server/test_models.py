@@ -54,7 +54,7 @@ def loaded(models: Models) -> list[str]:
     return [name for name, is_loaded in models.names().items() if is_loaded]
 
 
-def test_who_comes_while_a_model_is_loaded_waits_for_the_same_load(shelf: Shelf) -> None:
+def test_requests_during_a_model_load_share_that_load(shelf: Shelf) -> None:
     async def test() -> None:
         async with registry(shelf) as models:
             shelf.gate.clear()
@@ -114,7 +114,7 @@ def test_a_model_with_a_request_in_it_is_never_unloaded(shelf: Shelf) -> None:
     asyncio.run(test())
 
 
-def test_whoever_waits_for_a_load_is_served_before_the_model_may_go(shelf: Shelf) -> None:
+def test_a_request_waiting_for_a_load_is_served_before_the_model_is_unloaded(shelf: Shelf) -> None:
     async def test() -> None:
         async with registry(shelf) as models:
             shelf.gate.clear()
@@ -147,7 +147,7 @@ def test_no_more_wait_for_a_load_than_may_wait_in_a_queue(shelf: Shelf) -> None:
     asyncio.run(test())
 
 
-def test_a_load_that_fails_is_told_and_tried_again(shelf: Shelf) -> None:
+def test_a_failed_load_is_reported_and_retried(shelf: Shelf) -> None:
     async def test() -> None:
         async with registry(shelf) as models:
             shelf.broken.add("a")

@@ -65,7 +65,7 @@ def streamed(url: str, **fields: Any) -> dict[int, dict[str, Any]]:
     return choices
 
 
-def test_without_asking_nobody_is_told(url: str) -> None:
+def test_logprobs_are_null_unless_requested(url: str) -> None:
     assert complete(url)["choices"][0]["logprobs"] is None
     chat = post(url, "/v1/chat/completions", CHAT).json()
     assert chat["choices"][0]["logprobs"] is None
@@ -122,7 +122,7 @@ def test_a_stream_tells_the_same_as_the_whole_answer(url: str, fields: dict) -> 
     assert list(streamed(url, seed=3, **fields).values()) == whole
 
 
-def test_tokens_of_a_stop_string_are_told_of_though_not_shown(url: str) -> None:
+def test_stop_string_tokens_have_logprobs_although_their_text_is_hidden(url: str) -> None:
     free = complete(url, logprobs=1, max_tokens=40)["choices"][0]
     stop = free["text"][2:9]
     answer = complete(url, logprobs=1, max_tokens=40, stop=stop)
@@ -215,7 +215,7 @@ def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prom
     assert choice["logprobs"]["text_offset"][-1] == 2
 
 
-def test_bos_that_nobody_wrote_takes_no_place_in_the_text(url: str) -> None:
+def test_an_implicit_bos_has_no_length_in_the_text_offsets(url: str) -> None:
     told = complete(url, echo=True, logprobs=0)["choices"][0]["logprobs"]
     assert told["tokens"][:2] == ["<|bos|>", "Once"]
     assert told["text_offset"][:3] == [0, 0, 4]

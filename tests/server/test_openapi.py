@@ -49,7 +49,7 @@ def test_every_route_says_what_it_answers_and_how_it_refuses(document: dict[str,
     assert "HTTPValidationError" not in document["components"]["schemas"]
 
 
-def test_streams_are_told_of_with_examples(document: dict[str, Any]) -> None:
+def test_streams_are_documented_with_examples(document: dict[str, Any]) -> None:
     streams = {
         name: operation["responses"]["200"]["content"]["text/event-stream"]
         for name, operation in operations(document)
@@ -59,7 +59,7 @@ def test_streams_are_told_of_with_examples(document: dict[str, Any]) -> None:
     assert all("data: " in str(stream) for stream in streams.values())
 
 
-def test_the_key_is_told_of_where_the_server_has_one(document: dict[str, Any]) -> None:
+def test_the_key_is_documented_if_the_server_has_one(document: dict[str, Any]) -> None:
     assert not any("security" in operation for _, operation in operations(document))
     with start(server={"api_key": "s3cret"}) as server:
         guarded = get(server.url, "/openapi.json")

@@ -147,7 +147,7 @@ def test_another_one_is_replaced(url: str, odd: str) -> None:
 # The files
 
 
-def test_a_link_somebody_left_is_not_followed(tmp_path: Path) -> None:
+def test_a_symlink_at_the_log_path_is_not_followed(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     for target in (precious, tmp_path / "not there yet"):
         link = tmp_path / f"link to {target.name}"

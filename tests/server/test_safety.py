@@ -179,7 +179,7 @@ def test_a_chunked_body_is_refused_once_it_is_too_long(guarded: str) -> None:
     assert "body_too_large" in answer
 
 
-def test_whoever_has_no_key_is_refused_without_a_look_at_the_body(guarded: str) -> None:
+def test_a_request_without_a_key_is_rejected_before_its_body_is_read(guarded: str) -> None:
     caller = Caller.raw(
         guarded, "POST /v1/completions HTTP/1.1", "Host: localhost", "Content-Length: 10000"
     )
@@ -307,7 +307,7 @@ def test_headers_have_an_end(url: str, endless: bytes) -> None:
     assert json.loads(body)["error"]["code"] == "head_too_large"
 
 
-def test_a_wrong_method_is_told_the_right_ones(url: str) -> None:
+def test_a_wrong_method_gets_405_with_the_allowed_methods(url: str) -> None:
     with http(url) as client:
         for method, path, allowed in (
             ("GET", "/v1/completions", "POST"),
@@ -350,7 +350,7 @@ def test_a_second_request_that_does_not_arrive_is_hung_up_on_as_well(impatient: 
     assert "HTTP/1.1 408 " in answers
 
 
-def test_a_connection_on_which_nobody_asks_is_closed_without_a_word(impatient: str) -> None:
+def test_an_idle_connection_is_closed_without_a_response(impatient: str) -> None:
     assert Caller.open(impatient).read_all() == ""
 
 

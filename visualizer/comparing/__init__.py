@@ -1,1 +1,1 @@
-"""Compare two runs: align them, find their first different decision, and give both the same times."""
+"""Compare two runs: align them, find the first decision that differs, and put them on one clock."""

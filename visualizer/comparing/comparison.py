@@ -1,15 +1,15 @@
-"""Compare two runs: settings, first different decision, latencies and totals.
+"""Compare two runs: their settings, first differing decision, latencies and totals.
 
     from visualizer import compare
     comparison = compare(log, what_if(log, token_budget=32))
     comparison.first_difference     # "Step 3: in A r2 prefills tokens 1 to 40 of 40; in B it ..."
-    comparison.requests             # a pandas frame with a row per request
+    comparison.requests             # a pandas DataFrame with one row per request
 
-The engine is deterministic, so two runs of one workload can be aligned: requests by prompt, label and
-order of arrival, and steps by number.
+The engine is deterministic, so two runs of the same workload can be aligned: requests by prompt,
+label and arrival order, and steps by number.
 
-`what_if` replays a measured log on a cost model, which has an error. So both runs get the times of that
-model, and the comparison states the model's error on the measured times.
+`what_if` replays a measured log on a cost model, and that model is not exact. Both runs therefore get
+their times from the model, and the comparison reports the model's error against the measured times.
 """
 
 import base64
@@ -37,23 +37,23 @@ from visualizer.widgets.picture import PictureWidget
 if TYPE_CHECKING:
     import pandas as pd
 
-# Columns of `log.requests` that are compared.
+# The columns of `log.requests` to compare.
 MEASURES = ("ttft_ms", "itl_ms", "e2e_ms", "finished_step", "preemptions", "cached_tokens")
-MAX_ROWS = 300  # requests on the page: those that changed most
+MAX_ROWS = 300  # the page lists only the requests that changed most
 US_PER_S = 1_000_000
 
 
 class Comparison(PictureWidget):
-    """Two logs with one current step. Python compares; the browser draws.
+    """Two logs that share one current step. Python compares them; the browser draws them.
 
-    settings          {name: (in A, in B)} of the settings and classes that differ
-    inputs            lines on inputs that differ (arrivals, priorities)
-    first_difference  the first decision that differs, with both reasons, or None
+    settings          {name: (in A, in B)} for the settings and classes that differ
+    inputs            one line for each input that differs (arrivals, priorities)
+    first_difference  the first decision that differs, with the reason in each run, or None
     step              the step of that decision, or None
     verdict           the result in one sentence
-    model_error       {"ttft_ms": , "itl_ms": }: if one run is the `what_if` of the other, the mean
-                      error of its cost model over all requests; else None
-    note              a sentence on the model's error and on whose times are shown, or None
+    model_error       {"ttft_ms": ..., "itl_ms": ...}: the cost model's mean error over all requests
+                      if one run is a `what_if` of the other, otherwise None
+    note              a sentence on the model's error and on the source of the times, or None
     """
 
     _esm = MODULE
@@ -90,7 +90,7 @@ class Comparison(PictureWidget):
         super().__init__(a=model_a, b=model_b, facts=self._facts())
 
     def _with_comparable_times(self, a: EventLog, b: EventLog) -> tuple[EventLog, EventLog]:
-        """Give a log and its `what_if` the times of the same model, and note the model's error."""
+        """Give a log and its `what_if` times from the same cost model, and record the model's error."""
         if record := fit_record(b, a):
             log, replay, name = a, b, self.names[0]
         elif record := fit_record(a, b):
@@ -104,11 +104,12 @@ class Comparison(PictureWidget):
         error = f"The model's mean error on {name}: {' and '.join(errors) or 'unknown'}."
         if record["pinned"] == "time":
             self.note = (
-                f"{name} has measured times, and the other run those of a cost model: differences in "
-                f'time include its error. {error} Compare with what_if(log, pinned="time") instead.'
+                f"{name} has measured times, but the times of the other run come from a cost model, so "
+                f"differences in time include the model's error. {error} Compare with "
+                f'what_if(log, pinned="time") instead of the measured log.'
             )
             return a, b
-        self.note = f"Both runs have the times of the cost model that was fitted to {name}. {error}"
+        self.note = f"The times of both runs come from a cost model fitted to {name}. {error}"
         return (timed, b) if log is a else (a, timed)
 
     @property
@@ -127,7 +128,7 @@ class Comparison(PictureWidget):
 
     @property
     def first_difference(self) -> str | None:
-        """The first decision that differs, with both reasons, or None."""
+        """The first decision that differs, with the reason in each run, or None."""
         found = self._difference
         if found is None:
             return None
@@ -142,8 +143,8 @@ class Comparison(PictureWidget):
             return str(self.first_difference)
         a, b = self._logs
         if a.deterministic() == b.deterministic():
-            return "No difference: the two runs are the same, event by event."
-        return "No decision differs: every request is served in the same steps."
+            return "No difference: the two runs are identical, event by event."
+        return "No decision differs: both runs serve every request in the same steps."
 
     @cached_property
     def _frames(self) -> "list[pd.DataFrame]":
@@ -151,7 +152,7 @@ class Comparison(PictureWidget):
 
     @property
     def requests(self) -> "pd.DataFrame":
-        """A row per paired request, indexed by its id in A; `id_b` is its id in B.
+        """One row per paired request, indexed by its id in A; `id_b` is its id in B.
 
         Each measure has three columns: `ttft_ms_a`, `ttft_ms_b` and `ttft_ms_change` (B minus A).
         """
@@ -176,7 +177,7 @@ class Comparison(PictureWidget):
 
     @property
     def totals(self) -> "pd.DataFrame":
-        """Measures of both whole runs: columns `a`, `b` and `change`."""
+        """Measures of each run as a whole, in the columns `a`, `b` and `change`."""
         import pandas as pd
 
         a, b = (_totals(log, frame) for log, frame in zip(self._logs, self._frames, strict=True))
@@ -184,7 +185,7 @@ class Comparison(PictureWidget):
         return table.assign(change=table["b"] - table["a"])
 
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
-        """Return the comparison as one self-contained page, and write it to `path` if one is given."""
+        """Return the comparison as a self-contained page, and write it to `path` if one is given."""
         other = base64.b64encode(self.b.packed).decode()
         text = page_of(
             self.a.packed,
@@ -248,7 +249,7 @@ def compare(
 
 
 def _models(a: EventLog, b: EventLog, step: int | None) -> tuple[LogModel, LogModel]:
-    """Return a model of each log. Both together save no more bytes than one log may."""
+    """Return a model of each log. Together they save no more bytes than a single log may."""
 
     def model(log: EventLog, max_saved: int) -> LogModel:
         return LogModel(log, None if step is None else _nearest(log, step), max_saved=max_saved)
@@ -266,7 +267,7 @@ def _nearest(log: EventLog, step: int) -> int | None:
 
 
 def _changed_settings(a: EventLog, b: EventLog) -> dict[str, tuple[Any, Any]]:
-    """Return the settings and classes that differ; None where a run does not have one."""
+    """Return the settings and classes that differ, with None for one that a run lacks."""
     one, two = _settings_and_classes(a), _settings_and_classes(b)
     both = {name: (one.get(name), two.get(name)) for name in one | two}
     return {name: values for name, values in both.items() if values[0] != values[1]}

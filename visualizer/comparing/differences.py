@@ -1,11 +1,12 @@
-"""The first decision in which two runs differ, found by folding both logs in lock-step.
+"""Find the first decision in which two runs differ, by folding both logs in lockstep.
 
-A decision is what the scheduler and the cache do to a request (admit it with a cached prefix, preempt
-it, evict a cached prefix for it, give it tokens) or what the model answers. Block and node numbers are
-not compared, because one more block renumbers all of them: an evicted prefix is identified by its
-tokens. Reasons for waiting are reported, not compared.
+A decision is something that the scheduler or the cache does for a request (admit it with a cached
+prefix, preempt it, evict a cached prefix for it, schedule its tokens) or a token that the model
+outputs. Block and node numbers are not compared, because a single extra block renumbers all of them.
+An evicted prefix is therefore identified by its tokens. Reasons for waiting are reported but not
+compared.
 
-One pass finds the difference; then each log is folded a few more times to describe its state there.
+One pass finds the difference. Each log is then folded a few more times to describe its state there.
 """
 
 from collections import defaultdict, deque
@@ -19,12 +20,12 @@ from engine.events import vocabulary as v
 from engine.events.messages import Words, count, supply_words
 from visualizer.moments import Moment
 
-# Where the two decisions differ in kind, the rarer kind is described.
+# If the two decisions are of different kinds, the rarer kind is described.
 _KINDS = ("preempted", "evicted", "admitted", "scheduled", "finished", "output")
 
 
 class Decision(NamedTuple):
-    """One decision, event `at` of its log. Equal decisions of two runs have equal keys."""
+    """One decision. `at` is the index of its event in the log. Equal decisions have equal keys."""
 
     kind: str
     request: int
@@ -36,9 +37,9 @@ class Decision(NamedTuple):
 class Difference:
     """The first difference between two runs.
 
-    kind      "preempted", "evicted", "admitted", "scheduled" (tokens of the budget), "output" (the
-              model's answer) or "finished"
-    requests  the request in question, as each log numbers it; None if the log does not have it
+    kind      "preempted", "evicted", "admitted", "scheduled" (tokens from the budget), "output"
+              (the model's tokens) or "finished"
+    requests  the request's id in each log, or None if the log does not have the request
     a, b      what happens in each run, and why
     """
 
@@ -50,9 +51,9 @@ class Difference:
 
 
 def pair(a: EventLog, b: EventLog) -> dict[int, int]:
-    """Map requests of `a` to those of `b` with the same label and prompt, in order of arrival.
+    """Map the requests of `a` to those of `b` with the same label and prompt, in arrival order.
 
-    The samples of paired requests are paired by their number.
+    The samples of paired requests are paired by sample number.
     """
     known: defaultdict[tuple[str, tuple[int, ...]], deque[tuple[int, int]]] = defaultdict(deque)
     for request, label, prompt, n in _arrivals(b):
@@ -78,7 +79,8 @@ def _arrivals(log: EventLog) -> Iterator[tuple[int, str, tuple[int, ...], int]]:
 def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[Decision]]]:
     """Yield each step with its decisions in order.
 
-    `ids` maps the log's requests to common ids. A request without one gets an id unique to this log.
+    `ids` maps request ids in this log to common ids. A request without a common id gets an id that is
+    unique to this log.
     """
     state, step = State(), 0
     made: list[Decision] = []
@@ -128,7 +130,7 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
 
 
 def _in_order(events: list[Decision], rows: list[Decision], log: EventLog) -> list[Decision]:
-    """Merge rows and other decisions: those that free blocks for a request come before its row."""
+    """Merge rows and other decisions. Decisions that free blocks for a request precede its row."""
     order: list[Decision] = []
     row_of = {row.request: at for at, row in enumerate(rows)}
     merged = 0  # rows
@@ -142,12 +144,12 @@ def _in_order(events: list[Decision], rows: list[Decision], log: EventLog) -> li
 
 
 def first_difference(a: EventLog, b: EventLog, pairs: dict[int, int]) -> Difference | None:
-    """Return the first difference, or None. A windowed log is compared from where it begins."""
+    """Return the first difference, or None. The comparison of a windowed log starts at its window."""
     same = {request: request for request in pairs}
     back = {other: request for request, other in pairs.items()}
     left, right = decisions(a, same), decisions(b, back)
     one, two = next(left, None), next(right, None)
-    # A window begins late: skip the steps that only one log has.
+    # A windowed log starts late, so skip the steps that only one log has.
     while one and two and one[0] != two[0]:
         if one[0] < two[0]:
             one = next(left, None)
@@ -175,7 +177,7 @@ def _one_goes_on(
 
 
 class _Divergence:
-    """Both runs in the step of their first difference."""
+    """Both runs at the step of their first difference."""
 
     def __init__(self, a: EventLog, b: EventLog, pairs: dict[int, int], step: int) -> None:
         self.step = step
@@ -183,7 +185,7 @@ class _Divergence:
         self.pairs = pairs, {other: request for request, other in pairs.items()}
 
     def difference(self, x: Decision | None, y: Decision | None) -> Difference:
-        """Describe decision `x` of the first run against `y` of the second."""
+        """Describe how decision `x` of the first run differs from `y` of the second."""
         sides = [(one, side) for side, one in enumerate((x, y)) if one is not None]
         lead, side = min(sides, key=lambda it: (_KINDS.index(it[0].kind), it[1]))
         other = (y, x)[side]
@@ -218,7 +220,7 @@ class _Divergence:
         moment = self.moments[side]
         it: Words = (
             [theirs, " "] if side == 0 else ["it "]
-        )  # the first run's sentence names the request
+        )  # the sentence about the first run has already named the request
         if lead.kind in ("output", "finished"):
             same = other and other.request == theirs
             return self._describe(other, side) if other and same else [*it, "gets nothing"]
@@ -239,7 +241,7 @@ class _Divergence:
         return one == two
 
     def _supply(self, side: int, request: int) -> str:
-        """Describe the supply of blocks when the request was scheduled, or else at the step's end."""
+        """Describe the available blocks when the request got its own, or else at the step's end."""
         moment = self.moments[side]
         end = len(moment.events)
         for offset, event in enumerate(moment.events):

@@ -4,13 +4,13 @@ from engine.events import EventLog
 from engine.events import vocabulary as v
 
 _PARAMETERS = ("priority", "max_tokens", "n")
-_MAX_LINES = 5  # another arrival rate changes every request
+_MAX_LINES = 5  # a different arrival rate would change every request
 
 
 def input_changes(
     a: EventLog, b: EventLog, pairs: dict[int, int], names: dict[int, str]
 ) -> list[str]:
-    """Return a line per change, of the first few requests. `names` are the requests' names in `a`."""
+    """Return one line per change, for the first few. `names` maps request ids in `a` to names."""
     inputs_a, inputs_b = _inputs(a), _inputs(b)
     lines: list[str] = []
     for request, other in pairs.items():

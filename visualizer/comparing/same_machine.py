@@ -1,8 +1,9 @@
-"""Give a measured run the times of the cost model of its replay, so that only the change differs.
+"""Retime a measured run with the cost model of its replay, to isolate the effect of the change.
 
-`what_if` replays a log on a cost model that is fitted to it. The model has an error. If the replay were
-compared with the measured times, that error would look like an effect of the change. The replay's
-header has the model's time for each step of the original, so the comparison uses those times.
+`what_if` replays a log on a cost model that was fitted to that log. The model is not exact: if the
+replay were compared with the measured times, the model's error would look like an effect of the
+change. The replay's header holds the model's time for each step of the original run, and the
+comparison uses those times.
 """
 
 import math
@@ -15,7 +16,7 @@ from engine.events import vocabulary as v
 
 
 def fit_record(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
-    """Return the header's `fitted`, if `replay` is a replay of `log` with a cost fitted to it."""
+    """Return `fitted` from the header if `replay` replays `log` on a fitted cost model, else None."""
     started, original = replay[0], log[0]
     if not isinstance(started, v.RunStarted) or not isinstance(original, v.RunStarted):
         return None
@@ -24,9 +25,9 @@ def fit_record(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
 
 
 def retime(log: EventLog, replay: EventLog) -> EventLog:
-    """Return `log` with the times of the cost model, and with the same decisions.
+    """Return `log` with the same decisions but with times from the cost model.
 
-    As in the replay, requests arrive at the end of the previous step, and idle time is 0.
+    As in the replay, requests arrive at the end of the previous step and idle time is 0.
     """
     machine = replay[0]
     assert isinstance(machine, v.RunStarted)
@@ -57,7 +58,7 @@ def retime(log: EventLog, replay: EventLog) -> EventLog:
 def model_error(measured: EventLog, timed: EventLog) -> dict[str, float]:
     """Return the model's mean error per request, in ms, for `ttft_ms` and `itl_ms`.
 
-    `timed` is `measured` with the model's times. A measure that no request has is left out.
+    `timed` is `measured` with the model's times. A measure without a value in any request is omitted.
     """
     a, b = measured.requests, timed.requests
     errors = {name: float((b[name] - a[name]).abs().mean()) for name in ("ttft_ms", "itl_ms")}

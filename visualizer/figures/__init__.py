@@ -1,20 +1,20 @@
-"""Plotly figures of whole runs: distributions and comparisons. The board shows single steps.
+"""Plotly figures of whole runs, alone or compared. The board shows single steps.
 
     from visualizer import figures
     figures.ttft(log)                           # one run
     figures.ttft({"fcfs": a, "sjf": b})         # several runs by name, on one scale
     figures.roofline(points, flops_per_s=1e12, bytes_per_s=1e11)
 
-Each function returns a plotly Figure. `theme` is "light", "dark" or None: a transparent background
-with colours that can be read on a light and on a dark page. Times come from the log's clock, real or
-virtual.
+Each function returns a plotly Figure. `theme` is "light", "dark" or None. None means a transparent
+background and colours that are readable on both light and dark pages. Times come from the log's
+clock, real or virtual.
 """
 
 try:
     import plotly  # noqa: F401
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "figures are drawn with plotly, which is missing: pip install plotly"
+        "figures need plotly, which is not installed: pip install plotly"
     ) from error
 
 from visualizer.figures.distributions import itl, ttft

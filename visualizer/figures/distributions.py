@@ -1,9 +1,9 @@
 """Distributions of latencies: time to first token (TTFT) and inter-token latency (ITL).
 
-The curve is the empirical distribution: for each time, the share of values that are at most as long.
-It needs no bins, and two curves can be compared point by point. Up to 200 values are drawn as dots,
-too. A percentile is shown only if there are enough values: the 95th percentile of ten values would be
-their maximum.
+The curve is the empirical cumulative distribution: for each time, the share of values that are no
+longer. It needs no bins, and two curves can be compared point by point. If there are at most 200
+values, each one is also drawn as a dot. A percentile is shown only if there are enough values,
+because the 95th percentile of ten values would simply be their maximum.
 """
 
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def ttft(logs: Logs, *, theme: str | None = None) -> go.Figure:
 def itl(logs: Logs, *, theme: str | None = None) -> go.Figure:
     """Draw the distribution of the times between consecutive tokens of a request.
 
-    Tokens of one step (accepted drafts) are 0 ms apart.
+    Tokens from the same step (accepted drafts) are 0 ms apart.
     """
 
     def values(log: EventLog) -> tuple[pd.Series, list[str]]:
@@ -79,7 +79,7 @@ def _distribution(
     drawn = new_figure(palette, _title(measure, unit, {n: v for n, (v, _) in found.items()}), lines)
     for index, (name, (values, points)) in enumerate(found.items()):
         if len(values):
-            # The first curves are wider, so that they stay visible below the last one.
+            # Earlier curves are wider so that later ones do not hide them.
             width = 2 + min(4.5, 1.5 * (len(found) - 1 - index))
             _curve(drawn, name, (values, points), palette.hue(index), width)
     everything = pd.concat([values for values, _ in found.values()])
@@ -120,7 +120,7 @@ def _describe(values: pd.Series, unit: str) -> str:
 def _curve(
     drawn: go.Figure, name: str, found: tuple[pd.Series, list[str]], colour: str, width: float
 ) -> None:
-    """Add the curve, a dot per value if there are few values, and the percentiles."""
+    """Add the curve, the percentiles and, if there are few values, a dot for each value."""
     values, points = found
     prefix = f"{escaped(name)}<br>" if name else ""
     x, share = values.to_numpy(), np.arange(1, len(values) + 1) / len(values)

@@ -1,6 +1,6 @@
 """KV memory over the steps of a run.
 
-Several logs stand below each other, on the same scales.
+Several logs are drawn one below the other on the same scales.
 """
 
 import pandas as pd
@@ -18,13 +18,13 @@ from visualizer.figures.theme import (
 )
 from visualizer.settings import settings_of
 
-GAP = 0.09  # between two logs, as a share of the height
+GAP = 0.09  # space between two logs, as a fraction of the height
 
 
 def memory(logs: Logs, *, theme: str | None = None) -> go.Figure:
-    """Draw the KV blocks that requests hold, those that only the prefix cache holds, and preemptions.
+    """Draw the KV blocks held by requests, those held only by the prefix cache, and preemptions.
 
-    In a long run, one point stands for several consecutive steps and shows the fullest of them.
+    In a long run, each point stands for several consecutive steps and shows the fullest of them.
     """
     palette = palette_of(theme)
     by_name = logs_by_name(logs)
@@ -87,7 +87,7 @@ def _keys(
 def _add_blocks(
     drawn: go.Figure, steps: pd.DataFrame, axis: str, steps_per_point: int, palette: Palette
 ) -> None:
-    """Add one log's used and cached blocks, stacked."""
+    """Add the used and cached blocks of one log, stacked."""
     group = pd.Series(range(len(steps)), index=steps.index) // steps_per_point
     starts = steps.index.to_series().groupby(group).first().tolist()
     fullest = steps.loc[steps.used_blocks.groupby(group).idxmax()]

@@ -1,7 +1,7 @@
-"""The roofline: the highest speed a machine allows, and the speed that steps reach.
+"""The roofline: the highest speed that a machine allows, and the speeds that steps reach.
 
-A step with few FLOPs per byte is limited by memory bandwidth: the sloping part of the roof. A step with
-many FLOPs per byte is limited by arithmetic: the level part.
+A step with few FLOPs per byte is limited by memory bandwidth, the sloping part of the roof. A step
+with many FLOPs per byte is limited by compute, the flat part.
 
 Source: Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for
 multicore architectures", CACM 52(4), 2009.
@@ -31,7 +31,7 @@ def roofline(
     """Draw steps under a machine's roofline, on logarithmic axes.
 
     points       {name: (FLOPs, bytes, seconds) of a step}
-    flops_per_s  peak compute: the level part of the roof
+    flops_per_s  peak compute: the flat part of the roof
     bytes_per_s  peak memory bandwidth: the sloping part
     """
     palette = palette_of(theme)
@@ -87,7 +87,7 @@ def roofline(
 
 
 def _rate(flops_per_s: float) -> str:
-    """Format a speed, like "3.34 TFLOP/s"."""
+    """Format a speed, for example "3.34 TFLOP/s"."""
     for prefix, size in (("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6)):
         if flops_per_s >= size:
             return f"{flops_per_s / size:,.3g} {prefix}FLOP/s"

@@ -1,7 +1,7 @@
 """The look of the figures: the board's colours and font as a plotly layout.
 
-A figure has no legend. Its title states the result. Below the title, each thing that is drawn has a
-line with its swatch and its numbers.
+A figure has no legend. Its title states the result, and below the title each curve has its own line
+with a colour swatch and its numbers.
 """
 
 import html
@@ -12,23 +12,23 @@ import plotly.graph_objects as go
 
 FONT = "Arial, 'Liberation Sans', sans-serif"
 HEIGHT = 380
-TITLE_WIDTH, LINE_WIDTH = 44, 56  # characters that fit into a column of 360 pixels
+TITLE_WIDTH, LINE_WIDTH = 44, 56  # characters that fit in a column 360 pixels wide
 TITLE_PX, LINE_PX = 15, 12
 REMOVED_BUTTONS = ["sendChartToCloud", "select2d", "lasso2d"]  # the first one uploads the chart
 NAME_LENGTH = 24
-NO_STEP = "No step with a time in this log: let the engine step, then draw again."
+NO_STEP = "This log has no step with a time yet: run a step, then draw the figure again."
 
 
 @dataclass(frozen=True)
 class Palette:
-    """The colours of a theme. Each log has one of the `hues`, in order; `neutral` serves any log."""
+    """The colours of a theme. Logs get the `hues` in order; `neutral` is the same for every log."""
 
     background: str
     ink: str
     muted: str
     rule: str
     neutral: str
-    label: str  # background of hover texts
+    label: str  # background of hover labels
     hues: tuple[str, ...]
 
     def hue(self, index: int) -> str:
@@ -48,7 +48,7 @@ PALETTES = {
         ("#6374ff", "#ef9206", "#87bd7e", "#c65b93", "#f0e175",
          "#30f6e8", "#d4a7ff", "#e64031", "#3ca0bd", "#feaec6"),
     ),
-    # For an unknown background. A contrast of 4.2:1 on both white and #14161a is the best possible.
+    # For an unknown background: 4.2:1 is the best contrast possible on both white and #14161a.
     None: Palette(
         "rgba(0,0,0,0)", "#757c88", "#757c88", "rgba(128,135,147,0.35)", "#808793", "#16181d",
         _ON_BOTH,
@@ -64,18 +64,18 @@ def palette_of(theme: str | None) -> Palette:
 
 
 def short_name(name: object) -> str:
-    """Return a name on one line, truncated if it is long."""
+    """Return the name on one line, truncated if it is long."""
     plain = " ".join(str(name).split())
     return plain if len(plain) <= NAME_LENGTH else plain[: NAME_LENGTH - 1] + "…"
 
 
 def escaped(name: object) -> str:
-    """Return the short name for a plotly text, which may hold markup: escaped."""
+    """Return the short name with HTML escaped, because plotly interprets markup in its texts."""
     return html.escape(short_name(name), quote=False)
 
 
 def swatch(colour: str, form: str = "■") -> str:
-    """Return a mark for the heading in the colour and shape of what it stands for."""
+    """Return a mark for the heading, in the colour and shape of the element that it explains."""
     return f'<span style="color:{colour};font-size:{TITLE_PX}px">{form}</span>'
 
 
@@ -89,8 +89,8 @@ def new_figure(
 ) -> go.Figure:
     """Return a figure with a heading and no data.
 
-    Below the title, each of `lines` has a line of its own, and all `keys` share lines. Both are pairs
-    of swatch and words.
+    Below the title, each entry of `lines` gets its own line, while `keys` share lines. Each entry is a
+    pair of a swatch and a text.
     """
     heads = _balanced(title)
     below = [line for mark, words in lines for line in _wrapped(mark, words)] + _packed(keys or [])
@@ -136,14 +136,14 @@ def new_figure(
 
 
 def empty_figure(palette: Palette, title: str, advice: str = NO_STEP) -> go.Figure:
-    """Return a figure that says why there is nothing to show."""
+    """Return a figure that explains why there is nothing to show."""
     drawn = new_figure(palette, title, [("", advice)])
     drawn.update_layout(height=160, xaxis_visible=False, yaxis_visible=False)
     return drawn
 
 
 def _balanced(title: str) -> list[str]:
-    """Break the title into as few lines as possible, of about equal length."""
+    """Break the title into as few lines as possible, with about equal lengths."""
     lines = textwrap.wrap(title, TITLE_WIDTH)
     narrower = (textwrap.wrap(title, width) for width in range(10, TITLE_WIDTH))
     return next((one for one in narrower if len(one) == len(lines)), lines)
@@ -155,7 +155,7 @@ def _wrapped(mark: str, words: str) -> list[str]:
 
 
 def _packed(keys: list[tuple[str, str]]) -> list[str]:
-    """Put the keys side by side, and start a new line where the next one does not fit."""
+    """Put the keys side by side, and start a new line when the next key does not fit."""
     lines, length = list[str](), LINE_WIDTH
     for mark, words in keys:
         key = f"{mark} {html.escape(words, quote=False)}" if mark else html.escape(words)

@@ -1,4 +1,4 @@
-"""Output tokens per second over the time of a run."""
+"""Output tokens per second over the course of a run."""
 
 import math
 
@@ -18,14 +18,14 @@ from visualizer.figures.theme import (
 )
 from visualizer.summary import three_digits
 
-WINDOWS = 50  # about this many over the longest run
-MIN_STEPS_PER_WINDOW = 5  # with fewer, windows in which no step ends would look like pauses
+WINDOWS = 50  # approximate number in the longest run
+MIN_STEPS_PER_WINDOW = 5  # with fewer, a window in which no step ends would look like a pause
 
 
 def throughput(logs: Logs, *, theme: str | None = None) -> go.Figure:
-    """Draw the output tokens per second of all requests together, counted in equal windows.
+    """Draw the total output tokens per second of all requests, counted in equal time windows.
 
-    A step's tokens count when it ends. A window is at least as long as five steps.
+    A step's tokens are counted when the step ends. A window spans at least five median steps.
     """
     palette = palette_of(theme)
     frames = {name: log.steps for name, log in logs_by_name(logs).items()}
@@ -70,10 +70,10 @@ def throughput(logs: Logs, *, theme: str | None = None) -> go.Figure:
 def _rates(
     steps: pd.DataFrame, tokens: pd.Series, first: float, window: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges of the windows in ms, and each window's tokens per second.
+    """Return the edges of the windows in ms, and the tokens per second in each window.
 
-    The rest at the end belongs to the last window: one token in the last millisecond would look like
-    a thousand tokens per second.
+    A short remainder at the end is merged into the last window. Otherwise, one token in a final
+    millisecond would look like a thousand tokens per second.
     """
     end = _end(steps)
     starts = np.arange(first, max(end - window / 2, first + window / 2), window)

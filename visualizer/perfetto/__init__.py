@@ -2,17 +2,18 @@
 
     to_perfetto(log, "run.json.gz")
 
-The trace has two processes. **engine** has a track of steps, each with its scheduling and its forward
+The trace has two processes. **engine** has a track of steps, each split into scheduling and forward
 pass, a track of evictions, and counters (KV blocks, requests, tokens per step, output tokens per
-second). **requests** has a lane per request; with many requests, a lane is reused after its request has
-ended. A lane shows the request's span and its phases: `waiting: <reason>`, `prefill`, `catch-up`
-(output that is recomputed), `decode` (consecutive steps), `stalled: <reason>`, `preempted`. Arrows lead
-from a preemption to where the request resumes, from the request that computed a block to one that found
-it in the cache, and from a prompt to its samples.
+second). **requests** has one lane per request. If there are many requests, a lane is reused after its
+request ends. A lane shows the request's span and its phases: `waiting: <reason>`, `prefill`,
+`catch-up` (recomputing output after a preemption), `decode` (consecutive steps),
+`stalled: <reason>` and `preempted`. Arrows lead from a preemption to the step in which the request
+resumes, from the request that computed a block to each request that found it in the cache, and from a
+prompt to its samples.
 
-Times are microseconds since the run started, from a real or a virtual clock. If the log was saved
-without times, each step takes one millisecond. The log has no time for an abort; it is drawn at the
-latest time known then.
+Times are in microseconds since the start of the run, from a real or virtual clock. If the log was
+saved without times, each step is drawn as one millisecond. The log does not record the time of an
+abort, so an abort is drawn at the latest time known at that point.
 
 Format: "Trace Event Format" (Google, 2016), JSON object form.
 """
@@ -34,7 +35,7 @@ def to_perfetto(log: LogLike, path: str | Path) -> Path: ...
 def to_perfetto(log: LogLike, path: str | Path | None = None) -> str | Path:
     """Return the log as trace-event JSON, or write it to `path` and return the path.
 
-    A path that ends in `.gz` is written compressed; Perfetto opens both.
+    If the path ends in `.gz`, the file is compressed. Perfetto opens both kinds.
     """
     events = read_log(log)
     if path is None:
@@ -44,8 +45,8 @@ def to_perfetto(log: LogLike, path: str | Path | None = None) -> str | Path:
     path = Path(path)
     with path.open("wb") as file:
         if path.suffix == ".gz":
-            # Level 6 takes half the time of the default 9, and the file is 2% larger. Without a time
-            # stamp, the same log gives the same file.
+            # Level 6 takes half the time of the default, 9, and the file is only 2% larger. `mtime=0`
+            # makes the output reproducible.
             with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
                 Reader(events, Trace(packed)).read()
         else:

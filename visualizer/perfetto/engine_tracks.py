@@ -11,13 +11,13 @@ PID = 1
 STEPS = PID, 1
 CACHE = PID, 2
 US_PER_S = 1_000_000
-IDLE_US = 1000  # a longer pause between steps sets the counters to 0
+IDLE_US = 1000  # after a longer pause between steps, the counters drop to 0
 
 NameOf = Callable[[int], str]
 
 
 class EngineTracks:
-    """Writes each step after it has finished."""
+    """Writes each step to the trace once it has finished."""
 
     def __init__(self, trace: Trace, name_of: NameOf, budget: int) -> None:
         self._trace = trace
@@ -30,7 +30,7 @@ class EngineTracks:
         trace.thread(CACHE, "prefix cache")
 
     def step(self, step: Step) -> None:
-        """Write a step with its two phases, evictions and counters."""
+        """Write a step with its two phases, its evictions and its counters."""
         tokens = step.tokens()
         output = sum(len(row.ids) for row in step.outputs)
         args = {
@@ -45,7 +45,7 @@ class EngineTracks:
             "waiting": step.waiting,
         }
         self._trace.slice(STEPS, f"step {step.number}", step.start, step.end, args)
-        if step.scheduled > step.start:  # with a virtual clock, scheduling takes no time
+        if step.scheduled > step.start:  # on a virtual clock, scheduling takes no time
             self._trace.slice(STEPS, "schedule", step.start, step.scheduled)
         if step.plan.rows:
             self._trace.slice(STEPS, "forward pass", step.scheduled, step.end)
@@ -90,7 +90,7 @@ class EngineTracks:
             self._count_tokens(self._end, 0, 0, 0)
 
     def _summary(self, step: Step) -> str:
-        """Return the step in words: rows, preemptions, and why the queue waits."""
+        """Describe the step in words: its rows, its preemptions and why the queue waits."""
         rows = step.tokens().total()
         parts = [
             f"{count} {kind}{'' if count == 1 else 's'}"

@@ -1,6 +1,6 @@
-"""Assign lanes to requests: a lane each, or with many requests a lane whose request has ended.
+"""Assign a lane to each request. If there are many requests, reuse the lanes of ended ones.
 
-`visualizer/frontend/src/drawing/lane_packing.js` does the same for the timeline. Here lanes are
+`visualizer/frontend/src/drawing/lane_packing.js` does the same for the timeline. Here, lanes are
 assigned by time while the log is read, because a request may arrive before an earlier one ends.
 """
 
@@ -10,15 +10,15 @@ MAX_OWN_LANES = 64  # with more requests, lanes are reused
 
 
 class Lanes:
-    """Lanes, numbered from 1. A lane holds one request at a time, or only one if not `reuse`."""
+    """Lanes, numbered from 1. Each holds one request at a time, or only one ever if not `reuse`."""
 
     def __init__(self, reuse: bool) -> None:
         self.count = 0
         self.reuse = reuse
-        self._free: list[tuple[int, int]] = []  # lane, when it became free
+        self._free: list[tuple[int, int]] = []  # a lane and the time when it became free
 
     def allocate(self, begin: int) -> int:
-        """Return the topmost lane that is free from `begin` on."""
+        """Return the topmost lane that is free at `begin`."""
         later = []
         lane = 0
         while self._free and not lane:

@@ -1,4 +1,4 @@
-"""Read a log once and write each finished step to the tracks."""
+"""Read a log in one pass and write each step to the tracks as it finishes."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class Reader:
         )
         self._steps_read = 0
         self._now = _first_time(log) if self._has_times else 0  # the latest known time
-        self._last: Step | None = None  # the finished step, while its commit goes on
+        self._last: Step | None = None  # the finished step, until the next one starts
         self._current: Step | None = None
         settings = settings_of(log)
         self._requests = RequestLanes(
@@ -49,13 +49,13 @@ class Reader:
                 "made_by": "Underglass",
                 "times": f"microseconds, clock: {clock}"
                 if self._has_times
-                else "none in the log; each step is drawn with one millisecond",
+                else "none in the log; each step is drawn as one millisecond",
                 "settings": settings_of(self._log),
             }
         )
 
     def _before(self, event: Event) -> None:
-        """Read what the event is about to change in the state."""
+        """Read values from the state that the event is about to change."""
         state, step = self._state, self._current
         match event:
             case v.RadixEvicted():
@@ -69,7 +69,7 @@ class Reader:
                 step.lost[event.request] = state.requests[event.request].computed
             case v.Forked() if step is not None:
                 step.forks.append(event)
-            case v.StepStarted() if step is not None:  # the window did not begin inside a step
+            case v.StepStarted() if step is not None:  # the window did not begin within a step
                 self._end_all(step.ended)
             case v.StepFinished() if step is not None:
                 self._finish_step(step, event)
@@ -118,7 +118,7 @@ class Reader:
         self._requests.arrive(request, known.label, at, args | {"priority": known.priority})
 
     def _start_window(self) -> None:
-        """Start a window with the requests of its keyframe, possibly in the middle of a step."""
+        """Start a windowed log, possibly in mid-step, with the requests in its keyframe."""
         state = self._state
         for request in state.requests.values():
             self._arrive(request.id, self._now)
@@ -128,7 +128,7 @@ class Reader:
         self._current = Step(state.step)
         planned = [
             row for row in state.plan if row.request in state.requests
-        ]  # the others have failed
+        ]  # the other rows' requests have failed
         if planned:
             self._current.schedule(v.StepScheduled(planned, []), state)
 
@@ -144,7 +144,7 @@ class Reader:
 
 
 def _first_time(log: EventLog) -> int:
-    """Return the first time in the log, or 0."""
+    """Return the earliest time in the log, or 0 if it has none."""
     for event in log:
         if isinstance(event, v.RequestArrived | v.StepFinished) and event.t:
             return int(event.t["at"] if isinstance(event, v.RequestArrived) else event.t["start"])

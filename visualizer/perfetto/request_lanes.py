@@ -1,8 +1,8 @@
-"""The requests' process in the trace: each request's span, its phases, and arrows between requests.
+"""The requests' process in the trace: spans, phases and arrows between requests.
 
 A phase stays open until the next one begins. A request's phases do not overlap, because steps do not.
-They are written when the request ends, after its span: if an outer and an inner slice begin at the same
-time, viewers take the first one for the outer.
+They are written when the request ends, after its span, because viewers treat the first of two slices
+that begin at the same time as the outer one.
 """
 
 from collections import Counter
@@ -27,12 +27,12 @@ class Phase:
     end: int | None
     args: dict[str, Any]
     step: int  # the last step of the phase
-    reasons: Counter[str] = field(default_factory=Counter)  # `_blocked_steps` when a wait began
+    reasons: Counter[str] = field(default_factory=Counter)  # `_blocked_steps` as the wait began
 
 
 @dataclass(slots=True)
 class Span:
-    """A request from its arrival, or from the start of the window, to its end."""
+    """A request, from its arrival (or the start of the window) to its end."""
 
     name: str
     track: Track
@@ -45,7 +45,7 @@ class Span:
 
 
 class RequestLanes:
-    """Writes phases and spans as they end."""
+    """Writes phases and spans to the trace as requests end."""
 
     def __init__(self, trace: Trace, lanes: Lanes, block_size: int) -> None:
         self._trace = trace
@@ -55,18 +55,18 @@ class RequestLanes:
         self._names: dict[int, str] = {}
         self._blocked_steps: Counter[str] = (
             Counter()
-        )  # reason -> steps in which it blocked the queue
+        )  # reason -> number of steps in which it blocked the queue
         self._producer: dict[
             int, tuple[int, Point]
-        ] = {}  # block -> the request that computed it, and when
+        ] = {}  # block -> the request that computed it, and the track and time
         trace.process(PID, "requests")
 
     def name(self, request: int) -> str:
-        """Return a request's name."""
+        """Return the name of a request."""
         return self._names.get(request, f"r{request}")
 
     def arrive(self, request: int, label: str, begin: int, args: dict[str, Any]) -> Span:
-        """Start the span of a request that arrived, or that a window's keyframe has."""
+        """Start the span of a request that arrived or that was in the window's keyframe."""
         self._names[request] = f"r{request} {label}" if label else f"r{request}"
         name = self._names[request]
         before = self._lanes.count
@@ -77,19 +77,19 @@ class RequestLanes:
         return span
 
     def wait(self, request: int, name: str, begin: int, args: dict[str, Any]) -> None:
-        """Start a wait."""
+        """Start a waiting phase."""
         reasons = Counter(self._blocked_steps)
         self._spans[request].phase = Phase(name, begin, None, args, 0, reasons)
 
     def fork(self, request: int, parent: int, step: Step) -> None:
-        """Start the span of a sample at the end of the step."""
+        """Start the span of a sample at the end of the step that forked it."""
         source = self._spans[parent]
         label = source.name.partition(" ")[2]
         span = self.arrive(request, label, step.end, {"sample_of": source.name})
         span.forked_at = source.track, step.middle
 
     def step(self, step: Step) -> None:
-        """Write what happened to requests in a step."""
+        """Record what happened to each request in a step."""
         hits: dict[int, list[Point]] = {}
         for event in step.transitions:
             if isinstance(event, Admitted):
@@ -123,19 +123,19 @@ class RequestLanes:
                 self._extend(self._spans[request], f"stalled: {reason}", step)
 
     def cached(self, request: int, blocks: list[int], step: Step) -> None:
-        """Note that blocks that the request computed are in the prefix cache now."""
+        """Record that blocks computed by this request are now in the prefix cache."""
         span = self._spans[request]
-        if span.begin <= step.start:  # a sample has no phase in the step in which it was forked
+        if span.begin <= step.start:  # a sample has no phase in the step that forked it
             for block in blocks:
                 self._producer[block] = request, (span.track, step.middle)
 
     def forget_producers(self, blocks: list[int]) -> None:
-        """Forget blocks that left the prefix cache."""
+        """Forget which requests computed blocks that were evicted from the prefix cache."""
         for block in blocks:
             self._producer.pop(block, None)
 
     def end(self, request: int, at: int, args: dict[str, Any]) -> None:
-        """End the span of a request and write it."""
+        """End a request's span and write it."""
         span = self._spans.pop(request)
         at = max(at, span.begin)
         self._close(span, at)
@@ -145,9 +145,9 @@ class RequestLanes:
         self._lanes.release(span.track[1], at)
 
     def close(self, at: int) -> None:
-        """End the spans of the requests that are unfinished at the end of the log."""
+        """End the spans of requests that are still unfinished at the end of the log."""
         for request in list(self._spans):
-            self.end(request, at, {"finished": "no, the log ends first"})
+            self.end(request, at, {"finished": "no; the log ends first"})
 
     def _preempt(self, event: Preempted, step: Step) -> None:
         span = self._spans[event.request]
@@ -158,12 +158,12 @@ class RequestLanes:
         span.preempted_at = span.track, step.middle
 
     def _sources(self, event: Admitted) -> list[Point]:
-        """Return when other requests computed the blocks that this one found in the cache."""
+        """Return where other requests computed the blocks that this request found in the cache."""
         known = [self._producer[block] for block in event.blocks if block in self._producer]
         return [moment for request, moment in dict(known).items() if request != event.request]
 
     def _count_blocked(self, step: Step) -> None:
-        """Count the reason that blocks the queue; deferred requests wait for the policy instead."""
+        """Count why the queue is blocked. A deferred request waits because of the policy instead."""
         blocked = step.plan.blocked
         if blocked is not None:
             self._blocked_steps[blocked.reason] += 1
@@ -198,7 +198,7 @@ class RequestLanes:
             span.forked_at = None
 
     def _close(self, span: Span, at: int) -> None:
-        """Close the open phase, at the latest at `at`."""
+        """Close the open phase, if any. A wait ends at `at`."""
         phase = span.phase
         if phase is None:
             return
@@ -210,12 +210,12 @@ class RequestLanes:
                 if phase.name == "waiting":
                     phase.name = f"waiting: {reasons.most_common(1)[0][0]}"
         end = at if phase.end is None else phase.end
-        if end > phase.begin or phase.args:  # a request that was admitted at once did not wait
+        if end > phase.begin or phase.args:  # a request admitted immediately did not wait
             span.phases.append((phase.name, phase.begin, end, phase.args))
 
 
 def _add_drafts(args: dict[str, Any], drafts: tuple[int, int]) -> None:
-    """Add the number of draft tokens, and of those that were accepted."""
+    """Add the numbers of drafted and accepted tokens."""
     for name, count in zip(("drafts", "accepted_drafts"), drafts, strict=True):
         if drafts[0]:
             args[name] = args.get(name, 0) + count

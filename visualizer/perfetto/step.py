@@ -1,4 +1,4 @@
-"""One step, collected from its events, because its times are known only at its end."""
+"""Collect the events of one step, because its times are known only when it ends."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ PREFILL, CATCH_UP, DECODE = "prefill", "catch-up", "decode"
 
 @dataclass(slots=True)
 class Memory:
-    """Counts of KV blocks: used by requests, held only by the prefix cache, and free."""
+    """The number of KV blocks used by requests, held only by the prefix cache, and free."""
 
     used: int
     cached: int
@@ -29,7 +29,7 @@ class Memory:
 
     @classmethod
     def of(cls, state: State) -> "Memory":
-        """Count the blocks of a state."""
+        """Count the blocks in a state."""
         tables = (state.requests[request].table for request in state.running)
         used, free = len(set[int]().union(*tables)), len(state.free)
         return cls(used, len(state.refs) - used - free, free)
@@ -37,7 +37,7 @@ class Memory:
 
 @dataclass(slots=True)
 class Step:
-    """A step's events, in order; times in microseconds."""
+    """The events of a step, in order. Times are in microseconds."""
 
     number: int
     start: int = 0
@@ -49,12 +49,12 @@ class Step:
     )  # preempted request -> tokens it had computed
     evictions: list[tuple[RadixEvicted, int]] = field(
         default_factory=list
-    )  # with the number of blocks
+    )  # each with its number of blocks
     plan: StepScheduled = field(default_factory=lambda: StepScheduled([], []))
     kinds: list[str] = field(default_factory=list)  # one for each row of the plan
     running: int = 0
     waiting: int = 0
-    deferred: list[int] = field(default_factory=list)  # waiting requests that the policy deferred
+    deferred: list[int] = field(default_factory=list)  # waiting requests deferred by the policy
     memory: Memory | None = None
     forks: list[Forked] = field(default_factory=list)
     ended: list[tuple[int, dict[str, Any]]] = field(
@@ -64,11 +64,11 @@ class Step:
 
     @property
     def middle(self) -> int:
-        """The time within the step where arrows start and end."""
+        """The time within the step at which arrows start and end."""
         return (self.start + self.end) // 2
 
     def schedule(self, plan: StepScheduled, state: State) -> None:
-        """Store the plan; `state` is the state after it."""
+        """Store the plan. `state` is the state after scheduling."""
         self.plan = plan
         self.kinds = [_kind(row, state) for row in plan.rows]
         self.running, self.waiting = len(state.running), len(state.waiting)
@@ -76,7 +76,7 @@ class Step:
         self.memory = Memory.of(state)
 
     def finish(self, event: StepFinished, index: int, has_times: bool) -> None:
-        """Store outputs and times. Without times, the step takes the `index`-th millisecond."""
+        """Store outputs and times. If the log has no times, use millisecond number `index`."""
         self.outputs = event.tokens
         if has_times:
             self.start, self.end = event.t["start"], event.t["end"]
@@ -86,7 +86,7 @@ class Step:
             self.end = self.start + 1000
 
     def tokens(self) -> Counter[str]:
-        """Return the number of tokens for each kind of row."""
+        """Return the number of tokens in each kind of row."""
         counts = Counter({PREFILL: 0, CATCH_UP: 0, DECODE: 0})
         for row, kind in zip(self.plan.rows, self.kinds, strict=True):
             counts[kind] += row.count

@@ -1,8 +1,8 @@
-"""Write trace events one after another, so that a log of any length needs little memory.
+"""Write trace events as a stream, to keep memory use low for logs of any length.
 
-Each method adds one kind of event of the format: `M` names, `X` slices, `C` counters, `i` instants, `s`
-and `f` the two ends of an arrow. A track is a pair of process and thread ids. The slices that a caller
-adds to one track must be nested or disjoint.
+Each method adds one kind of event in the trace event format: `M` (name), `X` (slice), `C` (counter),
+`i` (instant), or `s` and `f` (the two ends of an arrow). A track is a pair of process id and thread
+id. The slices on one track must be nested or disjoint; the caller makes sure of that.
 """
 
 import gzip
@@ -12,12 +12,12 @@ import msgspec
 
 Track = tuple[int, int]  # pid, tid
 
-_CHUNK = 4096  # events written at once
+_CHUNK = 4096  # events per write
 _encode = msgspec.json.Encoder().encode
 
 
 class Trace:
-    """An open trace file. `close` completes it, and leaves the file open."""
+    """A trace being written. `close` completes the JSON but leaves the file open."""
 
     def __init__(self, file: IO[bytes] | gzip.GzipFile) -> None:
         self._file = file
@@ -27,13 +27,13 @@ class Trace:
         file.write(b'{"displayTimeUnit":"ms","traceEvents":[\n')
 
     def process(self, pid: int, name: str) -> None:
-        """Name a process. The viewer lists processes by their ids."""
+        """Name a process. The viewer sorts processes by id."""
         self._add({"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}})
         order = {"sort_index": pid}
         self._add({"ph": "M", "pid": pid, "tid": 0, "name": "process_sort_index", "args": order})
 
     def thread(self, track: Track, name: str) -> None:
-        """Name a track. The viewer lists the tracks of a process by their ids."""
+        """Name a track. The viewer sorts the tracks of a process by id."""
         pid, tid = track
         self._add(
             {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
@@ -57,11 +57,11 @@ class Trace:
         )
 
     def counter(self, pid: int, name: str, at: int, values: dict[str, int]) -> None:
-        """Set the values of a counter from `at` on."""
+        """Set the values of a counter, starting at time `at`."""
         self._add({"ph": "C", "pid": pid, "tid": 0, "ts": at, "name": name, "args": values})
 
     def flow(self, name: str, source: tuple[Track, int], target: tuple[Track, int]) -> None:
-        """Add an arrow from the innermost slice of a track at a time to that of another."""
+        """Add an arrow between two points. Each end binds to the innermost slice at its point."""
         self._flows += 1
         for phase, ((pid, tid), at) in (("s", source), ("f", target)):
             end = {"ph": phase, "id": self._flows, "pid": pid, "tid": tid, "ts": at}
@@ -69,7 +69,7 @@ class Trace:
             self._add(end | {"cat": "flow", "name": name} | binding)
 
     def close(self, about: dict[str, Any]) -> None:
-        """Write the remaining events and `about`, which the viewer shows as the trace's metadata."""
+        """Write the remaining events, then `about`, which the viewer shows as trace metadata."""
         self._flush()
         self._file.write(b'\n],"otherData":' + _encode(about) + b"}\n")
 

@@ -1,5 +1,5 @@
-"""The playground: controls over a workload, the board of its run, and the run before.
+"""The playground: controls for a workload, the board of its run, and the previous run.
 
-`rerun` starts engines, `controls` holds the widgets for the settings, `numbers` and `plots` compare two
-runs, `playground` is the widget.
+`rerun` starts engines, `controls` has the widgets for the settings, `numbers` and `plots` compare two
+runs, and `playground` is the widget itself.
 """

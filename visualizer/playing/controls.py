@@ -1,7 +1,7 @@
-"""The playground's controls: a widget for each setting, in two groups that wrap with the page's width.
+"""The playground's controls: one widget per setting, in two groups that wrap to fit the page.
 
-They are standard ipywidgets (sliders with a text field, dropdowns, checkboxes), so they work by
-keyboard. A tooltip explains each setting.
+They are standard ipywidgets (sliders with a text field, dropdowns, checkboxes), so they can be used
+from the keyboard. A tooltip explains each setting.
 """
 
 from collections.abc import Mapping
@@ -12,32 +12,32 @@ import ipywidgets as widgets
 from visualizer.playing.rerun import POLICY_NAMES
 
 ENGINE = {
-    "token_budget": ("token budget", "most tokens that one step computes, over all requests"),
-    "max_batch_size": ("batch size", "most requests that run at the same time"),
-    "max_kv_tokens": ("memory", "token slots of KV memory"),
-    "block_size": ("block size", "token slots in a KV block"),
+    "token_budget": ("token budget", "maximum tokens per step, over all requests"),
+    "max_batch_size": ("batch size", "maximum number of running requests"),
+    "max_kv_tokens": ("memory", "number of token slots in KV memory"),
+    "block_size": ("block size", "number of token slots in a KV block"),
     "policy": ("policy", "order of the waiting queue"),
-    "batching": ("batching", "static: a batch runs until its last request has finished"),
-    "chunked_prefill": ("chunked prefill", "a prompt may be split to fit into the token budget"),
-    "prefix_cache": ("prefix cache", "computed blocks stay cached for later requests"),
+    "batching": ("batching", "static: no request joins until the whole batch has finished"),
+    "chunked_prefill": ("chunked prefill", "split long prompts to fit into the token budget"),
+    "prefix_cache": ("prefix cache", "keep computed blocks for later requests"),
     "preemption": (
         "preemption",
-        "requests are admitted without reserving memory for their whole output",
+        "admit requests without reserving memory for their whole output",
     ),
 }
 TRAFFIC = {
     "requests": ("requests", "number of requests"),
-    "rate": ("arrival rate", "requests per second, on average"),
-    "prompt_tokens": ("prompt length", "tokens, on average"),
-    "output_tokens": ("output length", "tokens, on average"),
-    "shared": ("shared prefix", "shared by all prompts, in percent of the average prompt"),
+    "rate": ("arrival rate", "average number of requests per second"),
+    "prompt_tokens": ("prompt length", "average number of prompt tokens"),
+    "output_tokens": ("output length", "average number of output tokens"),
+    "shared": ("shared prefix", "prefix that all prompts share, in percent of the average prompt"),
     "seed": ("seed", "random seed of the traffic"),
 }
-RUNS_ON = {"model": ("runs on", "a simulated machine is fast; the model writes real text")}
+RUNS_ON = {"model": ("runs on", "the simulated machine is fast; the model generates real text")}
 
 NAMES = {name: label for name, (label, _) in (ENGINE | TRAFFIC | RUNS_ON).items()}
 
-_RANGES = {  # least, most, step
+_RANGES = {  # minimum, maximum, step
     "token_budget": (4, 256, 1),
     "max_batch_size": (1, 32, 1),
     "max_kv_tokens": (64, 2048, 8),
@@ -58,7 +58,7 @@ _LABEL = {"description_width": "96px"}
 
 
 def build(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {setting: its widget} for the settings that have one, set to their values."""
+    """Return {setting: widget} for each setting that has a control, set to its current value."""
     titles = ENGINE | TRAFFIC | RUNS_ON
     return {
         name: _control(name, *titles[name], settings[name]) for name in titles if name in settings
@@ -66,7 +66,7 @@ def build(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lay_out(controls: Mapping[str, Any]) -> Any:
-    """Return the controls in their groups."""
+    """Return a box with the controls in their groups."""
     groups = [
         ("Engine", [name for name in ENGINE if name in controls]),
         ("Traffic", [name for name in (*TRAFFIC, *RUNS_ON) if name in controls]),

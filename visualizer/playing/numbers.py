@@ -1,4 +1,4 @@
-"""A table of ten measures: of this run, of the run before, and the change."""
+"""A table of ten measures for this run and the previous one, with the change."""
 
 import html
 
@@ -21,9 +21,9 @@ UNITS = {
 
 
 def numbers(log: EventLog) -> dict[str, float]:
-    """Return a run's measures in the units of `UNITS`; nan for a measure without a value.
+    """Return a run's measures in the units of `UNITS`, with NaN for a measure without a value.
 
-    TTFT is measured per request, ITL over all tokens.
+    TTFT is measured per request and ITL over all tokens.
     """
     requests, steps, gaps = log.requests, log.steps, log.tokens.gap_ms
     first, last = steps.iloc[0], steps.iloc[-1]
@@ -44,7 +44,7 @@ def numbers(log: EventLog) -> dict[str, float]:
 
 
 def table(now: dict[str, float], before: dict[str, float] | None) -> str:
-    """Return an HTML table with a row for each run and a row for the change."""
+    """Return an HTML table with one row per run and one for the change."""
     head = "".join(
         f'<th scope="col">{html.escape(name)}{f" <small>{unit}</small>" if unit else ""}</th>'
         for name, unit in UNITS.items()
@@ -60,7 +60,7 @@ def table(now: dict[str, float], before: dict[str, float] | None) -> str:
 
 
 def change(before: float, now: float) -> str:
-    """Return the change in percent, as a factor if it is large, or as a number if it was 0 before."""
+    """Format the change in percent, as a factor if it is large, or as a number if it started at 0."""
     if pd.isna(before) or pd.isna(now) or before == now:
         return "\N{EN DASH}"
     sign = "+" if now > before else "\N{MINUS SIGN}"

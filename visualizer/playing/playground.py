@@ -1,12 +1,13 @@
-"""The playground: move a control, and the same workload runs again with other settings.
+"""The playground: move a control, and the same workload runs again with the new settings.
 
-    p = playground()                      # a simulated machine with a little too little memory
-    p.log, p.previous, p.settings         # this run, the run before, the settings of this run
+    p = playground()                      # a simulated machine with slightly too little memory
+    p.log, p.previous, p.settings         # this run, the previous run, this run's settings
     p.set(token_budget=16)                # the same as moving the control
-    compare(p.previous, p.log)            # both runs beside each other, with their first difference
+    compare(p.previous, p.log)            # both runs side by side, with their first difference
 
-The run before stays visible: its numbers stand above this run's, its lines are in the figures, and its
-board is one click away. The playground waits until the controls are at rest, and runs are sequential.
+The previous run stays visible: its numbers appear above those of the current run, its curves are in
+the figures, and its board is one click away. The playground waits until the controls stop moving, and
+it never runs two workloads at the same time.
 """
 
 import asyncio
@@ -28,18 +29,18 @@ from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError,
 from visualizer.playing.style import STYLE
 from visualizer.widgets.board import Board
 
-DEBOUNCE_SECONDS = 0.25  # without a move, before the workload runs
+DEBOUNCE_SECONDS = 0.25  # how long the controls must rest before the workload runs
 
 
 class Playground(widgets.VBox):  # type: ignore[misc]
-    """Controls over a workload, and the run that they lead to.
+    """Controls for a workload, and the run that results from them.
 
-    log           of this run
-    previous      log of the run before, or None
+    log           the log of this run
+    previous      the log of the previous run, or None
     setup         everything that this run depends on
-    board         this run's board
-    board_before  the board of the run before, or None
-    controls      {setting: its widget}
+    board         the board of this run
+    board_before  the board of the previous run, or None
+    controls      {setting: widget}
     """
 
     log = traitlets.Instance(EventLog)
@@ -50,7 +51,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         self.previous: EventLog | None = None
         self.board_before: Board | None = None
         self._debounce = debounce
-        self._pending = False  # a control has moved and the workload has not run since
+        self._pending = False  # a control has moved, and the workload has not run since then
         self._ignore_moves = False
         self._settling: asyncio.Task[None] | None = None
         self._message = ""
@@ -75,7 +76,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         run = setup.run()
         super().__init__(parts, log=run.log)
         self.add_class("underglass-playground")
-        self.board = Board(run.log, *StepIndex(run.log).opening)  # shares its step with no other
+        self.board = Board(run.log, *StepIndex(run.log).opening)  # does not share its step
         self._boards.children = [self.board]
         self._show_numbers(run, "")
         self._show_plots(plots(run.log, None))
@@ -85,11 +86,11 @@ class Playground(widgets.VBox):  # type: ignore[misc]
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings of this run, by name."""
+        """The settings of this run, as {name: value}."""
         return self.setup.settings
 
     def set(self, **settings: Any) -> "Playground":
-        """Change settings and run at once. Raises SetupError, and changes nothing, if that fails."""
+        """Change settings and run immediately. On failure, raises SetupError and changes nothing."""
         setup = self.setup.changed(**settings)
         run = setup.run()
         self._ignore_moves = True
@@ -104,7 +105,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         return self
 
     async def settled(self) -> None:
-        """Wait until the controls are at rest and their run is shown."""
+        """Wait until the controls stop moving and the resulting run is shown."""
         if self._settling is not None:
             await self._settling
 
@@ -114,7 +115,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         self._pending = True
         try:
             loop = asyncio.get_running_loop()
-        except RuntimeError:  # not in a notebook: there is no loop for a task
+        except RuntimeError:  # outside a notebook there is no running event loop
             asyncio.run(self._settle())
             return
         if self._settling is None or self._settling.done():
@@ -131,14 +132,14 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         in_thread = asyncio.get_running_loop().run_in_executor
         try:
             setup = self.setup.changed(**{name: one.value for name, one in self.controls.items()})
-            if setup == self.setup:  # moved back: keep the run before
+            if setup == self.setup:  # the control was moved back, so there is nothing to run
                 self._show_message(self._message)
                 return
             if setup.model:
                 self._show_message("Running on the model \N{HORIZONTAL ELLIPSIS}")
             run = await in_thread(None, setup.run)
             self._show(setup, run)
-            # The figures take longer than the run, so the board is shown before them.
+            # Drawing the figures takes longer than the run, so show the board first.
             self._show_plots(await in_thread(None, plots, self.log, self.previous))
         except SetupError as error:
             self._show_message(str(error), failed=True)
@@ -147,7 +148,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
             raise
 
     def _show(self, setup: Setup, run: Run) -> None:
-        """Show a new run; the current one becomes the run before."""
+        """Show a new run. The current run becomes the previous one."""
         changes = _changes(self.setup.settings, setup.settings)
         self.setup, self.previous, self.log = setup, self.log, run.log
         self._show_numbers(run, changes)
@@ -183,7 +184,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
 
     def _show_message(self, message: str, *, failed: bool = False) -> None:
         if failed:
-            message += " Nothing was run; the last run is still shown below."
+            message += " The workload was not run; the last run is still shown below."
         role = "alert" if failed else "status"
         self._message_box.value = f'<p role="{role}">{html.escape(message)}</p>'
 
@@ -199,12 +200,12 @@ def playground(
     cost: Cost | None = None,
     **settings: Any,
 ) -> Playground:
-    """Show controls over a workload that runs again when a control moves.
+    """Show a workload with controls; it runs again whenever a control moves.
 
     config     the initial engine settings
-    workload   requests to serve instead of generated traffic, which then has no controls
-    cost       the time of a step on the simulated machine; by default 10 ms and 0.25 ms per token
-    settings   initial values of single controls: fields of EngineConfig and of Traffic, and `model`
+    workload   requests to serve instead of generated traffic; the traffic controls are then omitted
+    cost       the time of a step on the simulated machine; by default 10 ms plus 0.25 ms per token
+    settings   initial values of single controls: fields of EngineConfig or Traffic, or `model`
 
     Raises SetupError for settings that cannot run.
     """
@@ -233,5 +234,5 @@ def _describe(run: Run, now: dict[str, float]) -> str:
     requests, seconds = count(len(run.log.requests), "request"), duration(1000 * run.seconds)
     text = f"{requests} in {now['steps']:.0f} steps; the run took {seconds}."
     if run.left_out:
-        text += f" {run.left_out} more were left out to keep the run short."
+        text += f" Another {run.left_out} were left out to keep the run short."
     return text

@@ -1,6 +1,6 @@
-"""Four figures of two runs, as plotly JSON that the notebook draws.
+"""Four figures that compare two runs, as plotly JSON for the notebook to draw.
 
-A FigureWidget would bring its own plotly.js, which the notebook already has.
+A FigureWidget would load its own copy of plotly.js, which the notebook already has.
 """
 
 import json
@@ -14,7 +14,7 @@ FIGURES = (figures.ttft, figures.itl, figures.throughput, figures.memory)
 
 
 def plots(now: EventLog, before: EventLog | None) -> list[dict[str, Any]]:
-    """Return the figures' MIME bundles. This run comes first, so that its colour never changes."""
+    """Return the figures' MIME bundles. This run comes first to keep its colour constant."""
     logs = {"this run": now} if before is None else {"this run": now, "the run before": before}
     bundles = []
     for figure in FIGURES:

@@ -1,7 +1,7 @@
-"""Run a workload with changed settings. Only here does the visualizer start an engine.
+"""Run a workload with changed settings. No other module of the visualizer starts an engine.
 
-The rest of the package only reads logs. The playground has to make them, so the import contract in
-`pyproject.toml` names this module as its one exception.
+The rest of the package only reads logs. The playground has to produce them, so the import contract in
+`pyproject.toml` lists this module as its only exception.
 """
 
 import time
@@ -23,19 +23,19 @@ from engine.simulation.workload import Arrival, Workload
 __all__ = ["POLICY_NAMES", "Cost", "EngineConfig", "Setup", "SetupError", "Traffic", "Workload"]
 
 POLICY_NAMES = tuple(POLICIES)
-# Limits on the prompt and output tokens of a run: about one second on the simulated machine, and a few
-# seconds on the bundled model.
+# Limits on the prompt and output tokens of a run. They keep a run to about one second on the simulated
+# machine and to a few seconds on the bundled model.
 SIMULATED_TOKENS = 60_000
 MODEL_TOKENS = 6_000
 
 
 class SetupError(ValueError):
-    """These settings cannot run. The message says why, for the reader who moved a control."""
+    """The engine cannot run with these settings. The message tells the user why."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run's log, the seconds it took, and the number of requests that were left out."""
+    """The log of a run, how many seconds it took, and how many requests were left out."""
 
     log: EventLog
     seconds: float
@@ -48,7 +48,7 @@ class Setup:
 
     workload   requests to serve instead of generated traffic
     cost       the time of a step on the simulated machine
-    model      whether to run the bundled model
+    model      whether to run on the bundled model instead of the simulated machine
     """
 
     config: EngineConfig = field(
@@ -63,17 +63,17 @@ class Setup:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The settings that can be changed, by name."""
+        """The settings that can be changed, as {name: value}."""
         config: dict[str, Any] = msgspec.to_builtins(self.config)
         traffic = {} if self.workload is not None else asdict(self.traffic)
         return config | traffic | {"model": self.model}
 
     def changed(self, **changes: Any) -> "Setup":
-        """Return a copy with other settings. Raises SetupError for an unknown name or a wrong value."""
+        """Return a copy with changes. Raises SetupError for an unknown name or an invalid value."""
         unknown = sorted(changes.keys() - self.settings.keys())
         if unknown:
             names = ", ".join(self.settings)
-            raise SetupError(f"{unknown[0]} is not a setting; choose one of {names}")
+            raise SetupError(f"{unknown[0]} is not a setting; the settings are {names}")
         of_config = EngineConfig.__struct_fields__
         config = {name: value for name, value in changes.items() if name in of_config}
         traffic = {
@@ -104,14 +104,14 @@ class Setup:
             else:
                 log = simulate(workload, self.config, cost=self.cost)
         except RequestError as error:
-            raise SetupError(f"A request can never be served: {error}.") from error
+            raise SetupError(f"The engine can never serve one of the requests: {error}.") from error
         except (ConfigError, ValueError) as error:
             raise SetupError(str(error)) from error
         return Run(log, time.perf_counter() - started, left_out)
 
 
 def _truncated(workload: Workload, most: int) -> tuple[Workload, int]:
-    """Return the first inputs, with at most `most` tokens together, and how many are left out."""
+    """Return the first inputs, up to `most` tokens in total, and the number of inputs left out."""
     tokens = 0
     for index, one in enumerate(workload.inputs):
         if isinstance(one, Arrival):

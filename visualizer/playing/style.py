@@ -1,4 +1,4 @@
-"""The playground's style sheet. It uses JupyterLab's colours, so it follows light and dark themes."""
+"""The playground's style sheet. It uses JupyterLab's colours and so follows its light or dark theme."""
 
 STYLE = """<style>
 .underglass-playground {
@@ -31,7 +31,7 @@ STYLE = """<style>
 .underglass-numbers tbody tr:last-child:not(:first-child) { border-top: 1px solid var(--ug-line); }
 .underglass-plots {
   display: grid !important; gap: 8px 16px;
-  /* four in a row, two or one: never three and one left over */
+  /* four per row, or two, or one, but never three with one left over */
   grid-template-columns: repeat(
     auto-fit, minmax(max(300px, min(50% - 8px, (1264px - 100%) * 999)), 1fr)
   );

@@ -1,6 +1,6 @@
 """Questions about the next step: wording, choices, answer and explanation.
 
-A question and its choices use only what was known before the step.
+A question and its choices use only information available before the step.
 """
 
 from collections.abc import Callable
@@ -19,13 +19,13 @@ MOST_PREFIXES = 6
 class Question:
     """A question to ask before `step`.
 
-    index    the place of its step_started in the log: earlier events may be shown
+    index    index in the log of the step's step_started; events before it may be shown
     words    the question
     form     the kind of answer: "requests" or "prefixes" (choose any number), "number" or "yes"
-    answer   chosen ids in ascending order, the number, or 1 for yes and 0 for no
-    choices  ids to choose from: requests, or nodes of the tree
-    texts    the text of each prefix to choose from
-    about    the request in question, or None
+    answer   the correct ids in ascending order, the number, or 1 for yes and 0 for no
+    choices  ids to choose from: requests or tree nodes
+    texts    the text of each prefix in `choices`
+    about    the request that the question is about, or None
     """
 
     kind: str
@@ -40,14 +40,14 @@ class Question:
     about: int | None = None
 
     def explanation(self, log: EventLog) -> list[Words]:
-        """Explain the answer from the log, one line per fact."""
+        """Explain the answer with facts from the log, one per line."""
         moment = Moment(log, self.step)
         if self.kind == "evicted":
             evictions = [event for event in moment.events if isinstance(event, v.RadixEvicted)]
             return [[*moment.evicted(event), "."] for event in evictions]
         explained = [self.about] if self.about is not None else list(self.answer)
         if self.kind in ("admitted", "scheduled"):
-            # Also explain one request that gets nothing.
+            # Also explain why one other request gets nothing.
             explained += [id_ for id_ in self.choices if id_ not in self.answer][:1]
         lines: list[Words] = [[id_, " ", *moment.fate(id_), "."] for id_ in explained]
         if self.kind == "hit":
@@ -65,7 +65,7 @@ class Question:
 
 
 def ask(log: EventLog, step: int, kind: str) -> Question | None:
-    """Return the question of a kind about a scheduled step, or None where it would be unfair."""
+    """Return a question of this kind about a scheduled step, or None if it would be unfair."""
     return _ASK[kind](Moment(log, step))
 
 
@@ -142,7 +142,7 @@ def _is_cut(moment: Moment, row: v.ScheduledRow) -> bool:
 
 
 def _evicted(moment: Moment) -> Question | None:
-    """Ask which leaf of the tree is evicted; the choices are the least recently used ones."""
+    """Ask which leaf of the tree is evicted. The choices are the least recently used leaves."""
     before = moment.before
     gone = {
         event.node
@@ -157,7 +157,7 @@ def _evicted(moment: Moment) -> Question | None:
     leaves.sort(key=lambda node: (node.id not in gone, node.last))
     offered = sorted(node.id for node in leaves[:MOST_PREFIXES])
     if not gone < set(offered):
-        return None  # the leaf became evictable within the step, or there is no choice
+        return None  # a leaf became evictable only during the step, or there is nothing to choose
     texts = tuple(
         f"“{prefix_text(before, id_, 60)}”, {count(len(before.nodes[id_].blocks), 'block')}"
         for id_ in offered

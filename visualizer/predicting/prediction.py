@@ -1,12 +1,12 @@
-"""Predict, then see: the page shows a log up to a decision and asks what comes next.
+"""Predict, then look: the page shows a log up to a decision and asks what comes next.
 
     from visualizer import predict
     game = predict(log)
     game.score, game.answers
 
-The page does not have the answer before the reader gives one: the browser has the log up to the
-question, and the kernel, which has the whole log, checks the answer and then sends the step. So there
-is no exported file of it: without a kernel, nothing could check the answer.
+The browser cannot reveal the answer early, because it only has the log up to the question. The kernel
+has the whole log: it checks the reader's answer and then sends the step. For the same reason a
+prediction cannot be exported to a file. Without a kernel, nothing could check the answer.
 """
 
 import base64
@@ -27,21 +27,21 @@ from visualizer.moments import names_of, plain
 from visualizer.predicting.asking import KINDS, Question
 from visualizer.predicting.questions import questions
 
-MAX_EVENTS = 20_000  # on the page; a keyframe replaces older events
+MAX_EVENTS = 20_000  # sent to the page; a keyframe replaces older events
 
 
 class Game(ipywidgets.Widget):  # type: ignore[misc]
-    """The state that kernel and page share: questions, answers, and the visible part of the log.
+    """State shared by the kernel and the page: questions, answers and the visible part of the log.
 
-    This is an ipywidgets.Widget because an anywidget receives no messages from the kernel if the page
-    was too busy to start within two seconds.
+    This is an ipywidgets.Widget because an anywidget gets no messages from the kernel if the page is
+    too busy to start it within two seconds.
     """
 
-    log = traitlets.Unicode().tag(sync=True)  # packed, in base64: JupyterLab cannot save bytes
+    log = traitlets.Unicode().tag(sync=True)  # packed, base64; JupyterLab cannot save bytes
     question = traitlets.Dict().tag(sync=True)
     verdict = traitlets.Dict().tag(sync=True)
     score = traitlets.Int(0).tag(sync=True)
-    # Set by the browser: {"number": of the question, "value": [...]}, and the question to go on to.
+    # Set by the browser: {"number": question number, "value": [...]}, and the next question's number.
     given = traitlets.Dict().tag(sync=True)
     turn = traitlets.Int(0).tag(sync=True)
 
@@ -55,7 +55,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
     def answer(self, value: int | bool | Sequence[int]) -> str:
         """See `Prediction.answer`."""
         if len(self.answers) > self.turn or self.turn >= len(self.questions):
-            raise ValueError("there is no open question: call next(), or predict() again")
+            raise ValueError("there is no open question: call next() or start over with predict()")
         chosen = [int(value)] if isinstance(value, int) else [int(one) for one in value]
         self.given = {"number": self.turn, "value": chosen}
         return str(self.answers[-1]["why"])
@@ -64,7 +64,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
     def _check_answer(self, change: Any) -> None:
         """Check the reader's answer and show the step."""
         number, value = change.new.get("number"), change.new.get("value")
-        # Each question is answered once, whatever a page sends.
+        # Accept only one answer per question, whatever the page sends.
         if number != self.turn or number != len(self.answers) or number >= len(self.questions):
             return
         if not isinstance(value, list) or not all(isinstance(one, int) for one in value):
@@ -94,7 +94,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
 
     @traitlets.observe("turn")
     def _on_turn(self, change: Any) -> None:
-        """Ask the next question, if the current one is answered."""
+        """Ask the next question if the current one has been answered."""
         if change.new != len(self.answers):
             self.turn = change.old
             return
@@ -103,7 +103,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
                 setattr(self, name, value)
 
     def _state_before(self, number: int) -> dict[str, Any]:
-        """Return what the page may have when a question is asked; after the last one, the whole log."""
+        """Return what the page may know before a question; after the last one, the whole log."""
         total = len(self.questions)
         shown: dict[str, Any] = {"number": number, "of": total}
         end = len(self._events)
@@ -116,7 +116,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         return {"log": self._packed_until(end), "question": shown, "verdict": {}}
 
     def _packed_until(self, end: int) -> str:
-        """Return the events before index `end`, packed, in base64; of a long log the last ones."""
+        """Return the events before index `end`, packed, in base64. A long log is cut at its start."""
         starts = (
             index
             for index in range(max(1, end - MAX_EVENTS), end)
@@ -134,7 +134,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         return base64.b64encode(gzip.compress(part.to_bytes(), mtime=0)).decode()
 
     def _python_value(self, question: Question, value: tuple[int, ...]) -> Any:
-        """Return an answer as a reader of `Prediction.answers` expects it."""
+        """Return an answer in the form used by `Prediction.answers`."""
         if question.form == "requests":
             return [self._names.get(id_, f"r{id_}") for id_ in sorted(value)]
         if question.form == "prefixes":
@@ -145,7 +145,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
 
 
 class Prediction(anywidget.AnyWidget):
-    """Questions about a log, one after another."""
+    """A widget that asks questions about a log, one after another."""
 
     _esm = MODULE
     kind = traitlets.Unicode("predict").tag(sync=True)
@@ -158,12 +158,12 @@ class Prediction(anywidget.AnyWidget):
 
     @property
     def score(self) -> int:
-        """The number of right answers so far."""
+        """The number of correct answers so far."""
         return int(self.game.score)
 
     @property
     def answers(self) -> list[dict[str, Any]]:
-        """The answered questions: question, answer, given, right, why."""
+        """The answered questions, each with the keys question, answer, given, right and why."""
         return list(self.game.answers)
 
     def answer(self, value: int | bool | Sequence[int]) -> str:
@@ -174,12 +174,12 @@ class Prediction(anywidget.AnyWidget):
         return str(self.game.answer(value))
 
     def next(self) -> None:
-        """Go on to the next question."""
+        """Move on to the next question."""
         self.game.turn += 1
 
     def __repr__(self) -> str:
         if not self.game.questions:
-            return "Prediction(no questions: this log has no decision that can be predicted)"
+            return "Prediction(no questions: this log has no decision to predict)"
         asked = count(len(self.game.questions), "question")
         return f"Prediction({asked}, {len(self.answers)} answered, {self.score} right)"
 
@@ -187,10 +187,10 @@ class Prediction(anywidget.AnyWidget):
 def predict(
     log: LogLike, questions: int = 5, seed: int = 0, kinds: Sequence[str] = KINDS
 ) -> Prediction:
-    """Ask up to `questions` questions about a log, each before the log shows the answer.
+    """Ask up to `questions` questions about a log, each before the log reveals the answer.
 
-    kinds  of "preempted", "admitted", "blocked", "hit", "tokens", "scheduled" and "evicted"
-    seed   selects the questions
+    kinds  some of "preempted", "admitted", "blocked", "hit", "tokens", "scheduled", "evicted"
+    seed   random seed for choosing the questions
 
     Raises ValueError for an unknown kind.
     """
@@ -198,7 +198,7 @@ def predict(
 
 
 def _answer_words(question: Question) -> Words:
-    """Return the right answer in words."""
+    """Return the correct answer in words."""
     if question.form == "requests":
         words: Words = []
         for request in question.answer:

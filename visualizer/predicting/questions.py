@@ -1,8 +1,8 @@
-"""Questions about what the engine will do next, drawn from any log.
+"""Choose questions about what the engine will do next, from any log.
 
-A question is asked before a step and can be answered from earlier events. Instructive moments come
-first (preemptions, hits, evictions, a blocked request), spread over the log and over the kinds of
-question. The same seed gives the same questions.
+A question is asked before a step and can be answered from earlier events. Instructive moments
+(preemptions, hits, evictions, a blocked request) are preferred, and the questions are spread over the
+log and over the kinds of question. A given seed always selects the same questions.
 """
 
 import random
@@ -16,7 +16,7 @@ from engine.events.state import ROOT
 from visualizer.predicting.asking import KINDS, Question, ask
 
 MOST_CHOICES = 10  # requests to choose from
-_TRIES = 12  # candidates to try in each stretch of the log; some make unfair questions
+_TRIES = 12  # candidates to try in each stretch of the log, since some questions would be unfair
 
 
 class _Candidate(NamedTuple):
@@ -28,7 +28,7 @@ class _Candidate(NamedTuple):
 def questions(
     log: EventLog, most: int = 5, seed: int = 0, kinds: Sequence[str] = KINDS
 ) -> list[Question]:
-    """Return at most `most` questions in the log's order; none if the log has nothing to ask about.
+    """Return at most `most` questions in log order, or none if the log has nothing to ask about.
 
     Raises ValueError for an unknown kind.
     """
@@ -44,7 +44,7 @@ def questions(
 def _spread(
     log: EventLog, found: list[_Candidate], most: int, rng: random.Random
 ) -> list[Question]:
-    """Choose the best candidate of each stretch of the log, preferring kinds not yet used."""
+    """Choose the best candidate in each stretch of the log, preferring kinds not used yet."""
     first, steps = found[0].step, found[-1].step - found[0].step + 1
     stretches: list[list[_Candidate]] = [[] for _ in range(most)]
     for one in found:

@@ -1,1 +1,1 @@
-"""A board that follows a running server."""
+"""The board that follows a running server."""

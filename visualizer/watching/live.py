@@ -1,14 +1,14 @@
-"""A board of a running server in a notebook.
+"""Show a running server on a board in a notebook.
 
     from visualizer import watch
-    board = watch("http://localhost:8000")      # draws what the engine does
-    board.step = 12                             # looks back; the engine goes on
+    board = watch("http://localhost:8000")      # draws each step as the engine runs it
+    board.step = 12                             # looks back while the engine keeps running
     board.following = True                      # returns to the newest step
 
-The kernel holds the connection and forwards the events, because the browser may be unable to reach the
-server (a notebook on another machine) or not allowed to (CORS). The connection is open while the page
-shows the board. A message that is sent before a view exists is lost, so each new view says hello and
-gets a keyframe to start from; see `frontend/src/live/live_feed.js` for the messages.
+The kernel holds the connection and forwards the events, because the browser may not be able to reach
+the server (a notebook on another machine) or may not be allowed to (CORS). The connection is open
+while the page shows the board. A message sent before a view exists is lost, so each new view sends
+"hello" and gets a keyframe to start from. See `frontend/src/live/live_feed.js` for the messages.
 """
 
 import asyncio
@@ -39,10 +39,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Feed(ipywidgets.Widget):  # type: ignore[misc]
-    """The channel between kernel and page: messages, and `shown`, which the browser writes.
+    """The channel between the kernel and the page: messages, and `shown`, which the browser sets.
 
-    This is an ipywidgets.Widget because an anywidget receives no messages from the kernel if the page
-    was too busy to start within two seconds.
+    This is an ipywidgets.Widget because an anywidget gets no messages from the kernel if the page is
+    too busy to start it within two seconds.
     """
 
     shown = traitlets.Dict().tag(sync=True)
@@ -51,7 +51,7 @@ class Feed(ipywidgets.Widget):  # type: ignore[misc]
 class Live(anywidget.AnyWidget):
     """A board of a server's event stream.
 
-    url         of the server
+    url         the server's URL
     connected   whether the event stream is open
     """
 
@@ -74,7 +74,7 @@ class Live(anywidget.AnyWidget):
 
     @property
     def step(self) -> int | None:
-        """The step that is shown, or None before there is one. Set it to look back."""
+        """The step on display, or None before the first step. Set it to look back."""
         return self.feed.shown.get("step")
 
     @step.setter
@@ -92,7 +92,7 @@ class Live(anywidget.AnyWidget):
 
     @property
     def following(self) -> bool:
-        """Whether the board follows the newest step. Set it to follow, or to stay."""
+        """Whether the board follows the newest step. Set it to True to follow or False to stay."""
         return bool(self.feed.shown.get("following", True))
 
     @following.setter
@@ -100,10 +100,10 @@ class Live(anywidget.AnyWidget):
         self.feed.send({"type": "go", "following": on})
 
     def state(self) -> dict[str, Any]:
-        """Return the engine's state after the newest event as plain values; see `State.core`."""
+        """Return the engine's state after the newest event, as plain values (see `State.core`)."""
         with self._lock:
             if self._state is None:
-                raise ValueError(f"no event from {self.url} yet: show the board first")
+                raise ValueError(f"no events from {self.url} yet: display the board first")
             return self._state.core()
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class Live(anywidget.AnyWidget):
                 self.feed.send({"type": "status", "status": self._status, "to": view})
 
     def _connect(self) -> None:
-        """Start the thread that listens, unless there is one."""
+        """Start the listening thread unless it is already running."""
         with self._lock:
             if self._cancel is not None:
                 return
@@ -160,10 +160,10 @@ class Live(anywidget.AnyWidget):
             await asyncio.wait({listening})
         self.connected = False
         with self._lock:
-            if self._cancel is cancel:  # the server refused the key: the next view connects again
+            if self._cancel is cancel:  # the server rejected the key; the next view connects again
                 self._cancel = None
         if not listening.cancelled():
-            listening.result()  # raises an unexpected error in this thread, which reports it
+            listening.result()  # re-raises an unexpected error so that the thread reports it
 
     async def _keep_listening(self) -> None:
         attempt = 0
@@ -182,7 +182,7 @@ class Live(anywidget.AnyWidget):
             except Exception:
                 logger.exception("cannot read the events of %s; starting over", self.url)
                 with self._lock:
-                    self._state = None  # it may be incomplete: the next connection gets a keyframe
+                    self._state = None  # may be incomplete; the next connection gets a keyframe
             self.connected = False
             seconds = RETRY_SECONDS[min(attempt, len(RETRY_SECONDS) - 1)]
             attempt += 1
@@ -193,7 +193,7 @@ class Live(anywidget.AnyWidget):
         return None if self._state is None else f"{self._run}:{self._state.seq}"
 
     def _forward(self, batch: list[ServerEvent]) -> None:
-        """Fold a batch and send it to all views: one message for each run of consecutive events."""
+        """Fold a batch and send it to all views, one message per series of consecutive events."""
         with self._lock:
             lines: list[str] = []
             dropped = first = 0
@@ -222,7 +222,7 @@ class Live(anywidget.AnyWidget):
     def _send_events(
         self, first: int, lines: list[str], *, joins: bool, dropped: int = 0, to: str = ""
     ) -> None:
-        """Send consecutive events, if there are any, to the view `to`, or to all."""
+        """Send consecutive events, if any, to the view `to`, or to all views if it is empty."""
         if not lines:
             return
         self.feed.send(
@@ -244,7 +244,7 @@ class Live(anywidget.AnyWidget):
 
 
 class _TaskCanceller:
-    """Cancels a task on another thread's event loop, also if it is called before the task exists."""
+    """Cancels a task on another thread's event loop, even if called before the task exists."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -253,7 +253,7 @@ class _TaskCanceller:
 
     @contextmanager
     def cancelling(self, task: "asyncio.Task[None]") -> Iterator[None]:
-        """Within this context, a call cancels `task`."""
+        """Within this context, calling this object cancels `task`."""
         loop = asyncio.get_running_loop()
         with self._lock:
             self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
@@ -273,9 +273,9 @@ class _TaskCanceller:
 
 
 def watch(url: str = "http://localhost:8000", api_key: str | None = None) -> Live:
-    """Show a board that follows a running server: `underglass serve`, or `serve_in_background().url`.
+    """Show a board that follows a server: `underglass serve`, or `serve_in_background().url`.
 
-    The board can join at any time, continues after a lost connection, and starts over if the server
-    was restarted. `api_key` is the server's key, if it has one.
+    The board can join at any time. It resumes after a lost connection and starts over if the server
+    has been restarted. `api_key` is the server's API key, if it has one.
     """
     return Live(url, api_key)

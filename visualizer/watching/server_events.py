@@ -1,4 +1,4 @@
-"""GET /events from Python: server-sent events in batches, a few batches per second."""
+"""Read GET /events from Python: server-sent events in batches, at most 25 per second."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import msgspec
 
-READ_TIMEOUT = 40.0  # seconds; an idle server sends a comment every 15
+READ_TIMEOUT = 40.0  # seconds; an idle server sends a comment every 15 seconds
 BATCH_SECONDS = 0.04  # events that arrive within this time form one batch
 MAX_QUEUED = 10_000
 
@@ -21,15 +21,15 @@ class ServerEvent(msgspec.Struct):
 
 
 class UnauthorizedError(Exception):
-    """The server requires an API key, or another one."""
+    """The server requires an API key, or a different one."""
 
 
 async def batches(
     url: str, key: str | None, last_seen: str | None
 ) -> AsyncGenerator[list[ServerEvent]]:
-    """Yield a server's events in batches, until the connection ends or raises httpx.HTTPError.
+    """Yield a server's events in batches until the connection ends. Raises httpx.HTTPError.
 
-    `last_seen` is the id of the last event received, to continue after it.
+    `last_seen` is the id of the last event received; the stream continues after that event.
     """
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     if last_seen is not None:

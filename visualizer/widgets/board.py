@@ -1,8 +1,8 @@
 """The board and its panels as notebook widgets.
 
-A panel holds the JavaScript module and a reference to its LogModel (see `log_model.py`). The browser
-folds the log and draws it, so stepping never waits for the kernel. The kernel gets the current step a
-few times per second and can set it, from any panel.
+A panel consists of the JavaScript module and a reference to its LogModel (see `log_model.py`). The
+browser folds the log and draws it, so stepping never waits for the kernel. The kernel receives the
+current step a few times per second and can also set it through any panel.
 """
 
 from typing import Any
@@ -27,8 +27,8 @@ class Board(PictureWidget):
     selected   the id of the selected request, or None
     axis       the unit of the timeline: "steps", or "time" for wall time
 
-    Boards and panels of one log share step and selection unless `step` or `select` was given. A panel
-    that is given a board in place of a log shares that board's.
+    Boards and panels of the same log share their step and selection unless `step` or `select` is given.
+    A panel created from a board, instead of a log, shares the step and selection of that board.
     """
 
     _esm = MODULE
@@ -78,7 +78,7 @@ class Board(PictureWidget):
 
     @property
     def range(self) -> StepRange | None:
-        """The first and the last step of the range that is summed up, or None."""
+        """The first and last step of the summarized range, or None."""
         steps = self.view_model.range
         return (steps[0], steps[1]) if steps else None
 
@@ -87,18 +87,18 @@ class Board(PictureWidget):
         self.view_model.range = list(steps or ())
 
     def state(self) -> dict[str, Any]:
-        """Return the engine's state after the current step as plain values; see `State.core`.
+        """Return the engine's state after the current step, as plain values (see `State.core`).
 
-        Python folds the log to the state that the picture shows: waiting and running requests, free
-        blocks, reference counts, block tables, tree nodes.
+        Python folds the log up to the step on display. The state includes waiting and running
+        requests, free blocks, reference counts, block tables and tree nodes.
         """
         model = self.view_model
         if not model.steps.ends:
-            raise ValueError("the log has no step yet: let the engine step, then show it again")
+            raise ValueError("the log has no step yet: run a step, then show the log again")
         return state_at(model.events, model.steps, self.step)
 
     def to_kwargs(self) -> dict[str, Any]:
-        """Return what is shown, so that `show(log, **board.to_kwargs())` shows it again."""
+        """Return arguments with which `show(log, **board.to_kwargs())` restores the current view."""
         model = self.view_model
         shown: dict[str, Any] = {"step": self.step, "select": self.selected}
         if model.window:
@@ -112,7 +112,7 @@ class Board(PictureWidget):
         return shown
 
     def url_fragment(self) -> str:
-        """Return what is shown as the fragment of the URL of an exported page of this log."""
+        """Return a URL fragment that restores the current view on an exported page of this log."""
         shown = self.to_kwargs()
         select = shown.pop("select")
         parts = [f"step={shown.pop('step')}", f"selected={'' if select is None else select}"]
@@ -131,31 +131,31 @@ class Board(PictureWidget):
 
 
 class Timeline(Board):
-    """The timeline alone: memory, tokens and queue over all steps, and a lane per request."""
+    """Only the timeline: memory, tokens and queue over all steps, and one lane per request."""
 
     _panel = "timeline"
 
 
 class BlockMap(Board):
-    """The KV blocks alone, with the block table of the selected request."""
+    """Only the KV blocks, with the block table of the selected request."""
 
     _panel = "blocks"
 
 
 class RadixTree(Board):
-    """The radix tree of the prefix cache alone."""
+    """Only the radix tree of the prefix cache."""
 
     _panel = "tree"
 
 
 class Scheduler(Board):
-    """The scheduler's decisions in the current step alone, in order, with their reasons."""
+    """Only the scheduler's decisions in the current step, in order, with their reasons."""
 
     _panel = "scheduler"
 
 
 class Tokens(Board):
-    """The prompt and output tokens of the selected request alone."""
+    """Only the prompt and output tokens of the selected request."""
 
     _panel = "tokens"
 
@@ -172,14 +172,14 @@ def show(
 ) -> Board:
     """Show a log: an EventLog, a path to a `.jsonl` file, JSON Lines, or the name of a scenario.
 
-    A scenario (see `gallery`) opens at its own step, with its caption.
+    A scenario (see `gallery`) opens at its own step and shows its caption.
 
-    step    the step to open; by default the step of the other panels of this log, or else the first
-            preemption, the first cache hit, or the largest batch
+    step    the step to open; defaults to the step of this log's other panels, or if there are none,
+            to the first preemption, else the first cache hit, else the largest batch
     select  the id of the request to select, None for no request, or "auto": the request that the
             step is about
-    window  the first and the last step that the timeline shows
-    range   the first and the last step to sum up
+    window  the first and last step that the timeline shows
+    range   the first and last step to summarize
     axis    "steps", or "time" for wall time
     panel   the panel that a narrow board shows first
     """

@@ -1,9 +1,9 @@
-"""The model that all panels of one log share: the log, one step, one selected request.
+"""The model that all panels of a log share: the log, one step and one selected request.
 
-A LogModel is a widget without a view. Every panel refers to it, so the log is sent and saved once,
-however many panels there are, and a change in one panel shows in all of them. The packed log is base64
-text because JupyterLab saves bytes as an empty object. If a log is too large to be saved in the
-notebook, a part of it is saved, and the browser asks the kernel for the rest.
+A LogModel is a widget without a view. Every panel refers to it, so the log is sent and saved only
+once, no matter how many panels there are, and a change in one panel shows up in all of them. The
+packed log is base64 text because JupyterLab saves bytes as an empty object. If a log is too large to
+save in the notebook, only part of it is saved, and the browser asks the kernel for the whole log.
 """
 
 import base64
@@ -21,22 +21,22 @@ from visualizer.logs import LogLike, Select, StepIndex, count_requests, read_log
 from visualizer.named_logs import Scenario, find_scenario
 
 AXES = ("steps", "time")
-SAVED_BYTES = 1_300_000  # of a packed log in the notebook; base64 takes 4 characters for 3 bytes
+SAVED_BYTES = 1_300_000  # limit per notebook output, before base64 adds a third
 LARGE_LOG = 20_000_000  # bytes before packing
 PROJECT = MODULE.parents[2]
 
-# By the id of the log it holds.
+# Models by the id() of their log.
 _MODELS: "WeakValueDictionary[int, LogModel]" = WeakValueDictionary()
 
 
 class LogModel(ipywidgets.Widget):  # type: ignore[misc]
-    """A log and what its readers look at: step, selected request or None, range, window, time axis.
+    """A log and the current view of it: step, selected request or None, range, window, time axis.
 
     A notebook saves at most `max_saved` bytes of the packed log.
 
     log    the packed log in base64, or the part that is saved; empty if no part is small enough
     whole  whether `log` holds the whole log
-    sizes  bytes of the packed log, and the limit
+    sizes  the size of the packed log and the limit, in bytes
     """
 
     log = traitlets.Unicode().tag(sync=True)
@@ -75,7 +75,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         self.on_msg(self._send_whole_log)
 
     def replace(self, log: LogLike, step: int | None = None, select: Select = "auto") -> None:
-        """Show another log in all panels of this model."""
+        """Show a different log in all panels of this model."""
         state = self._load(read_log(log), step, select) | {"range": [], "window": [], "about": {}}
         with self.hold_sync():
             for name, value in state.items():
@@ -123,7 +123,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         return ends
 
     def check_step(self, step: int, name: str) -> int:
-        """Return `step` if the log has it. Raises ValueError naming the field `name` otherwise."""
+        """Return `step` if the log has it. Otherwise raise a ValueError that names the field `name`."""
         ends = self.steps.ends
         if not ends:
             return 0
@@ -136,8 +136,8 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
 def model_of(log: LogLike, step: int | None = None, select: Select = "auto") -> LogModel:
     """Return the model that the panels of this log share.
 
-    The caller gets a new model if the log has grown, if `step` or `select` is given, or for a
-    scenario's name, so that boards that are already on the page stay as they are.
+    Boards already on the page must not change, so the caller gets a new model if the log has grown, if
+    `step` or `select` is given, or if `log` is the name of a scenario.
     """
     events, scenario = read_log(log), find_scenario(log)
     if step is not None or select != "auto" or scenario is not None:
@@ -150,14 +150,16 @@ def model_of(log: LogLike, step: int | None = None, select: Select = "auto") -> 
 
 def _pack(log: EventLog) -> bytes:
     data = log.to_bytes()
-    # A large log goes once to a browser on this machine. Good compression takes longer than that.
+    # A large log is sent only once, usually to a browser on this machine. Compressing it well would
+    # take longer than sending it.
     return gzip.compress(data, 6 if len(data) < LARGE_LOG else 1, mtime=0)
 
 
 def _part(model: LogModel, step: int) -> bytes:
     """Return a keyframe and as many steps around `step` as fit into `max_saved` bytes, packed.
 
-    Empty if not even one step fits: in each step, ten thousand long prompts may be waiting.
+    The result is empty if not even one step fits, for example if ten thousand long prompts wait in
+    every step.
     """
     log, ends = model.events, list(model.steps.ends.values())
     if not ends:

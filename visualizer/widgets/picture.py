@@ -1,8 +1,8 @@
-"""A widget whose outputs also hold a PNG of it.
+"""A widget whose outputs also contain a PNG of it.
 
-GitHub and other code hosts do not run widgets, but they show an output's PNG. The front end draws it,
-so Python needs no renderer. The kernel asks for one picture per display and adds it to the output when
-it arrives. Without a front end the output has no picture.
+GitHub and other code hosts do not run widgets, but they do show the PNG in an output. The front end
+draws it, so Python needs no renderer. The kernel asks for one picture per display and adds it to the
+output when it arrives. Without a front end, the output has no picture.
 """
 
 import base64
@@ -18,7 +18,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 class PictureWidget(anywidget.AnyWidget):
     """An anywidget that adds `image/png` to its outputs.
 
-    wants_picture   whether an output has no picture yet, so that the front end draws one
+    wants_picture   whether an output still needs a picture from the front end
     """
 
     wants_picture = traitlets.Bool(False).tag(sync=True)
@@ -33,7 +33,7 @@ class PictureWidget(anywidget.AnyWidget):
         handle: Any = DisplayHandle()  # type: ignore[no-untyped-call]
         self._without_picture.append(handle)
         self.wants_picture = (
-            True  # set before display: the front end reads it when it draws the output
+            True  # set before display, because the front end reads it when it draws the output
         )
         data, metadata = self._bundle()
         handle.display(data, metadata=metadata, raw=True)

@@ -256,7 +256,7 @@ class TestThreads:
         yield
         torch.set_num_threads(1)
 
-    def test_one_unless_told_otherwise(self, monkeypatch):
+    def test_one_by_default(self, monkeypatch):
         monkeypatch.delenv(threads.ENVIRONMENT_VARIABLE, raising=False)
         assert threads.set_threads() == 1
 

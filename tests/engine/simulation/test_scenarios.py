@@ -335,7 +335,7 @@ def test_what_the_visualizer_shows_is_what_the_scenarios_are(tmp_path: Path) -> 
     assert (committed / "gallery.json").read_text() == (tmp_path / "gallery.json").read_text()
 
 
-def test_speakers_share_what_they_are_told_to_share_and_nothing_more() -> None:
+def test_speakers_share_exactly_the_requested_prefix() -> None:
     speakers = [Speaker(name, shared=20, own=9, output=5) for name in ("Ada", "Bo", "Cleo")]
     prompts = [one.prompt for one in workload_of(speakers).inputs]
     assert [len(prompt) for prompt in prompts] == [29] * 3

@@ -17,7 +17,7 @@ async def never(_frame: str) -> None:
     await asyncio.Event().wait()
 
 
-def test_who_writes_waits_while_the_client_does_not_read() -> None:
+def test_writes_block_while_the_client_does_not_read() -> None:
     async def test() -> None:
         sent: list[str] = []
         reading = asyncio.Event()

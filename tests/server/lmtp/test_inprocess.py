@@ -56,7 +56,7 @@ def test_streams_run_at_the_same_time() -> None:
     assert texts == ["abcdefghijklmnopqrstuvwxyzabc"[:count] for count in range(1, 30)]
 
 
-def test_who_stops_reading_early_ends_the_stream() -> None:
+def test_a_client_that_stops_reading_early_ends_the_stream() -> None:
     engine = alphabet()
 
     async def run() -> None:
@@ -84,7 +84,7 @@ def test_an_error_says_whether_trying_again_helps() -> None:
     asyncio.run(run())
 
 
-def test_a_client_whose_callback_fails_is_told_the_reason() -> None:
+def test_a_failing_callback_raises_its_error_in_the_client() -> None:
     def fails(_message: object) -> None:
         raise ZeroDivisionError
 

@@ -35,7 +35,7 @@ def test_leaving_frees_every_stream_of_the_connection(
         assert health["blocks"]["free"] + health["blocks"]["cached"] == health["blocks"]["total"]
 
 
-def test_who_reads_nothing_is_cut_off_and_holds_up_nobody(
+def test_a_client_that_does_not_read_is_disconnected_without_delaying_others(
     serve: Callable[..., BackgroundServer],
 ) -> None:
     """Its streams end; those of others, and the next connection, do not notice."""
@@ -77,7 +77,7 @@ def test_a_stopping_server_lets_streams_finish_and_takes_no_more(
 
 
 @pytest.mark.parametrize("path", ["/", "/lmtp"])
-def test_with_a_key_nobody_connects_without_it(
+def test_connections_without_the_configured_key_get_401(
     serve: Callable[..., BackgroundServer], path: str
 ) -> None:
     url = serve(server={"api_key": "secret"}).url

@@ -101,7 +101,7 @@ def test_a_label_may_be_part_of_the_address(serve: Callable[..., BackgroundServe
     assert [one.label for one in trace(url).of(RequestArrived)] == ["Ada", "Zoë 東京"]
 
 
-def test_a_waiting_stream_is_told_how_many_are_before_it(
+def test_a_waiting_stream_reports_how_many_are_ahead_of_it(
     serve: Callable[..., BackgroundServer],
 ) -> None:
     url = serve(paused=True).url
@@ -152,7 +152,7 @@ def test_max_tokens_is_cut_to_what_fits(serve: Callable[..., BackgroundServer]) 
 
 
 @pytest.mark.parametrize("path", ["/nowhere", "/health", "/page/live.css", "/lmtp/"])
-def test_a_websocket_to_anywhere_else_is_told_that_nothing_is_there(url: str, path: str) -> None:
+def test_a_websocket_to_an_unknown_path_gets_404(url: str, path: str) -> None:
     with pytest.raises(InvalidStatus) as refused, Wire(url, path):
         pass
     answer = refused.value.response
@@ -255,7 +255,7 @@ def test_a_frame_that_says_nothing_is_answered_and_the_connection_lives(
     ],
     ids=lambda one: str(one)[:20],
 )
-def test_whoever_waits_on_a_stream_hears_that_its_frame_could_not_be_read(
+def test_an_unreadable_frame_ends_its_stream_with_an_error(
     url: str, content: str, code: str, param: str | None
 ) -> None:
     with Wire(url) as wire:

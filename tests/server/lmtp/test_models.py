@@ -21,7 +21,7 @@ async def text(client: Client, **fields: Any) -> str:
     return "".join([token["text"] async for token in client.generate("x", **fields)])
 
 
-def test_a_stream_is_told_that_its_model_is_loading_and_others_run_meanwhile(shelf: Shelf) -> None:
+def test_a_stream_reports_that_its_model_is_loading_while_others_run(shelf: Shelf) -> None:
     async def test() -> None:
         async with registry(shelf) as models, client_of(models) as client:
             messages: list[dict[str, Any]] = []
