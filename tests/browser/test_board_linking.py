@@ -105,7 +105,7 @@ def test_a_decision_selects_its_request_and_names_the_function_that_made_it(
     board: BoardOnPage, log: EventLog
 ) -> None:
     source = board.root.locator(".decisions .source code")
-    expect(source).to_have_text("engine/scheduling/scheduler.py::_preempt_until_fits")
+    expect(source).to_have_text("engine/scheduling/scheduler.py::_schedule_running")
     row = board.root.locator(".decisions tr[data-kind=waits]").first
     row.hover()
     expect(source).to_have_text("engine/scheduling/scheduler.py::_admit_waiting")

@@ -173,7 +173,7 @@ def test_a_decision_links_to_its_function_where_jupyterlab_serves_the_project(
     run_cell(page, 0)
     board = BoardOnPage(page).wait()
     link = board.root.locator(".source a")
-    expect(link).to_have_text("engine/scheduling/scheduler.py::_preempt_until_fits")
+    expect(link).to_have_text("engine/scheduling/scheduler.py::_schedule_running")
     expect(link).to_have_attribute("href", "/lab/tree/engine/scheduling/scheduler.py")
 
 

@@ -78,7 +78,7 @@ def test_a_control_moves_the_board_and_the_old_run_stays_beside_the_new(
     expect(said).to_have_text(f"steps: {old} {new} 1")
 
     # The run before is a click away.
-    before, now = ground.root.locator(".widget-toggle-button").all()
+    now, before = ground.root.locator(".widget-toggle-button").all()
     before.click()
     expect(ground.root.locator(".underglass:visible")).to_have_attribute("data-steps", old)
     now.click()
