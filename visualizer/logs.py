@@ -82,7 +82,7 @@ class StepIndex:
             0,
             None,
         )  # rows, step, request of the first row
-        step = log[0].state["step"] if isinstance(log[0], Keyframe) else 0
+        step = log[0].state["step"] if len(log) and isinstance(log[0], Keyframe) else 0
         committed = True
         for index, event in enumerate(log):
             if type(event) not in _INDEXED:

@@ -101,6 +101,11 @@ def test_an_empty_log_can_be_shown_but_has_no_state(log: EventLog) -> None:
         board.state()
 
 
+def test_a_log_without_any_event_can_be_shown() -> None:
+    board = show(EventLog())
+    assert (board.step, board.selected) == (0, None)
+
+
 def test_the_log_is_sent_packed_and_once_for_all_panels(log: EventLog) -> None:
     board = show(log)
     sent = board.view_model.log
