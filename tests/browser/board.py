@@ -1,9 +1,10 @@
 """A test's view of a board on a page, and what the Python fold says must be there."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import JSHandle, Locator, Page, expect
 
 from engine.events import EventLog
 from visualizer.logs import StepIndex, state_at
@@ -30,6 +31,24 @@ class BoardOnPage:
 
     def expect_selected(self, request: int | str) -> None:
         expect(self.root).to_have_attribute("data-selected", str(request))
+
+    def record(self, name: str) -> Callable[[], list[str]]:
+        """Record an attribute: the result returns its value now and the value after each change.
+
+        A locator looks every 0.1 to 1 s and can miss a value that stays for less.
+        """
+        record: JSHandle = self.root.evaluate_handle(
+            """(root, name) => {
+              const values = [root.dataset[name]];
+              const note = () => {
+                if (values.at(-1) !== root.dataset[name]) values.push(root.dataset[name]);
+              };
+              new MutationObserver(note).observe(root, { attributes: true });
+              return values;
+            }""",
+            name,
+        )
+        return lambda: list(record.json_value())
 
     def press(self, *keys: str) -> None:
         self.root.focus()

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from playwright.sync_api import Page
+from playwright.sync_api import Locator, Page, expect
 
 from authoring.lab import open_notebook
 
-__all__ = ["open_notebook", "run_cell", "set_theme", "write_notebook"]
+__all__ = ["open_notebook", "open_saved", "run_cell", "set_theme", "write_notebook"]
 
 
 def write_notebook(path: Path, cells: list[str]) -> None:
@@ -19,6 +19,22 @@ def write_notebook(path: Path, cells: list[str]) -> None:
     kernel = {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}
     notebook = {"cells": source, "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
     path.write_text(json.dumps(notebook))
+
+
+def open_saved(page: Page, address: str, name: str, widget: Locator) -> None:
+    """Open a notebook and wait until `widget`, which was saved with it, is drawn.
+
+    ipywidgets restores the models twice at once when the kernel connects while they load. When the
+    restore without the saved models ends first, each output says "model not found" for good; a
+    reload helps, as it does a reader.
+    """
+    lost = page.get_by_text("model not found").first
+    for _attempt in range(5):
+        open_notebook(page, address, name)
+        expect(widget.or_(lost).first).to_be_visible(timeout=60_000)
+        if not lost.is_visible():
+            return
+    raise AssertionError(f"{name}: JupyterLab lost the saved widgets five times")
 
 
 def run_cell(page: Page, index: int) -> None:

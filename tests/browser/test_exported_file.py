@@ -79,10 +79,12 @@ def test_buttons_step_and_play(board: BoardOnPage) -> None:
     board.act("back").click()
     board.expect_step(29)
     board.press("End", ",", ",")
+    board.expect_step(51)
+    playing = board.record("playing")
     board.act("play").click()
-    expect(board.root).to_have_attribute("data-playing", "true")
     board.expect_step(53)
     expect(board.root).to_have_attribute("data-playing", "false")
+    assert playing() == ["false", "true", "false"]
 
 
 def test_space_plays_and_pauses(board: BoardOnPage) -> None:

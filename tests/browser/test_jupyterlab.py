@@ -16,7 +16,13 @@ from authoring.lab import WIDGET, cells
 from engine.events import EventLog
 from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.conftest import NewPage
-from tests.browser.notebooks import open_notebook, run_cell, set_theme, write_notebook
+from tests.browser.notebooks import (
+    open_notebook,
+    open_saved,
+    run_cell,
+    set_theme,
+    write_notebook,
+)
 from tests.visualizer.storytellers import storytellers
 from visualizer.widgets.log_model import SAVED_BYTES
 
@@ -221,7 +227,7 @@ def test_a_board_of_a_large_log_saves_little_and_shows_all_of_it(
 
     # Opened without a kernel that knows it, the board shows the part that was saved and says so.
     page = new_page(width=1400, height=1400)
-    open_notebook(page, address, "large.ipynb")
+    open_saved(page, address, "large.ipynb", page.locator(".underglass"))
     board = BoardOnPage(page).wait()
     note = board.root.locator(".part")
     for fact in (f"{packed / 1e6:.1f} MB", f"{SAVED_BYTES / 1e6:.1f} MB", "to_html"):
@@ -263,13 +269,20 @@ def save(page: Page) -> None:
     page.evaluate("() => window.jupyterapp.commands.execute('docmanager:save')")
 
 
-def reopen_without_kernel(page: Page, address: str, name: str) -> Page:
-    """End the notebook's kernel, reload the page, and end the kernel that JupyterLab starts."""
-    shut_down = "() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()"
-    page.evaluate(shut_down)
-    open_notebook(page, address, name)
-    page.evaluate(shut_down)
-    return page
+def shut_down(page: Page) -> None:
+    """End the open notebook's kernel."""
+    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
+
+
+def reopen_without_kernel(page: Page, address: str, name: str) -> None:
+    """End the notebook's kernel, reload the page, and end the kernel that JupyterLab starts.
+
+    JupyterLab asks that kernel for its widgets before it draws the saved ones, and draws none when
+    the kernel ends meanwhile.
+    """
+    shut_down(page)
+    open_saved(page, address, name, page.locator(".underglass").first)
+    shut_down(page)
 
 
 def test_a_saved_board_steps_and_selects_without_a_kernel(
@@ -349,8 +362,8 @@ def test_plain_widgets_are_saved_beside_a_board(
     save(page)
 
     # The new kernel knows none of these widgets: what the page shows is what was saved.
-    page.evaluate("() => window.jupyterapp.shell.currentWidget.sessionContext.shutdown()")
-    open_notebook(page, address, path.name)
+    shut_down(page)
+    open_saved(page, address, path.name, page.locator("input[type=radio]").first)
     expect(page.locator("input[type=radio]")).to_have_count(2)
     expect(page.locator("input[type=radio]").nth(1)).to_be_checked()
     expect(page.get_by_text("model not found")).to_have_count(0)
