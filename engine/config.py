@@ -75,7 +75,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             kind = "radix" if self.prefix_cache else "off"
             msgspec.structs.force_setattr(self, "prefix_cache", kind)
         for field, values in _CHOICES.items():
-            if (value := getattr(self, field)) not in values:
+            if not isinstance(value := getattr(self, field), str) or value not in values:
                 known = " or ".join(f'"{one}"' for one in values)
                 raise ConfigError(f"{field} must be {known}, got {value!r}")
         if self.prefix_cache == "hash" and self.eviction != "lru":

@@ -33,11 +33,12 @@ from typing import ClassVar, NamedTuple
 from engine.cache.block_pool import BlockPool
 from engine.cache.prefix_cache import NO_REQUEST, BlockOwner
 from engine.events.vocabulary import (
-    BlockRemoved,
+    BlockEvicted,
     BlocksStored,
     BlocksTrimmed,
+    BlockWithdrawn,
     Event,
-    RemovalReason,
+    EvictionReason,
 )
 from engine.scheduling.request import Request
 
@@ -161,13 +162,13 @@ class HashCache:
         while self._queue:
             self._evict(NO_REQUEST, "cleared")
 
-    def _evict(self, request: int, reason: RemovalReason) -> None:
+    def _evict(self, needed_by: int, reason: EvictionReason) -> None:
         block, _ = self._queue.popitem(last=False)
         node = self._remove(block)
         self._pool.refs[block] = 0
         # Below the blocks that are free already: those are allocated first.
         self._pool.free.insert(0, block)
-        self._emit(BlockRemoved(node.id, block, request, reason))
+        self._emit(BlockEvicted(node.id, block, needed_by, reason))
 
     def _remove(self, block: int) -> HashNode:
         """Take a block out of the hash table. A node leaves with its last copy."""
@@ -227,7 +228,7 @@ class HashCache:
                 assert node.parent is not None
                 self._pool.refs[block] -= 1
                 request.last_node = node.parent.id
-                self._emit(BlockRemoved(node.id, block, request.id, "not_computed"))
+                self._emit(BlockWithdrawn(request.id, node.id, block))
             found = self.nodes[request.last_node].depth
             keep = next(
                 (at for at in range(found) if request.block_table[at] in uncomputed), found

@@ -262,23 +262,27 @@ class State(EngineState):
         self._reference(event.blocks)
         request.lock = parent
 
-    def _block_removed(self, event: v.BlockRemoved) -> None:
+    def _block_evicted(self, event: v.BlockEvicted) -> None:
+        self._remove_copy(self.nodes[event.node], event.block)
+        del self.queue[event.block]
+        self.free.insert(0, event.block)
+
+    def _block_withdrawn(self, event: v.BlockWithdrawn) -> None:
         node = self.nodes[event.node]
+        self._remove_copy(node, event.block)
+        self.requests[event.request].lock = node.parent
+
+    def _remove_copy(self, node: NodeState, block: int) -> None:
         for blocks in (node.copies, node.blocks):
-            if event.block in blocks:
-                blocks.remove(event.block)
+            if block in blocks:
+                blocks.remove(block)
         if not node.blocks:
             node.blocks, node.copies = node.copies[:1], node.copies[1:]
         if not node.blocks:
             del self.nodes[node.id]
             self.nodes[node.parent].children.remove(node.id)
-        del self.node_of[event.block]
-        self.refs[event.block] -= 1
-        if event.reason == "not_computed":
-            self.requests[event.request].lock = node.parent
-        else:
-            del self.queue[event.block]
-            self.free.insert(0, event.block)
+        del self.node_of[block]
+        self.refs[block] -= 1
 
     def _request_finished(self, event: v.RequestFinished) -> None:
         request = self.requests.pop(event.request)

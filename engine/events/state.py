@@ -12,7 +12,13 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.events.vocabulary import SCHEMA_VERSION, Keyframe, ScheduledRow
+from engine.events.vocabulary import (
+    SCHEMA_VERSION,
+    BlockEvicted,
+    Keyframe,
+    RadixEvicted,
+    ScheduledRow,
+)
 
 ROOT = 0
 
@@ -104,6 +110,10 @@ class EngineState:
     def block_size(self) -> int:
         """Token slots in a block."""
         return int(self.settings["block_size"])
+
+    def evicted_blocks(self, event: RadixEvicted | BlockEvicted) -> list[int]:
+        """Return the blocks that the next event, an eviction, will free."""
+        return [event.block] if isinstance(event, BlockEvicted) else self.nodes[event.node].blocks
 
     @property
     def is_hashed(self) -> bool:

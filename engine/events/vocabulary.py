@@ -41,11 +41,6 @@ WaitingReason = Literal[
 ]
 FinishReason = Literal["stop", "length", "abort", "error"]
 EvictionReason = Literal["room", "cleared"]
-RemovalReason = Literal[
-    "room",  # its memory is needed
-    "cleared",  # a client cleared the cache
-    "not_computed",  # it was scheduled, but its request was preempted or its step failed
-]
 HoldEnd = Literal["released", "room"]
 
 
@@ -218,18 +213,28 @@ class BlocksStored(Event):
     blocks: list[int]
 
 
-class BlockRemoved(Event):
-    """A block left the hash table; its node leaves with the last copy.
+class BlockEvicted(Event):
+    """A block that no request used left the hash table and became free; see `RadixEvicted`.
 
-    room, cleared  no request used the block, and it becomes free. It is allocated after all blocks that
-                   are free already. `request` is the one that lacked memory; -1 if the cache was cleared
-    not_computed   `request` was to compute it and still has it in its block table
+    Its `node` leaves with the last copy. The block is allocated after all blocks that are free already.
     """
 
     node: int
     block: int
+    needed_by: int
+    reason: EvictionReason
+
+
+class BlockWithdrawn(Event):
+    """A block left the hash table because the step that scheduled it will not compute it.
+
+    `request` was to compute it and still has it in its block table: it is about to be preempted, the
+    forward pass failed, or scheduling did.
+    """
+
     request: int
-    reason: RemovalReason
+    node: int
+    block: int
 
 
 class StepScheduled(Event):
@@ -366,7 +371,8 @@ AnyEvent = (
     | RadixInserted
     | RadixExtended
     | BlocksStored
-    | BlockRemoved
+    | BlockEvicted
+    | BlockWithdrawn
     | RequestFinished
     | PrefixHeld
     | PrefixReleased

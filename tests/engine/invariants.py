@@ -41,7 +41,7 @@ class CheckingLog(EventLog):
     def append(self, event: v.Event) -> None:
         if isinstance(event, v.BlocksAllocated) and self.engine is not None:
             self.engine.runner.forget(event.blocks)
-        if isinstance(event, v.BlockRemoved) and event.reason != "not_computed":
+        if isinstance(event, v.BlockEvicted):
             front = next(iter(self.folded.queue))
             assert event.block == front, "evicted a block that is not the front of the queue"
         if isinstance(event, v.RadixEvicted) and self.engine is not None:

@@ -79,7 +79,7 @@ def _candidates(log: EventLog) -> Iterator[_Candidate]:
         if isinstance(event, v.StepStarted):
             step, events = event.step, []
             waiting, running = len(state.waiting), len(state.running)
-        elif isinstance(event, v.Preempted | v.Admitted | v.RadixEvicted):
+        elif isinstance(event, v.Preempted | v.Admitted | v.RadixEvicted | v.BlockEvicted):
             events.append(event)
             if isinstance(event, v.RadixEvicted) and event.reason == "room" and _choosable(state):
                 yield _Candidate(step, "evicted", 2.5)

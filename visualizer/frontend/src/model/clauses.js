@@ -228,8 +228,9 @@ function evicted(frame, add) {
     "cached block",
   );
   const age = known ? `, unused since step ${since},` : "";
-  const leaves = made.length === 1 ? "a leaf of" : `${made.length} leaves with`;
-  const gone = `${leaves} ${blocks}${age} ${agree(made, "is", "are")} evicted`;
+  const hashed = frame.state.isHashed; // it evicts single blocks
+  const leaves = made.length === 1 ? "a leaf of " : `${made.length} leaves with `;
+  const gone = `${hashed ? "" : leaves}${blocks}${age} ${agree(made, "is", "are")} evicted`;
   const who = names(frame, needers);
   if (needers.length > 1) add(7, say`For ${who}, ${gone}.`);
   else {
