@@ -368,7 +368,7 @@ export class Frame {
       return { nodes, blocks, tokens: blocks.length * this.state.blockSize, holds: false };
     }
     const path = this.state.path(request.lock).reverse();
-    const blocks = path.flatMap((node) => node.blocks);
+    const blocks = request.table.slice(0, this.state.depth(request.lock));
     const tokens = blocks.length * this.state.blockSize;
     return { nodes: path.map((node) => node.id), blocks, tokens, holds: true };
   }
