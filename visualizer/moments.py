@@ -132,7 +132,8 @@ class Moment:
         if request in state.waiting:
             return self.waits(request)
         if request in state.requests:
-            return [stalled_words(state)]
+            skipped = dict(self.scheduled.skipped) if self.scheduled else {}
+            return [stalled_words(state, skipped.get(request, "token_budget"))]
         return [self._absent(request)]
 
     def evicted(self, event: v.RadixEvicted | v.BlockEvicted) -> Words:

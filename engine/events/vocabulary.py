@@ -241,8 +241,9 @@ class StepScheduled(Event):
     """Scheduling is done.
 
     rows     what each scheduled request computes, in order of scheduling
-    skipped  (request, reason) of running requests that got no tokens and of waiting ones that the
-             policy deferred
+    skipped  (request, reason) of running requests that got no tokens ("token_budget", or
+             "after_preemption" if one before it preempted itself) and of waiting ones that the policy
+             deferred
     blocked  the head of the queue; None if no request waits or all of them were deferred
     """
 

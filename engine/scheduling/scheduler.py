@@ -12,8 +12,6 @@ Source: vLLM V1, `schedule()` in `vllm/v1/core/sched/scheduler.py`.
 
 Differs from vLLM:
 
-- In vLLM a request that preempts itself ends the loop over running requests. Here it continues,
-  because the freed blocks may serve the requests behind it.
 - vLLM schedules drafts together with a request's next token, so drafts may evict and preempt. Here
   they only use free blocks and what is left of the budget.
 
@@ -137,13 +135,19 @@ class Scheduler:
     # Running requests
 
     def _schedule_running(self, plan: Plan) -> bool:
-        """Give each running request its next tokens. Return whether any request was preempted."""
+        """Give each running request its next tokens. Return whether any request was preempted.
+
+        A request that preempts itself ends the scheduling of running requests, as in vLLM. The step may
+        then have no rows.
+        """
         preempted: set[int] = set()
+        preempted_itself = False
         for request in tuple(self.running):  # a copy, because victims leave the list
             if request.id in preempted:
                 continue
-            if plan.budget == 0:
-                plan.skipped.append((request.id, "token_budget"))
+            if plan.budget == 0 or preempted_itself:
+                reason = "after_preemption" if preempted_itself else "token_budget"
+                plan.skipped.append((request.id, reason))
                 continue
             count = min(request.num_uncomputed_tokens, plan.budget)
             # Recount the need after each victim: if a sibling leaves, a shared block needs no copy.
@@ -152,6 +156,7 @@ class Scheduler:
                 self._preempt(plan, victim, request)
                 preempted.add(victim.id)
                 if victim is request:
+                    preempted_itself = True
                     break
             else:
                 self._add_row(plan, request, count)

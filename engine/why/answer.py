@@ -98,7 +98,7 @@ class _Answer:
                 yield self._samples(row)
                 return
         rows = self._amounts((row.request, row.count) for row in self.event.rows)
-        yield f"{stalled_words(self.state)}. Tokens of the others: {rows}."
+        yield f"{stalled_words(self.state, dict(self.event.skipped)[self.id])}. Tokens of the others: {rows}."
 
     def _samples(self, row: v.ScheduledRow) -> str:
         request = self.state.requests[self.id]

@@ -144,7 +144,12 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     """Check that the plan keeps its limits, covers every running request, and gives true reasons."""
     config = engine.config
     used = sum(row.count for row in event.rows)
-    assert event.rows, "there is work, yet no request got a token"
+    stopped = any(reason == "after_preemption" for _, reason in event.skipped)
+    itself = preempted and engine.log.of(v.Preempted)[-1]
+    assert event.rows or (itself and itself.request == itself.needed_by), (
+        "there is work, yet no request got a token"
+    )
+    assert not stopped or itself.request == itself.needed_by
     assert used <= config.token_budget
     assert all(row.count >= 1 for row in event.rows)
     assert sum(state.requests[id_].slots for id_ in state.running) <= config.max_batch_size
@@ -172,7 +177,7 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
             assert reason == "policy"
             assert not preempted, "an admission was tried although the step preempted"
             check_deferral(state, id_, event, engine)
-        else:
+        elif reason != "after_preemption":
             assert reason == "token_budget"
             assert used == config.token_budget
     if event.blocked is None:

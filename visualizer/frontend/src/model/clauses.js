@@ -260,7 +260,9 @@ function copied(frame, add) {
 function stalled(frame, add) {
   const { stalled: idle } = frame.story;
   const values = { requests: idle.length, budget: frame.budget.budget };
-  if (idle.length) add(10, say`${names(frame, idle)} ${fill(messages.stalled, values)}.`);
+  // The budget ends the scheduling of running requests or a preemption does, never both in one step.
+  const reason = idle[0]?.reason;
+  if (reason) add(10, say`${names(frame, idle)} ${fill(messages.stalled[reason], values)}.`);
 }
 
 /** @param {Frame} frame @param {Add} add */

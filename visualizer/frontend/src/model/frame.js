@@ -32,7 +32,7 @@ const PHASES = {
   prefill: "prefill",
   decode: "decode",
   catchup: "catches up",
-  stalled: "no tokens left",
+  stalled: "gets nothing",
   preempted: "preempted",
   forked: "forked",
   running: "running",
