@@ -22,6 +22,7 @@ from engine.events.messages import (
     supply_words,
 )
 from engine.events.state import ROOT
+from visualizer.logs import state_before
 
 _SAME_FOR_ALL = ("after_preemption", "static_batch")
 _NAME_LENGTH = 16
@@ -104,9 +105,7 @@ class Moment:
             if isinstance(event, v.StepScheduled):
                 self.scheduled = event
                 break
-        self.before = State()
-        for event in log[: self.index]:
-            self.before.apply(event)
+        self.before = state_before(log, self.index)
         self.after = self.state_at(len(self.events))
         self.classes = self.before.classes
         self.rows = {row.request: row for row in self.scheduled.rows} if self.scheduled else {}

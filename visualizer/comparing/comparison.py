@@ -28,9 +28,8 @@ from visualizer.comparing.differences import first_difference, pair
 from visualizer.comparing.inputs import input_changes
 from visualizer.comparing.same_machine import fit_record, model_error, retime
 from visualizer.html import MODULE, page_of
-from visualizer.logs import LogLike, read_log
+from visualizer.logs import LogLike, read_log, settings_of
 from visualizer.moments import names_of, plain
-from visualizer.settings import settings_of
 from visualizer.widgets.log_model import AXES, SAVED_BYTES, LogModel
 from visualizer.widgets.picture import PictureWidget
 

@@ -16,7 +16,7 @@ from visualizer.figures.theme import (
     short_name,
     swatch,
 )
-from visualizer.settings import settings_of
+from visualizer.logs import settings_of
 
 GAP = 0.09  # space between two logs, as a fraction of the height
 

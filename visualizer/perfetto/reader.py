@@ -5,13 +5,12 @@ from typing import Any
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.events.vocabulary import Event
-from visualizer.logs import count_requests
+from visualizer.logs import count_requests, settings_of
 from visualizer.perfetto.engine_tracks import EngineTracks
 from visualizer.perfetto.lanes import MAX_OWN_LANES, Lanes
 from visualizer.perfetto.request_lanes import RequestLanes
 from visualizer.perfetto.step import Step
 from visualizer.perfetto.trace import Trace
-from visualizer.settings import settings_of
 
 
 class Reader:

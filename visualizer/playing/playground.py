@@ -13,6 +13,7 @@ it never runs two workloads at the same time.
 import asyncio
 import html
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
@@ -26,9 +27,10 @@ from visualizer.playing import controls
 from visualizer.playing.numbers import numbers, table
 from visualizer.playing.plots import plots
 from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError, Workload
-from visualizer.playing.style import STYLE
 from visualizer.widgets.board import Board
 
+# The style sheet uses JupyterLab's colours and so follows its light or dark theme.
+STYLE = Path(__file__).with_name("playground.css").read_text("utf-8")
 DEBOUNCE_SECONDS = 0.25  # how long the controls must rest before the workload runs
 
 
@@ -66,7 +68,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         self._boards.add_class("underglass-stage")
         self._message_box.add_class("underglass-words")
         parts = [
-            widgets.HTML(STYLE, layout={"display": "none"}),
+            widgets.HTML(f"<style>\n{STYLE}</style>", layout={"display": "none"}),
             controls.lay_out(self.controls),
             widgets.HBox([self._message_box, self._run_choice], layout={"flex_flow": "row wrap"}),
             self._numbers,

@@ -18,11 +18,10 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.events.messages import Words, count
 from visualizer.html import MODULE
-from visualizer.logs import LogLike, read_log
+from visualizer.logs import LogLike, part_of, read_log
 from visualizer.moments import names_of, plain
 from visualizer.predicting.asking import KINDS, Question
 from visualizer.predicting.questions import questions
@@ -52,14 +51,6 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         self.answers: list[dict[str, Any]] = []
         super().__init__(**self._state_before(0))
 
-    def answer(self, value: int | bool | Sequence[int]) -> str:
-        """See `Prediction.answer`."""
-        if len(self.answers) > self.turn or self.turn >= len(self.questions):
-            raise ValueError("there is no open question: call next() or start over with predict()")
-        chosen = [int(value)] if isinstance(value, int) else [int(one) for one in value]
-        self.given = {"number": self.turn, "value": chosen}
-        return str(self.answers[-1]["why"])
-
     @traitlets.observe("given")
     def _check_answer(self, change: Any) -> None:
         """Check the reader's answer and show the step."""
@@ -72,6 +63,11 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         question = self.questions[number]
         right = tuple(sorted(set(value))) == question.answer
         why = question.explanation(self._events)
+        later_steps = (
+            index
+            for index in range(question.index + 1, len(self._events))
+            if isinstance(self._events[index], v.StepStarted)
+        )
         self.answers.append(
             {
                 "question": plain(question.words, self._names),
@@ -83,7 +79,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         )
         with self.hold_sync():
             self.score += right
-            self.log = self._packed_until(_end_of_step(self._events, question.index))
+            self.log = self._packed_until(next(later_steps, len(self._events)))
             self.verdict = {
                 "number": number,
                 "right": right,
@@ -123,15 +119,8 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
             if isinstance(self._events[index], v.StepStarted)
         )
         begin = next(starts, 0) if end > MAX_EVENTS else 0
-        part = EventLog()
-        if begin:
-            state = State()
-            for event in self._events[:begin]:
-                state.apply(event)
-            part.append(state.keyframe())
-        for event in self._events[begin:end]:
-            part.append(event)
-        return base64.b64encode(gzip.compress(part.to_bytes(), mtime=0)).decode()
+        part = part_of(self._events, begin, end).to_bytes()
+        return base64.b64encode(gzip.compress(part, mtime=0)).decode()
 
     def _python_value(self, question: Question, value: tuple[int, ...]) -> Any:
         """Return an answer in the form used by `Prediction.answers`."""
@@ -171,7 +160,12 @@ class Prediction(anywidget.AnyWidget):
 
         Returns the explanation. Raises ValueError if there is no open question.
         """
-        return str(self.game.answer(value))
+        game = self.game
+        if len(game.answers) > game.turn or game.turn >= len(game.questions):
+            raise ValueError("there is no open question: call next() or start over with predict()")
+        chosen = [int(value)] if isinstance(value, int) else [int(one) for one in value]
+        game.given = {"number": game.turn, "value": chosen}
+        return str(game.answers[-1]["why"])
 
     def next(self) -> None:
         """Move on to the next question."""
@@ -210,11 +204,3 @@ def _answer_words(question: Question) -> Words:
     if question.form == "yes":
         return ["yes" if question.answer[0] else "no"]
     return [f"{question.answer[0]} {question.unit}"]
-
-
-def _end_of_step(log: EventLog, index: int) -> int:
-    """Return the index after the last event of the step that starts at `index`."""
-    for end in range(index + 1, len(log)):
-        if isinstance(log[end], v.StepStarted):
-            return end
-    return len(log)
