@@ -109,10 +109,9 @@ class Workload:
             )
         started: v.RunStarted = log[0]
         inputs = list(_inputs(log))
-        for one in inputs:
-            if pinned == "time":
-                one.step = None
         if pinned == "time":
+            for one in inputs:
+                one.step = None
             inputs.sort(key=lambda one: one.at_ms)
         return cls(inputs, started.tokenizer)
 
@@ -257,7 +256,6 @@ def _answers(log: EventLog) -> dict[int, Answer]:
     """Return the answer of every request and sample."""
     answers: dict[int, Answer] = {}
     for event in log.of(v.StepFinished):
-        assert isinstance(event, v.StepFinished)
         for row in event.tokens:
             answer = answers.setdefault(row.request, Answer(0))
             answer.ids += row.ids

@@ -18,6 +18,7 @@ import anywidget
 import ipywidgets
 import traitlets
 
+from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.events.messages import Words, count
 from visualizer.html import MODULE
@@ -63,11 +64,6 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         question = self.questions[number]
         right = tuple(sorted(set(value))) == question.answer
         why = question.explanation(self._events)
-        later_steps = (
-            index
-            for index in range(question.index + 1, len(self._events))
-            if isinstance(self._events[index], v.StepStarted)
-        )
         self.answers.append(
             {
                 "question": plain(question.words, self._names),
@@ -79,7 +75,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         )
         with self.hold_sync():
             self.score += right
-            self.log = self._packed_until(next(later_steps, len(self._events)))
+            self.log = self._packed_until(_next_step(self._events, question.index + 1))
             self.verdict = {
                 "number": number,
                 "right": right,
@@ -113,12 +109,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
 
     def _packed_until(self, end: int) -> str:
         """Return the events before index `end`, packed, in base64. A long log is cut at its start."""
-        starts = (
-            index
-            for index in range(max(1, end - MAX_EVENTS), end)
-            if isinstance(self._events[index], v.StepStarted)
-        )
-        begin = next(starts, 0) if end > MAX_EVENTS else 0
+        begin = _next_step(self._events, end - MAX_EVENTS) if end > MAX_EVENTS else 0
         part = part_of(self._events, begin, end).to_bytes()
         return base64.b64encode(gzip.compress(part, mtime=0)).decode()
 
@@ -204,3 +195,9 @@ def _answer_words(question: Question) -> Words:
     if question.form == "yes":
         return ["yes" if question.answer[0] else "no"]
     return [f"{question.answer[0]} {question.unit}"]
+
+
+def _next_step(log: EventLog, index: int) -> int:
+    """Return the index of the first step_started from `index` on, or else the end of the log."""
+    later = range(index, len(log))
+    return next((at for at in later if isinstance(log[at], v.StepStarted)), len(log))
