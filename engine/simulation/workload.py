@@ -130,8 +130,8 @@ class Workload:
     ) -> "Workload":
         """Draw `count` requests; the same arguments always give the same workload.
 
-        arrivals       the arrival process: `poisson`, `bursts` or `at_once`
-        prompt         length of a prompt without shared tokens: `fixed`, `uniform` or `lognormal`
+        arrivals       the arrival process: `poisson` or `bursts`
+        prompt         length of a prompt without shared tokens: `uniform` or `lognormal`
         output         real length of an answer, in tokens
         groups         the number of groups; each request is labelled with its group (0: none)
         shared_tokens  the length of the common prefix of a group's prompts
@@ -177,21 +177,11 @@ def bursts(size: int, every_ms: float) -> ArrivalProcess:
     return lambda _, count: [index // size * every_ms for index in range(count)]
 
 
-def at_once() -> ArrivalProcess:
-    """All requests at time 0."""
-    return lambda _, count: [0.0] * count
-
-
 # Lengths
 
 
-def fixed(tokens: int) -> Length:
-    """Always `tokens`."""
-    return lambda _: tokens
-
-
 def uniform(least: int, most: int) -> Length:
-    """Uniform from `least` to `most`."""
+    """Uniform from `least` to `most`, both included."""
     return lambda rng: rng.randint(least, most)
 
 

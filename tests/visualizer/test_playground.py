@@ -18,9 +18,8 @@ from tests.facts import assert_names, raises_naming
 from visualizer import playground, show
 from visualizer.logs import StepIndex
 from visualizer.playing import rerun
-from visualizer.playing.numbers import UNITS, change, numbers, table
+from visualizer.playing.numbers import MIME, UNITS, change, numbers, plots, table
 from visualizer.playing.playground import Playground
-from visualizer.playing.plots import MIME, plots
 from visualizer.playing.rerun import Setup, SetupError
 
 

@@ -35,7 +35,7 @@ def memory(logs: Logs, *, theme: str | None = None) -> go.Figure:
     totals = {name: int(settings_of(by_name[name])["num_blocks"]) for name in frames}
     steps_per_point = -(-max(map(len, frames.values())) // MAX_POINTS)
     keys = _keys(frames, totals, steps_per_point, palette)
-    drawn = new_figure(palette, _title(frames, totals), [], keys, rows=len(frames))
+    drawn = new_figure(palette, _title(frames, totals), keys=keys, rows=len(frames))
     style = drawn.layout.yaxis.to_plotly_json() | {"range": [0, 1.08 * max(totals.values())]}
     style["title"]["text"] = "KV blocks"
     height = (1 + GAP) / len(frames) - GAP
