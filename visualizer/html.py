@@ -46,17 +46,24 @@ def to_html(
         options["step"] = step
     if select != "auto":
         options["selected"] = select
-    page = page_of(packed, options, theme=theme, title=title)
-    if path is not None:
-        Path(path).write_text(page, "utf-8")
-    return page
+    return write_page(packed, options, path, theme=theme, title=title)
 
 
-def page_of(packed: bytes, options: dict[str, Any], *, theme: str | None, title: str) -> str:
-    """Return a page that passes a packed log and `options` to the JavaScript module's `mount`."""
+def write_page(
+    packed: bytes,
+    options: dict[str, Any],
+    path: str | Path | None,
+    *,
+    theme: str | None,
+    title: str,
+) -> str:
+    """Return a page that passes a packed log and `options` to the JavaScript module's `mount`.
+
+    The page is also written to `path` if one is given.
+    """
     if theme not in (None, "light", "dark"):
         raise ValueError(f'theme must be "light", "dark" or None, got {theme!r}')
-    return PAGE.substitute(
+    page = PAGE.substitute(
         theme=f' data-theme="{theme}"' if theme else "",
         title=html.escape(title),
         log=base64.b64encode(packed).decode(),
@@ -68,3 +75,6 @@ def page_of(packed: bytes, options: dict[str, Any], *, theme: str | None, title:
             for name, value in options.items()
         ),
     )
+    if path is not None:
+        Path(path).write_text(page, "utf-8")
+    return page

@@ -88,13 +88,6 @@ def workload_of(speakers: Iterable[Speaker]) -> Workload:
     return Workload(list(inputs), described)
 
 
-def common_text(name: str, tokens: int) -> list[str]:
-    """Return the first tokens of a common text, which is repeated if it is too short."""
-    if name not in COMMON:
-        raise ValueError(f"common must be one of {', '.join(COMMON)}, got {name!r}")
-    return list(islice(cycle(_split(COMMON[name])), tokens))
-
-
 def talk(start: int, tokens: int) -> list[str]:
     """Return `tokens` tokens of text, starting with sentence `start`."""
     sentences = _TALK[start % len(_TALK) :] + _TALK[: start % len(_TALK)]
@@ -106,7 +99,9 @@ def prompt_words(speaker: Speaker, number: int) -> list[str]:
     if speaker.prompt:
         return _split(speaker.prompt)
     own = [*_split(f" {speaker.name}:"), *talk(number, speaker.own)][: speaker.own]
-    return common_text(speaker.common, speaker.shared) + own
+    if speaker.common not in COMMON:
+        raise ValueError(f"common must be one of {', '.join(COMMON)}, got {speaker.common!r}")
+    return [*islice(cycle(_split(COMMON[speaker.common])), speaker.shared), *own]
 
 
 def _arrival(number: int, speaker: Speaker, words: dict[str, int]) -> Arrival:

@@ -95,7 +95,7 @@ def _check_parts(
         built_in["eviction"] = EVICTIONS[config.eviction].__name__
     for name in DECIDING_PARTS:
         ran = started.classes.get(name)
-        known = name not in started.classes or ran == built_in.get(name)
-        if known or name in parts or name in changes:
-            continue
-        raise ConfigError(f"the logged run used the {name} {ran}: pass {name}={ran}(...) in again")
+        if ran not in (None, built_in.get(name)) and name not in (*parts, *changes):
+            raise ConfigError(
+                f"the logged run used the {name} {ran}: pass {name}={ran}(...) in again"
+            )

@@ -27,7 +27,7 @@ from engine.events.messages import count
 from visualizer.comparing.differences import first_difference, pair
 from visualizer.comparing.inputs import input_changes
 from visualizer.comparing.same_machine import fit_record, model_error, retime
-from visualizer.html import MODULE, page_of
+from visualizer.html import MODULE, write_page
 from visualizer.logs import LogLike, read_log, settings_of
 from visualizer.moments import names_of, plain
 from visualizer.widgets.log_model import AXES, SAVED_BYTES, LogModel
@@ -175,15 +175,9 @@ class Comparison(PictureWidget):
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
         """Return the comparison as a self-contained page, and write it to `path` if one is given."""
         other = base64.b64encode(self.b.packed).decode()
-        text = page_of(
-            self.a.packed,
-            {"compare": {"b": other, "facts": self.facts}},
-            theme=theme,
-            title=f"Underglass: {self.names[0]} and {self.names[1]}",
-        )
-        if path is not None:
-            Path(path).write_text(text, "utf-8")
-        return text
+        options = {"compare": {"b": other, "facts": self.facts}}
+        title = f"Underglass: {self.names[0]} and {self.names[1]}"
+        return write_page(self.a.packed, options, path, theme=theme, title=title)
 
     def _facts(self) -> dict[str, Any]:
         """Return the texts and numbers that the page shows."""

@@ -133,6 +133,11 @@ def new_figure(
             "remove": REMOVED_BUTTONS,
         },
     )  # fmt: skip
+    _style_axes(drawn, palette)
+    return drawn
+
+
+def _style_axes(drawn: go.Figure, palette: Palette) -> None:
     axis = {
         "gridcolor": palette.rule, "zeroline": False, "linecolor": palette.muted, "ticks": "outside",
         "tickcolor": palette.rule, "tickfont": {"size": 11, "color": palette.muted},
@@ -140,7 +145,6 @@ def new_figure(
     }  # fmt: skip
     drawn.update_xaxes(showline=True, showgrid=False, **axis)
     drawn.update_yaxes(showline=False, rangemode="tozero", **axis)
-    return drawn
 
 
 def empty_figure(palette: Palette, title: str, advice: str = NO_STEP) -> go.Figure:

@@ -40,7 +40,7 @@ class EngineTracks:
             "decode_tokens": tokens[DECODE],
             "output_tokens": output,
             "batch": len(step.plan.rows),
-            "waiting": step.waiting,
+            "waiting": step.requests.get("waiting", 0),
         }
         self._trace.slice(STEPS, f"step {step.number}", step.start, step.end, args)
         if step.scheduled > step.start:  # on a virtual clock, scheduling takes no time
@@ -67,8 +67,7 @@ class EngineTracks:
         self._count_tokens(step.start, prefill, others, per_second)
         if step.blocks:
             self._set_counter("KV blocks", step.start, step.blocks)
-            requests = {"running": step.running, "waiting": step.waiting}
-            self._set_counter("requests", step.start, requests)
+            self._set_counter("requests", step.start, step.requests)
 
     def _count_tokens(self, at: int, prefill: int, others: int, per_second: int) -> None:
         self._set_counter("tokens per step", at, {"prefill": prefill, "decode": others})

@@ -184,9 +184,9 @@ class RequestLanes:
         here = span.track, step.middle
         for source in hits:
             self._trace.flow("prefix hit", source, here)
-        for name, source in (("resumed", span.preempted_at), ("forked", span.forked_at)):
-            if source is not None:
-                self._trace.flow(name, source, here)
+        for name, earlier in (("resumed", span.preempted_at), ("forked", span.forked_at)):
+            if earlier is not None:
+                self._trace.flow(name, earlier, here)
         span.preempted_at = span.forked_at = None
 
     def _close(self, span: Span, at: int) -> None:

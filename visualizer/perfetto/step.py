@@ -34,8 +34,7 @@ class Step:
     evictions: list[tuple[RadixEvicted, int]] = field(default_factory=list)
     plan: StepScheduled = field(default_factory=lambda: StepScheduled([], []))
     kinds: list[str] = field(default_factory=list)  # one for each row of the plan
-    running: int = 0
-    waiting: int = 0
+    requests: dict[str, int] = field(default_factory=dict)  # how many are running, waiting
     deferred: list[int] = field(default_factory=list)  # waiting requests deferred by the policy
     blocks: dict[str, int] = field(default_factory=dict)  # of KV memory: used, cached, free
     forks: list[Forked] = field(default_factory=list)
@@ -52,7 +51,7 @@ class Step:
         """Store the plan. `state` is the state after scheduling."""
         self.plan = plan
         self.kinds = [_kind(row, state) for row in plan.rows]
-        self.running, self.waiting = len(state.running), len(state.waiting)
+        self.requests = {"running": len(state.running), "waiting": len(state.waiting)}
         self.deferred = [request for request, _ in plan.skipped if request in state.waiting]
         tables = (state.requests[request].table for request in state.running)
         used, free = len(set[int]().union(*tables)), len(state.free)
