@@ -5,6 +5,7 @@ it too, because a board has a current step before a browser shows it.
 """
 
 import gc
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,6 +25,7 @@ from engine.events.vocabulary import (
 from visualizer.named_logs import find_scenario
 
 LogLike = EventLog | str | bytes | Path
+Logs = LogLike | Mapping[str, LogLike]  # one log, or several by name
 # The request to select: an id, None for no request, or "auto" for the request that the step is about.
 Select = int | Literal["auto"] | None
 
@@ -54,6 +56,15 @@ def read_log(log: LogLike) -> EventLog:
             gc.enable()
     kind = type(log).__name__
     raise TypeError(f"log must be an EventLog, a path to a .jsonl file, or JSON Lines, got {kind}")
+
+
+def logs_by_name(logs: Logs) -> dict[str, EventLog]:
+    """Return {name: log} in the given order. A single log gets the name ""."""
+    if isinstance(logs, Mapping):
+        if not logs:
+            raise ValueError("logs must not be empty: pass one log, or several as {name: log}")
+        return {str(name): read_log(log) for name, log in logs.items()}
+    return {"": read_log(logs)}
 
 
 class StepIndex:

@@ -14,8 +14,8 @@ import plotly.graph_objects as go
 
 from engine.events import EventLog
 from visualizer.durations import duration
-from visualizer.figures.logs import MAX_POINTS, Logs, logs_by_name
 from visualizer.figures.theme import (
+    MAX_POINTS,
     Palette,
     empty_figure,
     escaped,
@@ -23,6 +23,7 @@ from visualizer.figures.theme import (
     palette_of,
     short_name,
 )
+from visualizer.logs import Logs, logs_by_name
 from visualizer.summary import percentiles, percentiles_text
 
 MAX_DOTS = 200

@@ -6,8 +6,8 @@ Several logs are drawn one below the other on the same scales.
 import pandas as pd
 import plotly.graph_objects as go
 
-from visualizer.figures.logs import MAX_POINTS, Logs, logs_by_name
 from visualizer.figures.theme import (
+    MAX_POINTS,
     Palette,
     empty_figure,
     escaped,
@@ -16,7 +16,7 @@ from visualizer.figures.theme import (
     short_name,
     swatch,
 )
-from visualizer.logs import settings_of
+from visualizer.logs import Logs, logs_by_name, settings_of
 
 GAP = 0.09  # space between two logs, as a fraction of the height
 

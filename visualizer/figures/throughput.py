@@ -7,8 +7,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from visualizer.durations import duration
-from visualizer.figures.logs import Logs, logs_by_name
 from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_of, short_name
+from visualizer.logs import Logs, logs_by_name
 from visualizer.summary import three_digits
 
 WINDOWS = 50  # approximate number in the longest run
