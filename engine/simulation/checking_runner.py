@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.runner import Row, Sampled
 from engine.scheduling.request import Request, TokenScore
+from engine.simulation.cost_runner import accept_drafts
 
 NextToken = Callable[[Sequence[int], int], int]  # (tokens so far, seed) -> next token
 
@@ -73,15 +74,8 @@ class CheckingRunner:
         return row.request.tokens[: row.start] + row.token_ids()
 
     def _sample(self, row: Row, sample: int) -> Sampled:
-        tokens, ids = list(row.request.tokens), list[int]()
-        seed = seed_of(row.request, sample)
-        for draft in [*row.drafts, None]:
-            token = self.next_token(tokens, seed)
-            ids.append(token)
-            tokens.append(token)
-            if token != draft:
-                break
-        return Sampled(ids, [0.0] * len(ids))
+        tokens, seed = row.request.tokens, seed_of(row.request, sample)
+        return accept_drafts(row, lambda ids: self.next_token([*tokens, *ids], seed))
 
 
 def seed_of(request: Request, sample: int) -> int:

@@ -1,7 +1,7 @@
 """Play a workload on a simulated machine: the same step loop, a virtual clock, an ordinary log."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -46,7 +46,9 @@ def simulate(
     runner = cost if isinstance(cost, CostRunner) else CostRunner(**asdict(cost))
     described = workload.tokenizer
     tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
-    engine = _ReplayEngine(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
+    engine = Engine(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
+    engine.output_processors = processors = _ReplayOutputProcessors(engine.tokenizer)
+    held: dict[int, int] = {}  # a hold's number in the workload -> in this engine
     pending, skipped_steps = deque(workload.inputs), 0
     while pending or engine.has_work():
         if pending and not engine.has_work():
@@ -57,7 +59,7 @@ def simulate(
             else:
                 skipped_steps = max(skipped_steps, first.step - engine.step_count - 1)
         while pending and _is_due(pending[0], engine.step_count + 1 + skipped_steps, engine):
-            _apply(pending.popleft(), engine, runner)
+            _apply(pending.popleft(), engine, runner, processors.answers, held)
         engine.step()
     return engine.log
 
@@ -70,7 +72,13 @@ def _is_due(one: Input, next_step: int, engine: Engine) -> bool:
     return _at_us(one) <= engine.clock.now() if one.step is None else one.step <= next_step
 
 
-def _apply(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
+def _apply(
+    one: Input,
+    engine: Engine,
+    runner: CostRunner,
+    answers: dict[int, Answer],
+    held: dict[int, int],
+) -> None:
     match one:
         case Arrival():
             request = engine.submit(
@@ -81,7 +89,7 @@ def _apply(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
                 submitted_at=_at_us(one) if one.step is None else None,
             )
             for sample, answer in one.answers.items():
-                engine.answers[request.id + sample] = answer
+                answers[request.id + sample] = answer
                 if answer.ids or answer.length < one.params.max_tokens:
                     runner.outputs[request.id + sample] = answer.ids or answer.length
         case Abort():
@@ -89,31 +97,21 @@ def _apply(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
         case Clear():
             engine.clear_prefix_cache()
         case Hold():
-            engine.held[one.hold] = engine.holds.hold(one.tokens, label=one.label).id
+            held[one.hold] = engine.holds.hold(one.tokens, label=one.label).id
         case Release():
-            engine.holds.release(engine.held[one.hold])
-
-
-class _ReplayEngine(Engine):
-    """An engine that repeats the answers of a log."""
-
-    def __init__(self, *args: Any, **parts: Any) -> None:
-        super().__init__(*args, **parts)
-        self.answers: dict[int, Answer] = {}
-        self.held: dict[int, int] = {}  # a hold's number in the log -> in this engine
-        self.output_processors = _ReplayOutputProcessors(self.tokenizer, self.answers)
+            engine.holds.release(held[one.hold])
 
 
 class _ReplayOutputProcessors(OutputProcessors):
     """The output processors, one for each sample, which repeat a log's answers."""
 
-    def __init__(self, tokenizer: Tokenizer, answers: Mapping[int, Answer]) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         super().__init__(tokenizer, ToolUse)
-        self._answers = answers
+        self.answers: dict[int, Answer] = {}  # by request
 
     def new(self, request: Request) -> OutputProcessor:
         """Return an output processor that repeats the request's answer."""
-        answer = self._answers.get(request.id, Answer(0))
+        answer = self.answers.get(request.id, Answer(0))
         known = isinstance(self._tokenizer, _LogTokenizer)
         return _ReplayOutputProcessor(
             request, self._tokenizer, answer.texts if known else None, answer
