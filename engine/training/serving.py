@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from engine.training.data import load
 from engine.training.documents import Turn
+from engine.training.words import load
 
 _SERVING = load("serving")
 CONCEPTS: list[dict[str, Any]] = _SERVING["concept"]
