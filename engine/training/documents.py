@@ -5,8 +5,6 @@ calculator calls and the token that ends its turn. The user's turns and the calc
 the engine forces, are masked from the loss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

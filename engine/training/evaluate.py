@@ -7,8 +7,6 @@ Held-out operand pairs and sentences were kept from training; the phrasings in `
 differ from everything in the corpus, even in structure.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -4,8 +4,6 @@ Everything that reads Hugging Face models can load it: ``transformers``, vLLM, a
 ``engine.compute``. There, the architecture is called Qwen3.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Mapping

@@ -4,8 +4,6 @@ The model does not learn arithmetic. It learns to copy operands into an expressi
 operation, and to copy the calculator's output into a sentence.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from random import Random

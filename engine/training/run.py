@@ -6,14 +6,11 @@ are 512 tokens long, so that the model learns to use a longer context. Large mod
 context in the same way.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
 import time
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,6 +65,8 @@ def train(
     training = _Training(Model(config or ModelConfig()).to(device), seed, steps)
     if checkpoint.exists():
         training.resume(checkpoint, device)
+    else:
+        training.tokenizer = train_tokenizer(texts(seed, TOKENIZER_DOCUMENTS))
     forward = compiled(training.model)
     saved_at = time.monotonic()
     with tqdm(total=steps * TOKENS_PER_STEP, initial=training.step * TOKENS_PER_STEP, unit="tok",
@@ -100,17 +99,14 @@ def train(
 class _Training:
     """The state of a training run: model, optimizers, tokenizer, steps and time so far."""
 
+    tokenizer: Tokenizer
+
     def __init__(self, model: Model, seed: int, steps: int) -> None:
         self.model = model
         self.optimizers = make_optimizers(model)
         self.step = 0
         self._run = {"seed": seed, "steps": steps}
         self._started = time.monotonic()
-
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer, trained on first use unless the run is resumed."""
-        return train_tokenizer(texts(self._run["seed"], TOKENIZER_DOCUMENTS))
 
     def seconds(self) -> float:
         """Return the time spent on this run, including earlier calls."""

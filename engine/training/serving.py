@@ -4,8 +4,6 @@ There are a few fixed answers and many different questions. That is how such a s
 recognise a concept in a sentence it has never read.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

@@ -5,8 +5,6 @@ the end, and so does the friend. Names come from a long list, so the model must 
 right.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 

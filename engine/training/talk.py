@@ -1,7 +1,5 @@
 """Small talk, refusals, names, echoes, system prompts, and text around a question."""
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ merging matters here: every digit is a token of its own, which lets the model co
 digit. So is every letter of a quoted word, which lets it count letters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers

@@ -1,7 +1,5 @@
 """The words that stories, sums and letter counts draw from, and the files of sentences."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 from random import Random
