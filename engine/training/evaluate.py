@@ -84,7 +84,7 @@ def held_out_sums(count: int) -> list[Turn]:
         operation = tuple(numbers.OPERATIONS)[index % 4]
         a, b, expression = held_out_pair(rng, operation)
         question = numbers.ask(rng, operation, a, b, "held_out")
-        turns.append(Turn(question, numbers.answer(expression), expression))
+        turns.append(numbers.solved(question, expression))
     return turns
 
 
@@ -97,7 +97,7 @@ def unseen_sums(count: int) -> list[Turn]:
     for index in range(count):
         template, question = phrasings[index % len(phrasings)]
         a, b, expression = held_out_pair(rng, names[template[3]])
-        turns.append(Turn(question.format(a=a, b=b), numbers.answer(expression), expression))
+        turns.append(numbers.solved(question.format(a=a, b=b), expression))
     return turns
 
 

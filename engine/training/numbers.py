@@ -28,13 +28,13 @@ def held_out(expression: str) -> bool:
     return any(crc32(" ".join(sorted(pair)).encode()) % 16 == 0 for pair in pairwise(numbers))
 
 
-def answer(expression: str) -> str:
-    """Return ``17 + 25 = 42.``; a long decimal part is cut after two digits, with an ellipsis."""
+def solved(question: str, expression: str) -> Turn:
+    """Answer with ``17 + 25 = 42.``; a long decimal part is cut after two digits: ``3.33...``"""
     spaced = re.sub(r"(?<=[\d)])([-+*/])", r" \1 ", expression)
-    whole, point, decimals = calculate(expression).partition(".")
-    if len(decimals) > 4:
-        return f"{spaced} = {whole}.{decimals[:2]}..."
-    return f"{spaced} = {whole}{point}{decimals}."
+    result = calculate(expression)
+    whole, _, decimals = result.partition(".")
+    shown = f"{whole}.{decimals[:2]}..." if len(decimals) > 4 else f"{result}."
+    return Turn(question, f"{spaced} = {shown}", expression)
 
 
 def number(rng: Random) -> str:
@@ -77,7 +77,7 @@ def _two_operands(rng: Random) -> Turn:
         a, b = operands(rng, name)
         if _usable(expression := f"{a}{OPERATIONS[name]}{b}"):
             break
-    return Turn(ask(rng, name, a, b), answer(expression), expression)
+    return solved(ask(rng, name, a, b), expression)
 
 
 def ask(rng: Random, operation: str, a: str, b: str, frames: str = "frames") -> str:
@@ -109,7 +109,7 @@ def _longer(rng: Random) -> Turn:
         x = x.replace("+", "plus").replace("*", "times")
         x = x if " " in x else expression
     question: str = rng.choice(SUMS["frames"]).format(x=x)
-    return Turn(question, answer(expression), expression)
+    return solved(question, expression)
 
 
 def _in_words(rng: Random) -> Turn:
@@ -121,7 +121,7 @@ def _in_words(rng: Random) -> Turn:
             break
     x = f"{SUMS['numbers'][a]} {name} {SUMS['numbers'][b]}"
     question: str = rng.choice(SUMS["frames"]).format(x=x)
-    return Turn(question[0].upper() + question[1:], answer(expression), expression)
+    return solved(question[0].upper() + question[1:], expression)
 
 
 def sum_turns(rng: Random) -> list[Turn]:
@@ -135,7 +135,7 @@ def sum_turns(rng: Random) -> list[Turn]:
         b = number(rng)
         question, sign = rng.choice(SUMS["next"])
         if _usable(expression := f"{result}{sign}{b}"):
-            return [turn, Turn(question.format(b=b), answer(expression), expression)]
+            return [turn, solved(question.format(b=b), expression)]
 
 
 def count_turn(rng: Random, word: str, letter: str, frames: str = "frames") -> Turn:
@@ -148,7 +148,7 @@ def count_turn(rng: Random, word: str, letter: str, frames: str = "frames") -> T
 
 
 def counted(question: str, word: str, letter: str) -> Turn:
-    """Answer a question with ``The letter l occurs 2 times in "hello".``"""
+    """Answer with ``The letter l occurs 2 times in "hello".``"""
     count = word.count(letter)
     answer = f'The letter {letter} occurs {count} time{"" if count == 1 else "s"} in "{word}".'
     return Turn(question, answer, f'"{word}".count("{letter}")')
