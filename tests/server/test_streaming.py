@@ -7,8 +7,8 @@ import pytest
 from starlette.types import Message
 
 from engine.scheduling.sampling_params import SamplingParams
-from server.api.openai.chat import ChatSerializer
-from server.api.teaching import TeachingSerializer
+from server.api.openai.chat import ChatRequest, ChatSerializer
+from server.api.openai.completions import TeachingSerializer
 from server.core.bridge import Bridge
 from server.core.models import Models
 from server.core.request_stream import GenerationRequest, Prompt, RequestContext, RequestStream
@@ -47,7 +47,9 @@ def writes(serializer: StreamSerializer, **sampling: Any) -> list[list[Any]]:
 
 
 def chat_writes(*, include_usage: bool = False, **sampling: Any) -> list[list[Any]]:
-    return writes(ChatSerializer("m", include_usage=include_usage), **sampling)
+    options = {"include_usage": include_usage}
+    body = ChatRequest.model_validate({"messages": [], "stream": True, "stream_options": options})
+    return writes(ChatSerializer(body, "m"), **sampling)
 
 
 def test_the_last_token_and_the_end_leave_in_one_write() -> None:
