@@ -81,8 +81,9 @@ class OpenAISerializer:
 class LogprobLists:
     """Log-probabilities in the format of completions, built token by token.
 
-    They belong to one piece of a choice's text. `offset` is where the piece begins in the choice's text, in characters. Tokens that a stop string
-    removed from the text are also listed; their offsets are at the end of the text or beyond.
+    They belong to one piece of a choice's text. `offset` is where the piece begins in that text, in
+    characters. Tokens that a stop string removed from the text are also listed; their offsets are at
+    the end of the text or beyond.
     """
 
     def __init__(self, tokenizer: Tokenizer, offset: int) -> None:
