@@ -6,7 +6,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from server.api import live, metrics, operation
 from server.api import models as models_api
-from server.api.lmtp import routes as lmtp_routes
+from server.api.lmtp import session as lmtp
 from server.api.openai import chat, completions
 from server.core.models import Models
 from server.http import errors, openapi
@@ -54,7 +54,7 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
     app.add_middleware(RequestLog, writer=request_log)
     for api in (completions, chat, models_api, operation, metrics, live):
         app.include_router(api.routes(models))
-    lmtp_routes.install(app, models)
+    lmtp.install(app, models)
     live.install_page(app)
     return app
 

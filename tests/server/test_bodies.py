@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from server.api.json_route import JsonRoute, read_body
-from server.api.lmtp.calls import parse_call
+from server.api.lmtp.messages import parse_call
 from server.api.lmtp.session import Session
 from server.api.models import DetokenizeRequest, TokenizeRequest
 from server.api.openai.chat import ChatRequest
