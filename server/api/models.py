@@ -19,7 +19,6 @@ from starlette.responses import Response
 from engine.scheduling.admission import RequestError
 from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
-from server.api.json_route import JsonRoute
 from server.api.openai.chat import (
     MAX_MESSAGES,
     ChatMessage,
@@ -30,6 +29,7 @@ from server.api.openai.requests import FIRST_ERROR
 from server.core.bridge import Bridge
 from server.core.models import Models
 from server.core.prompts import characters_in, check_length
+from server.http.bodies import JsonRoute
 from server.http.errors import bad_request, no_model
 
 

@@ -13,7 +13,6 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import Message
 
-from server.api.json_route import JsonRoute, read_body
 from server.api.lmtp.messages import parse_call
 from server.api.lmtp.session import Session
 from server.api.models import DetokenizeRequest, TokenizeRequest
@@ -21,7 +20,14 @@ from server.api.openai.chat import ChatRequest
 from server.api.openai.completions import CompletionRequest
 from server.core.models import ModelDirectory, Models
 from server.http import bodies
-from server.http.bodies import BodyLimit, BodyLimits, body_limits, depth_and_values
+from server.http.bodies import (
+    BodyLimit,
+    BodyLimits,
+    JsonRoute,
+    body_limits,
+    depth_and_values,
+    read_body,
+)
 from server.http.errors import ApiError
 from tests.server.bridges import running
 from tests.server.harness import http, post

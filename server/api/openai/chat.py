@@ -20,7 +20,6 @@ from starlette.responses import Response
 
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import Tokenizer
-from server.api.json_route import JsonRoute
 from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,
@@ -34,6 +33,7 @@ from server.core.models import Models
 from server.core.prompts import characters_in, check_length, encode_continuation, max_request_tokens
 from server.core.request_stream import OutputDelta, Prompt
 from server.core.settings import MAX_NAME_LENGTH
+from server.http.bodies import JsonRoute
 from server.http.errors import bad_request
 from server.http.streaming import StreamedAnswer, WholeAnswer, sse
 

@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from engine.scheduling.sampling_params import SamplingParams
 from engine.text.tokenizer import Tokenizer
-from server.api.json_route import JsonRoute
 from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,
@@ -33,6 +32,7 @@ from server.core.bridge import Bridge
 from server.core.models import Models
 from server.core.prompts import check_length
 from server.core.request_stream import OutputDelta, Prompt, RequestStream
+from server.http.bodies import JsonRoute
 from server.http.errors import bad_request
 from server.http.streaming import StreamedAnswer, WholeAnswer, sse
 
