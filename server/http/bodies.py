@@ -277,7 +277,4 @@ def read_body(model: type[_Body], content: bytes, content_type: str) -> _Body:
     try:
         return model.model_validate(values)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        # pydantic reports an error for each member of a union. If one error is "too long", the
-        # value has that member's type, so this error is the useful one.
-        raise invalid_body(next((e for e in found if e["type"] == "too_long"), found[0])) from error
+        raise invalid_body(error.errors(include_url=False)) from error
