@@ -145,7 +145,7 @@ class Session:
                 # A TOKEN error ends the stream for the client, so a running one must not get one.
                 opens_stream = word in STREAM_WORDS and stream_id is not None
                 reply = "TOKEN" if opens_stream and stream_id not in self._streams else "MSG"
-                await self._queue.put(reply, [_error_item(stream_id, error)])
+                await self._fail(reply, stream_id, error)
 
     async def _handle(self, call: Call) -> None:
         if isinstance(call, PromptCall | ModelInfoCall):
@@ -175,6 +175,7 @@ class Session:
         self._streams[call.stream_id] = task
 
     async def _run(self, call: PromptCall | ModelInfoCall, before: Buffer | None) -> None:
+        word = "TOKEN" if isinstance(call, PromptCall) else "MSG"
         try:
             if not self._models.is_loaded(call.model):
                 await self._answer(call, status="loading", model=call.model)
@@ -185,16 +186,28 @@ class Session:
                     stream = Stream(call, bridge, self._queue.put, self._buffers, before)
                     await stream.run(self._label, self._context)
         except ApiError as error:
-            await self._fail(call, error)
+            await self._fail(word, call.stream_id, error)
         except Exception as error:  # a server bug: the client must not wait forever
             logger.exception("stream %r failed", call.stream_id)
-            await self._fail(call, internal_error(error))
+            await self._fail(word, call.stream_id, internal_error(error))
         finally:
             self._streams.pop(call.stream_id, None)
 
-    async def _fail(self, call: PromptCall | ModelInfoCall, error: ApiError) -> None:
-        word = "TOKEN" if isinstance(call, PromptCall) else "MSG"
-        await self._queue.put(word, [_error_item(call.stream_id, error)])
+    async def _fail(self, word: str, stream_id: StreamId | None, error: ApiError) -> None:
+        """Send an error. LMQL's client shows the `error` text.
+
+        `retry` is true if the same request may succeed later, because the server failed or was full.
+        """
+        content: dict[str, object] = {
+            "stream_id": stream_id,
+            "error": error.error["message"],
+            "code": error.error["code"] or "invalid_request",
+            "param": error.error["param"],
+            "retry": error.status == 429 or error.status >= 500,
+        }
+        if "Retry-After" in error.headers:
+            content["retry_after"] = float(error.headers["Retry-After"])
+        await self._queue.put(word, [item(content)])
 
     async def _cancel(self, call: CancelCall) -> None:
         """Cancel a stream; this answer is its last message. Harmless if it has already ended."""
@@ -275,20 +288,3 @@ def _model_info(bridge: Bridge) -> dict[str, object]:
         "bos_id": tokenizer.bos_id,
         "eos_ids": sorted(tokenizer.eos_ids),
     }
-
-
-def _error_item(stream_id: StreamId | None, error: ApiError) -> bytes:
-    """Return an error as an item. LMQL's client shows the `error` text.
-
-    `retry` is true if the same request may succeed later, because the server failed or was full.
-    """
-    content: dict[str, object] = {
-        "stream_id": stream_id,
-        "error": error.error["message"],
-        "code": error.error["code"] or "invalid_request",
-        "param": error.error["param"],
-        "retry": error.status == 429 or error.status >= 500,
-    }
-    if "Retry-After" in error.headers:
-        content["retry_after"] = float(error.headers["Retry-After"])
-    return item(content)
