@@ -204,8 +204,7 @@ def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prom
     params = SamplingParams(logprobs=0, prompt_logprobs=0)
     stream.queued([Prompt(tokenizer.encode(prompt), params)], [1])
     body = CompletionRequest(model="m", prompt=prompt, echo=True, logprobs=0)
-    serializer = CompletionSerializer(body, "m")
-    serializer.begin(stream, tokenizer)
+    serializer = CompletionSerializer(body, "m", stream, tokenizer)
     scores = [TokenScore(-1.0, [])] * 2
     delta = OutputDelta(
         0, 0, [120], ["x"], Logprobs(["x"], [-1.0], [[]], [False]), scores, "length"

@@ -109,7 +109,8 @@ def routes(models: Models) -> APIRouter:
         encode = partial(encode_chat, messages, params, fit=body.max_tokens is None)
         request = body.to_generation(encode, x_client)
         answer = StreamedAnswer if body.stream else WholeAnswer
-        return answer(models, body.model, request, ChatSerializer(body, settings.model_name))
+        serializer = partial(ChatSerializer, body, settings.model_name)
+        return answer(models, body.model, request, serializer)
 
     return router
 

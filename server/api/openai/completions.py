@@ -135,9 +135,9 @@ def routes(models: Models) -> APIRouter:
         encode = partial(encode_prompts, body.prompts(), params)
         request = body.to_generation(encode, x_client)
         if body.is_teaching:
-            return StreamedAnswer(models, body.model, request, TeachingSerializer())
+            return StreamedAnswer(models, body.model, request, TeachingSerializer)
         answer = StreamedAnswer if body.stream else WholeAnswer
-        serializer = CompletionSerializer(body, models.settings.model_name)
+        serializer = partial(CompletionSerializer, body, models.settings.model_name)
         return answer(models, body.model, request, serializer)
 
     return router
@@ -158,8 +158,14 @@ class CompletionSerializer(OpenAISerializer):
     id_prefix = "cmpl"
     kind = "text_completion"
 
-    def __init__(self, body: CompletionRequest, default_model: str) -> None:
-        super().__init__(body, default_model)
+    def __init__(
+        self,
+        body: CompletionRequest,
+        default_model: str,
+        stream: RequestStream,
+        tokenizer: Tokenizer,
+    ) -> None:
+        super().__init__(body, default_model, stream, tokenizer)
         self._prompts = body.prompts()
         self._echo = bool(body.echo)
         self._with_logprobs = body.logprobs is not None
@@ -260,11 +266,8 @@ class TeachingSerializer:
 
     done = b""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: RequestStream, tokenizer: Tokenizer) -> None:
         self._pieces: list[str] = []
-
-    def begin(self, stream: RequestStream, tokenizer: Tokenizer) -> None:
-        """See `ResponseSerializer`."""
         self._submitted_at = stream.submitted_at
         self._tokenizer = tokenizer
 

@@ -46,17 +46,16 @@ class OpenAISerializer:
     kind: str
     done = b"data: [DONE]\n\n"
 
-    def __init__(self, body: SamplingRequest, default_model: str) -> None:
+    def __init__(
+        self, body: SamplingRequest, default_model: str, stream: RequestStream, tokenizer: Tokenizer
+    ) -> None:
+        self.stream = stream
+        self.tokenizer = tokenizer
         self.num_tokens = 0
         self._id = f"{self.id_prefix}-{uuid.uuid4().hex}"
         self._created = int(time.time())
         self._model = body.model or default_model
         self._include_usage = body.stream_options is not None and body.stream_options.include_usage
-
-    def begin(self, stream: RequestStream, tokenizer: Tokenizer) -> None:
-        """See `ResponseSerializer`."""
-        self.stream = stream
-        self.tokenizer = tokenizer
 
     def wrap(self, choices: list[dict[str, Any]], **more: object) -> dict[str, Any]:
         """Return a response or chunk with these choices."""
