@@ -4,9 +4,10 @@ from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from server.api import feed, live_page, metrics, operation, tokens
-from server.api.lmtp import routes as lmtp_routes
-from server.api.openai import routes as openai_routes
+from server.api import live, metrics, operation
+from server.api import models as models_api
+from server.api.lmtp import session as lmtp
+from server.api.openai import chat, completions
 from server.core.models import Models
 from server.http import errors, openapi
 from server.http.access import ApiKey, HostCheck, needs_no_key
@@ -51,10 +52,10 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
         origins=settings.cors_origins,
     )
     app.add_middleware(RequestLog, writer=request_log)
-    for api in (openai_routes, tokens, operation, metrics, feed):
+    for api in (completions, chat, models_api, operation, metrics, live):
         app.include_router(api.routes(models))
-    lmtp_routes.install(app, models)
-    live_page.install(app)
+    lmtp.install(app, models)
+    live.install_page(app)
     return app
 
 
