@@ -30,8 +30,9 @@ from engine.clock import Clock, WallClock
 from engine.config import EngineConfig, checked
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event, FinishReason, Forked, RequestFinished
-from engine.output.processor import OutputProcessors, TokenOutput
-from engine.output.tool_use import Tool, ToolUse
+from engine.output.calculator import evaluate
+from engine.output.processor import OutputProcessor, TokenOutput
+from engine.output.tool_use import Tool, ToolTokens, ToolUse
 from engine.part_errors import RECOVERABLE
 from engine.parts import (
     check_parts,
@@ -123,7 +124,9 @@ class Engine:
         self.holds = Holds(
             self.cache, config, self.requests, self.scheduler.reserved_blocks, self._emit
         )
-        self.output_processors = OutputProcessors(self.tokenizer, checked_tool(tool or ToolUse))
+        self.output_processors: dict[int, OutputProcessor] = {}  # from a request's first token on
+        self._tool = checked_tool(tool or ToolUse)
+        self._tool_tokens = ToolTokens.of(self.tokenizer)
         self.step_count = 0
         self.paused = False
         self._next_id = 1
@@ -194,18 +197,19 @@ class Engine:
         A call that Ctrl-C interrupts is repeated. If all copies were in one call, a repeated copy
         could read a block that a later copy has already overwritten.
         """
+        calls: list[tuple[list[Row], list[tuple[int, int]]]] = []
         for _, source, destination in plan.copies:
-            self._run_despite_interrupt([], [(source, destination)])
-        return self._run_despite_interrupt(plan.rows, []) if plan.rows else []
-
-    def _run_despite_interrupt(
-        self, rows: list[Row], copies: list[tuple[int, int]]
-    ) -> list[list[Sampled]]:
-        try:
-            return self.runner.run(rows, copies)
-        except KeyboardInterrupt as pressed:  # a learner stopped the cell
-            self._interrupt = pressed
-            return self.runner.run(rows, copies)  # overwrites half-written data
+            calls.append(([], [(source, destination)]))
+        if plan.rows:
+            calls.append((plan.rows, []))
+        sampled: list[list[Sampled]] = []
+        for rows, copies in calls:
+            try:
+                sampled = self.runner.run(rows, copies)
+            except KeyboardInterrupt as pressed:  # a learner stopped the cell
+                self._interrupt = pressed
+                sampled = self.runner.run(rows, copies)  # overwrites half-written data
+        return sampled
 
     def _commit(self, plan: Plan, sampled: list[list[Sampled]]) -> StepOutput:
         """Fork samples, append tokens, cache full blocks and finish requests."""
@@ -221,7 +225,9 @@ class Engine:
         for row in plan.rows:
             row.request.num_computed_tokens = row.start + row.count - len(row.drafts)
         for request, one in new:
-            tokens = self.output_processors.of(request).append(one)
+            if request.id not in self.output_processors:
+                self.output_processors[request.id] = self._new_output_processor(request)
+            tokens = self.output_processors[request.id].append(one)
             request.num_computed_tokens += tokens.accepted
             output.tokens.append(tokens)
         self.scheduler.plan = Plan()  # so that finished requests can be freed
@@ -237,6 +243,14 @@ class Engine:
         for tokens in output.tokens:
             self.scheduler.policy.on_served(tokens.request, 0, len(tokens.ids))
         return output
+
+    def _new_output_processor(self, request: Request) -> OutputProcessor:
+        """Return an output processor, with a tool if the tokenizer has the tokens for one."""
+        tool = None
+        if self._tool_tokens is not None:
+            tool = self._tool(self._tool_tokens, self.tokenizer, evaluate)
+        detokenizer = self.tokenizer.detokenizer(request.tokens[: request.prompt_length])
+        return OutputProcessor(request, detokenizer, tool)
 
     def _fork(self, plan: Plan, row: Row, sample: int) -> Request:
         """Fork another sample off a complete prompt. It shares everything computed so far."""
@@ -267,11 +281,12 @@ class Engine:
         """Release everything that a request holds."""
         request.finish_reason = reason
         del self.requests[request.id]
-        if request in self.scheduler.waiting:
-            self.scheduler.waiting.remove(request)
-        else:
+        if request in self.scheduler.running:
             self.scheduler.running.remove(request)
-        self.output_processors.close(request)
+        else:
+            self.scheduler.waiting.remove(request)
+        if (processor := self.output_processors.pop(request.id, None)) is not None:
+            processor.close()
         self.cache.free(request)
         self._emit(RequestFinished(request.id, reason, request.error, matched))
 
