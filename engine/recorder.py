@@ -87,11 +87,10 @@ class Recorder:
 
     def step_finished(self, outputs: Sequence[TokenOutput]) -> None:
         """Emit the tokens of a step after its forward pass."""
-        rows, logprobs, top_logprobs, wanted = [], [], [], False
+        rows, logprobs, wanted = [], [], False
         for out in outputs:
             rows.append(TokenRow(out.request.id, out.ids, out.pieces, out.accepted, out.forced))
             logprobs.append([round(value, 4) for value in out.logprobs])
-            top_logprobs.append([[(id_, round(value, 4)) for id_, value in top] for top in out.top])
             wanted = wanted or bool(out.request.params.logprobs)
         measured: dict[str, Any] = {
             "start": self._started,
@@ -100,5 +99,9 @@ class Recorder:
             "logprobs": logprobs,
         }
         if wanted:
-            measured["top_logprobs"] = top_logprobs
+            measured["top_logprobs"] = [_rounded(out.top) for out in outputs]
         self._emit(StepFinished(rows, measured))
+
+
+def _rounded(top_logprobs: list[list[tuple[int, float]]]) -> list[list[tuple[int, float]]]:
+    return [[(id_, round(value, 4)) for id_, value in top] for top in top_logprobs]
