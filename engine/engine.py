@@ -26,7 +26,6 @@ from engine.cache.eviction import EvictionOrder, eviction_named
 from engine.cache.holds import Holds
 from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.radix_tree import RadixTree
-from engine.clock import Clock, WallClock
 from engine.config import EngineConfig, checked
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event, FinishReason, Forked, RequestFinished
@@ -43,7 +42,7 @@ from engine.parts import (
     class_names,
     set_model_parts,
 )
-from engine.recorder import Recorder
+from engine.recorder import Clock, Recorder, WallClock
 from engine.runner import Row, Runner, Sampled
 from engine.scheduling.admission import RequestError, check_request, required_blocks, token_ids
 from engine.scheduling.policies import policy_named
@@ -315,6 +314,9 @@ class Engine:
             raise RequestError("label", f"must be text, got {label!r}")
         if not isinstance(submitted_at, int | None):
             raise RequestError("submitted_at", f"must be whole microseconds, got {submitted_at!r}")
+        end_ids = frozenset(params.stop_token_ids)
+        if not params.ignore_eos:
+            end_ids |= self.tokenizer.eos_ids
         request = Request(
             id=self._next_id,
             tokens=tokens,
@@ -325,7 +327,7 @@ class Engine:
             root=self._next_id,
             prompt_length=len(tokens),
             num_seqs=params.samples,
-            end_ids=params.end_ids(self.tokenizer.eos_ids),
+            end_ids=end_ids,
         )
         self.scheduler.waiting.add(request)
         self._next_id += params.samples

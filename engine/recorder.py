@@ -7,11 +7,10 @@ logs are compared.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.events.vocabulary import (
     SCHEMA_VERSION,
@@ -26,6 +25,32 @@ from engine.output.processor import TokenOutput
 from engine.runner import Runner
 from engine.scheduling.request import Request
 from engine.text.tokenizer import Tokenizer
+
+
+class Clock(Protocol):
+    """A clock that counts microseconds from the start of the run and never goes back.
+
+    The engine reads the time only here, so a simulation just passes another clock.
+    """
+
+    name: str
+
+    def now(self) -> int:
+        """Return the number of whole microseconds since the clock was created."""
+        ...
+
+
+class WallClock:
+    """Real time."""
+
+    name = "wall"
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter_ns()
+
+    def now(self) -> int:
+        """See `Clock`."""
+        return (time.perf_counter_ns() - self._start) // 1000
 
 
 class Recorder:
