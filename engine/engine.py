@@ -196,19 +196,18 @@ class Engine:
         A call that Ctrl-C interrupts is repeated. If all copies were in one call, a repeated copy
         could read a block that a later copy has already overwritten.
         """
-        calls: list[tuple[list[Row], list[tuple[int, int]]]] = []
         for _, source, destination in plan.copies:
-            calls.append(([], [(source, destination)]))
-        if plan.rows:
-            calls.append((plan.rows, []))
-        sampled: list[list[Sampled]] = []
-        for rows, copies in calls:
-            try:
-                sampled = self.runner.run(rows, copies)
-            except KeyboardInterrupt as pressed:  # a learner stopped the cell
-                self._interrupt = pressed
-                sampled = self.runner.run(rows, copies)  # overwrites half-written data
-        return sampled
+            self._run_despite_interrupt([], [(source, destination)])
+        return self._run_despite_interrupt(plan.rows, []) if plan.rows else []
+
+    def _run_despite_interrupt(
+        self, rows: list[Row], copies: list[tuple[int, int]]
+    ) -> list[list[Sampled]]:
+        try:
+            return self.runner.run(rows, copies)
+        except KeyboardInterrupt as pressed:  # a learner stopped the cell
+            self._interrupt = pressed
+            return self.runner.run(rows, copies)  # overwrites half-written data
 
     def _commit(self, plan: Plan, sampled: list[list[Sampled]]) -> StepOutput:
         """Fork samples, append tokens, cache full blocks and finish requests."""
