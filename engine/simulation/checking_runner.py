@@ -71,7 +71,8 @@ class CheckingRunner:
                 )
 
     def _tokens(self, row: Row) -> list[int]:
-        return row.request.tokens[: row.start] + row.token_ids()
+        known = row.start + row.count - len(row.drafts)
+        return row.request.tokens[:known] + row.drafts
 
     def _sample(self, row: Row, sample: int) -> Sampled:
         tokens, seed = row.request.tokens, seed_of(row.request, sample)

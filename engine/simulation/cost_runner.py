@@ -27,7 +27,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from engine.clock import VirtualClock
 from engine.events.vocabulary import ScheduledRow
 from engine.runner import Row, Sampled, attention_groups
 from engine.scheduling.request import TokenScore
@@ -35,6 +34,23 @@ from engine.text.byte_tokenizer import ByteTokenizer
 
 US_PER_MS = 1000
 FIRST_TOKENS = 16
+
+
+class VirtualClock:
+    """Simulated time, which passes only when a runner advances it; see `engine.recorder.Clock`."""
+
+    name = "virtual"
+
+    def __init__(self) -> None:
+        self._now = 0
+
+    def now(self) -> int:
+        """Return the number of microseconds."""
+        return self._now
+
+    def advance(self, microseconds: int) -> None:
+        """Move the time forward by `microseconds`."""
+        self._now += microseconds
 
 
 class Work(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Any
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.log import EventLog
-from engine.output.processor import OutputProcessor, OutputProcessors
-from engine.output.tool_use import ToolUse
+from engine.output.detokenizer import IncrementalDetokenizer
+from engine.output.processor import OutputProcessor
 from engine.scheduling.request import Request
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.workload import (
@@ -23,7 +23,6 @@ from engine.simulation.workload import (
     Workload,
 )
 from engine.text.byte_tokenizer import ByteTokenizer
-from engine.text.tokenizer import Tokenizer
 
 UNKNOWN_TEXT = "\u00b7"  # shown for a token that is not in the log
 
@@ -46,9 +45,7 @@ def simulate(
     runner = cost if isinstance(cost, CostRunner) else CostRunner(**asdict(cost))
     described = workload.tokenizer
     tokenizer = ByteTokenizer() if described is None else _LogTokenizer(described, workload)
-    engine = Engine(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
-    engine.output_processors = processors = _ReplayOutputProcessors(engine.tokenizer)
-    held: dict[int, int] = {}  # a hold's number in the workload -> in this engine
+    engine = _ReplayEngine(runner, config, tokenizer=tokenizer, clock=runner.clock, **parts)
     pending, skipped_steps = deque(workload.inputs), 0
     while pending or engine.has_work():
         if pending and not engine.has_work():
@@ -59,7 +56,7 @@ def simulate(
             else:
                 skipped_steps = max(skipped_steps, first.step - engine.step_count - 1)
         while pending and _is_due(pending[0], engine.step_count + 1 + skipped_steps, engine):
-            _apply(pending.popleft(), engine, runner, processors.answers, held)
+            _apply(pending.popleft(), engine, runner)
         engine.step()
     return engine.log
 
@@ -72,13 +69,7 @@ def _is_due(one: Input, next_step: int, engine: Engine) -> bool:
     return _at_us(one) <= engine.clock.now() if one.step is None else one.step <= next_step
 
 
-def _apply(
-    one: Input,
-    engine: Engine,
-    runner: CostRunner,
-    answers: dict[int, Answer],
-    held: dict[int, int],
-) -> None:
+def _apply(one: Input, engine: "_ReplayEngine", runner: CostRunner) -> None:
     match one:
         case Arrival():
             request = engine.submit(
@@ -89,7 +80,7 @@ def _apply(
                 submitted_at=_at_us(one) if one.step is None else None,
             )
             for sample, answer in one.answers.items():
-                answers[request.id + sample] = answer
+                engine.answers[request.id + sample] = answer
                 if answer.ids or answer.length < one.params.max_tokens:
                     runner.outputs[request.id + sample] = answer.ids or answer.length
         case Abort():
@@ -97,50 +88,53 @@ def _apply(
         case Clear():
             engine.clear_prefix_cache()
         case Hold():
-            held[one.hold] = engine.holds.hold(one.tokens, label=one.label).id
+            engine.held[one.hold] = engine.holds.hold(one.tokens, label=one.label).id
         case Release():
-            engine.holds.release(held[one.hold])
+            engine.holds.release(engine.held[one.hold])
 
 
-class _ReplayOutputProcessors(OutputProcessors):
-    """The output processors, one for each sample, which repeat a log's answers."""
+class _ReplayEngine(Engine):
+    """An engine that repeats the answers of a log."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        super().__init__(tokenizer, ToolUse)
-        self.answers: dict[int, Answer] = {}  # by request
+    def __init__(self, *args: Any, **parts: Any) -> None:
+        super().__init__(*args, **parts)
+        self.answers: dict[int, Answer] = {}
+        self.held: dict[int, int] = {}  # a hold's number in the log -> in this engine
 
-    def new(self, request: Request) -> OutputProcessor:
-        """Return an output processor that repeats the request's answer."""
+    def _new_output_processor(self, request: Request) -> OutputProcessor:
+        """Return an output processor that needs neither the logged run's tokenizer nor its tools."""
         answer = self.answers.get(request.id, Answer(0))
-        known = isinstance(self._tokenizer, _LogTokenizer)
-        return _ReplayOutputProcessor(
-            request, self._tokenizer, answer.texts if known else None, answer
-        )
+        detokenizer: IncrementalDetokenizer = _LogDetokenizer(answer.texts)
+        if not isinstance(self.tokenizer, _LogTokenizer):
+            detokenizer = self.tokenizer.detokenizer(request.tokens[: request.prompt_length])
+        return OutputProcessor(request, detokenizer, _LogTool(request, answer))
 
 
-class _ReplayOutputProcessor(OutputProcessor):
-    """An output processor with the texts and the tools' tokens of a log.
+class _LogDetokenizer:
+    """Repeats the texts of a log, which are complete."""
 
-    It needs neither the logged run's tokenizer nor its tools.
-    """
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = iter(texts)
 
-    def __init__(
-        self, request: Request, tokenizer: Tokenizer, texts: list[str] | None, answer: Answer
-    ) -> None:
-        super().__init__(request, tokenizer, tool=None)
-        self._texts = texts
+    def push(self, token_id: int) -> str:  # noqa: ARG002
+        """Return the next token's text."""
+        return next(self._texts, UNKNOWN_TEXT)
+
+    def flush(self) -> str:
+        """Return "": no text is held back."""
+        return ""
+
+
+class _LogTool:
+    """Forces the tokens that a tool forced in a log."""
+
+    def __init__(self, request: Request, answer: Answer) -> None:
+        self._request = request
         self._answer = answer
-        if texts is not None:
-            # The log's texts are complete: bytes of the prompt must not be flushed into them.
-            self._detokenizer = tokenizer.detokenizer([])
 
-    def _piece(self, token: int, position: int) -> str:
-        if self._texts is None:
-            return super()._piece(token, position)
-        return self._texts[position] if position < len(self._texts) else UNKNOWN_TEXT
-
-    def _tool_answer(self, token: int) -> list[int]:  # noqa: ARG002
-        end = len(self.request.tokens) - self.request.prompt_length
+    def feed(self, token: int) -> list[int]:  # noqa: ARG002
+        """Return the tokens that were forced after the request's last token."""
+        end = len(self._request.tokens) - self._request.prompt_length
         return self._answer.ids[end : end + self._answer.forced.get(end - 1, 0)]
 
 

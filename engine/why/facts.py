@@ -94,8 +94,10 @@ class Facts:
         event = log[at]
         assert isinstance(event, v.StepScheduled)
         facts, lost = cls(State(), event), list[Eviction]()
-        admitted = _is_admitted(log, request, at)
-        tokens = _all_tokens(log, request) if admitted else []
+        tokens: list[int] = []  # what the request is admitted with
+        if admitted := _is_admitted(log, request, at):
+            seq = log.next_seq - len(log) + at
+            tokens = log.state(seq).requests[request].tokens
         for before in log[: at + 1]:
             match before:
                 case v.StepStarted():
@@ -210,23 +212,3 @@ def _is_admitted(log: EventLog, request: int, at: int) -> bool:
         if isinstance(event, v.Admitted) and event.request == request:
             return True
     return False
-
-
-def _all_tokens(log: EventLog, request: int) -> list[int]:
-    """Return all tokens of a request at the end of the log; a request never loses tokens."""
-    tokens: list[int] = []
-    prompts: dict[int, list[int]] = {}
-    for event in log:
-        match event:
-            case v.Keyframe():
-                for entry in event.state["requests"]:
-                    prompts[entry["id"]] = entry["tokens"]
-            case v.RequestArrived():
-                prompts[event.request] = event.prompt
-            case v.Forked() if event.request == request:
-                prompts[request] = prompts[event.parent]
-            case v.StepFinished():
-                for row in event.tokens:
-                    if row.request == request:
-                        tokens += row.ids
-    return prompts.get(request, []) + tokens
