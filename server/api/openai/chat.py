@@ -16,12 +16,12 @@ import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
 from engine.scheduling.sampling_params import SamplingParams
-from engine.text.tokenizer import Tokenizer
+from engine.text.tokenizer import Tokenizer, encode_continuation
 from server.api.openai.logprobs import chat_logprobs
 from server.api.openai.requests import FIRST_ERROR, MAX_LOGPROBS, SamplingRequest
 from server.api.openai.responses import OpenAISerializer, count_tokens
+from server.core.admission import characters_in, check_length, max_request_tokens
 from server.core.bridge import Bridge
-from server.core.prompts import characters_in, check_length, encode_continuation, max_request_tokens
 from server.core.request_stream import OutputDelta, Prompt
 from server.core.settings import MAX_NAME_LENGTH
 from server.http.errors import bad_request

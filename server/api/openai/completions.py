@@ -13,8 +13,8 @@ from engine.scheduling.sampling_params import SamplingParams
 from server.api.openai.logprobs import CompletionLogprobs, echoed_pieces
 from server.api.openai.requests import FIRST_ERROR, MAX_LOGPROBS, SamplingRequest
 from server.api.openai.responses import OpenAISerializer, count_tokens
+from server.core.admission import check_length
 from server.core.bridge import Bridge
-from server.core.prompts import check_length
 from server.core.request_stream import OutputDelta, Prompt, RequestStream
 from server.http.errors import bad_request
 from server.http.streaming import sse
