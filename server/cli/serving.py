@@ -5,6 +5,7 @@ drain limit, and answers /ready with 503. A second signal ends the process at on
 """
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -22,7 +23,6 @@ from engine.engine import Engine
 from server.app import create_app
 from server.core.bridge import Bridge
 from server.core.event_log import Outbox, TraceFile
-from server.core.garbage import freeze_heap
 from server.core.models import ModelDirectory, Models
 from server.core.settings import ServerSettings
 from server.http.bodies import body_limits
@@ -36,6 +36,9 @@ SEND_BUFFER_BYTES = 128 << 10
 # client may send a request on a connection that the server is closing. httpx and OpenAI's SDK keep
 # connections for 5 s, which is also uvicorn's default; aiohttp keeps them for 15 s.
 KEEP_ALIVE_SECONDS = 75
+# Number of new objects after which the garbage collector runs even under load. A busy server reaches it
+# once, while its log window fills; after that, only cycles can reach it.
+MAX_NEW_OBJECTS = 500_000
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -62,6 +65,21 @@ def trained_nanogpt(steps: int | None = None) -> Iterator[str]:
     signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
     with TemporaryDirectory(prefix="underglass-") as directory:
         yield str(train_nanogpt(Path(directory) / "nanogpt", steps=steps or STEPS))
+
+
+def freeze_heap() -> None:
+    """Exempt all existing objects from garbage collection, and make collections rare.
+
+    Reference counting frees nearly everything immediately; the collector only looks for cycles. It
+    scans every young object, including those of the event log, and all streams stop meanwhile: 8 ms per
+    20,000 objects and about 75 ms for the older ones, which is 3 to 6 % of the time with 64 streams
+    (measured with the bundled model). So `Bridge` collects when its last request has ended.
+
+    Source: vLLM also freezes its heap (`vllm/utils/gc_utils.py`).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(MAX_NEW_OBJECTS)
 
 
 def run_server(

@@ -20,8 +20,8 @@ from typing import TypeVar
 import numpy as np
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.core.admission import MAX_CHARACTERS, max_request_tokens
 from server.core.models import Models
-from server.core.prompts import MAX_CHARACTERS, max_request_tokens
 from server.http.errors import ApiError, bad_request
 
 MAX_JSON_DEPTH = 64

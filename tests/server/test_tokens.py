@@ -9,7 +9,7 @@ import pytest
 from engine.events.vocabulary import RequestArrived
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.api.openai.chat import encode_conversation
-from server.core.prompts import (
+from server.core.admission import (
     CHARACTERS_PER_TOKEN,
     LEAST_CHARACTERS,
     MAX_CHARACTERS,
