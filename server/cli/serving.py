@@ -12,10 +12,8 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from pathlib import Path
-from tempfile import TemporaryDirectory
+from collections.abc import Callable
+from contextlib import nullcontext
 
 import uvicorn
 
@@ -54,17 +52,6 @@ def url_of(listener: socket.socket) -> str:
     host, port = listener.getsockname()[:2]
     host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-@contextmanager
-def trained_nanogpt(steps: int | None = None) -> Iterator[str]:
-    """Train a NanoGPT and yield its directory, which is deleted after the block."""
-    from engine.training.nanogpt import STEPS, train_nanogpt
-
-    # Raise an exception, as Ctrl-C does, so that the directory is also deleted after a SIGTERM.
-    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
-    with TemporaryDirectory(prefix="underglass-") as directory:
-        yield str(train_nanogpt(Path(directory) / "nanogpt", steps=steps or STEPS))
 
 
 def freeze_heap() -> None:

@@ -5,11 +5,13 @@ Cheap checks run before the model is loaded. They catch a wrong name, a port in 
 
 import os
 import shlex
+import signal
 import socket
 import sys
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NoReturn
 
 import msgspec
@@ -19,7 +21,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.scheduling.policies import policy_named
 from engine.text.tokenizer import TokenizerError
-from server.cli.serving import listen, run_server, trained_nanogpt, url_of
+from server.cli.serving import listen, run_server, url_of
 from server.core.event_log import Outbox, TraceFile
 from server.core.models import ModelDirectory
 from server.core.settings import ServerSettings
@@ -70,22 +72,12 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     request_log: str
     until_stdin_closes: bool
 
-    def check(self) -> None:
-        """Raise StartError for options that cannot be used together."""
-        if self.model_dir is not None and not self.model_dir.is_dir():
-            raise StartError(f"--model-dir must be a directory, got {self.model_dir}")
-        if self.model_dir is not None and self.trace_file is not None:
-            raise StartError(
-                "--trace-file cannot be used with --model auto: it records only one engine"
-            )
-
 
 def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSettings) -> None:
     """Load the model and serve it; return after the drain.
 
     Raises StartError, and ConfigError for a setting that the engine rejects.
     """
-    start.check()
     _open_closed_streams()
     policy_named(config.policy)
     eviction_named(config.eviction)
@@ -168,7 +160,7 @@ def _load_first(
         CheckpointError,
     )  # imports torch, which takes seconds
 
-    trained = trained_nanogpt(start.train_steps) if start.train else nullcontext(start.model)
+    trained = _trained_nanogpt(start.train_steps) if start.train else nullcontext(start.model)
     try:
         with trained as source:
             return load(source)
@@ -178,6 +170,17 @@ def _load_first(
         raise StartError(
             f"--max-kv-tokens {config.max_kv_tokens} does not fit into memory: choose a smaller value"
         ) from error
+
+
+@contextmanager
+def _trained_nanogpt(steps: int | None = None) -> Iterator[str]:
+    """Train a NanoGPT and yield its directory, which is deleted after the block."""
+    from engine.training.nanogpt import STEPS, train_nanogpt
+
+    # Raise an exception, as Ctrl-C does, so that the directory is also deleted after a SIGTERM.
+    signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+    with TemporaryDirectory(prefix="underglass-") as directory:
+        yield str(train_nanogpt(Path(directory) / "nanogpt", steps=steps or STEPS))
 
 
 def _open_closed_streams() -> None:

@@ -107,7 +107,12 @@ class Measures:
             case StepFinished():
                 self._step_finished(event)
             case RequestFinished():
-                self._request_finished(event)
+                self.finished[event.reason] += 1
+                self._prompts.pop(event.request, None)
+                arrived = self._arrived.pop(event.request, None)
+                last = self._last.pop(event.request, None)
+                if arrived is not None and last is not None and event.reason in ("stop", "length"):
+                    self.e2e.observe((last - arrived) / 1e6)
 
     def _step_finished(self, event: StepFinished) -> None:
         for arrived in self._admitted:
@@ -126,10 +131,3 @@ class Measures:
             else:
                 self.itl.observe((end - last) / tokens / 1e6, tokens)
             self._last[row.request] = end
-
-    def _request_finished(self, event: RequestFinished) -> None:
-        self.finished[event.reason] += 1
-        self._prompts.pop(event.request, None)
-        arrived, last = self._arrived.pop(event.request, None), self._last.pop(event.request, None)
-        if arrived is not None and last is not None and event.reason in ("stop", "length"):
-            self.e2e.observe((last - arrived) / 1e6)

@@ -122,16 +122,6 @@ class OutputDelta:
     finish_reason: str | None = None
     error: str = ""
 
-    def extend(self, later: "OutputDelta") -> None:
-        """Append a later delta of the same choice."""
-        self.ids += later.ids
-        self.texts += later.texts
-        if self.logprobs is None or later.logprobs is None:  # the last delta may have no tokens
-            self.logprobs = self.logprobs or later.logprobs
-        else:
-            self.logprobs.extend(later.logprobs)
-        self.finish_reason = later.finish_reason
-
     @property
     def bytes(self) -> int:
         """The number of bytes that count towards the buffer's limit."""
@@ -146,8 +136,15 @@ def merge_deltas(deltas: Iterable[OutputDelta]) -> list[OutputDelta]:
     merged: dict[int, OutputDelta] = {}
     for delta in deltas:
         first = merged.setdefault(delta.choice, delta)
-        if first is not delta:
-            first.extend(delta)
+        if first is delta:
+            continue
+        first.ids += delta.ids
+        first.texts += delta.texts
+        if first.logprobs is None or delta.logprobs is None:  # the last delta may have no tokens
+            first.logprobs = first.logprobs or delta.logprobs
+        else:
+            first.logprobs.extend(delta.logprobs)
+        first.finish_reason = delta.finish_reason
     return list(merged.values())
 
 

@@ -102,23 +102,11 @@ class RequestLog:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on and log it."""
-        if scope["type"] == "http":
-            await self._http(scope, receive, send)
-            return
         if scope["type"] == "websocket":
             self._add_context_of_websocket(scope)
-        await self._app(scope, receive, send)
-
-    def _add_context_of_websocket(self, scope: Scope) -> None:
-        request_id, writer = _request_id(scope), self._writer
-
-        def log_stream(stream: RequestStream) -> None:
-            if writer is not None:
-                writer.put(_request_fields(scope, request_id) | _stream_fields(stream))
-
-        scope.setdefault("state", {})["context"] = RequestContext(log_stream)
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         began = time.monotonic()
         request_id = _request_id(scope)
         streamed: dict[str, Any] = {}
@@ -147,6 +135,15 @@ class RequestLog:
                     "duration_ms": round((time.monotonic() - began) * 1000, 3),
                 }
                 self._writer.put(line | streamed)
+
+    def _add_context_of_websocket(self, scope: Scope) -> None:
+        request_id, writer = _request_id(scope), self._writer
+
+        def log_stream(stream: RequestStream) -> None:
+            if writer is not None:
+                writer.put(_request_fields(scope, request_id) | _stream_fields(stream))
+
+        scope.setdefault("state", {})["context"] = RequestContext(log_stream)
 
 
 def label_in(header: str) -> str:

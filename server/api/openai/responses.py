@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from engine.text.tokenizer import Tokenizer
 from server.core.request_stream import OutputDelta, RequestStream
-from server.http.openapi import EVENT
-from server.http.streaming import sse
+from server.http.streaming import EVENT, sse
 
 FinishReason = Literal["stop", "length"]
 
