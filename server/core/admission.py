@@ -50,27 +50,20 @@ def max_request_tokens(bridge: "Bridge") -> int:
     return min(slots, bridge.max_context or slots)
 
 
-def max_characters(bridge: "Bridge") -> int:
-    """Return how many characters all texts of a request may have in total."""
-    return min(
-        MAX_CHARACTERS, max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * max_request_tokens(bridge))
-    )
-
-
 def check_length(characters: Iterable[int], bridge: "Bridge", field: str = "prompt") -> None:
     """Raise RequestError if texts of these lengths are too long to tokenize.
 
     characters   the length of each text
     field        the request field with these texts, for the error message
     """
-    lengths = list(characters)
-    total, limit = sum(lengths), max_characters(bridge)
+    lengths, tokens = list(characters), max_request_tokens(bridge)
+    total, longest_text = sum(lengths), max(lengths, default=0)
+    limit = min(MAX_CHARACTERS, max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * tokens))
     if total > limit:
         raise RequestError(
             field,
             f"has {total} characters, but the limit is {limit}: send fewer or shorter texts",
         )
-    longest_text, tokens = max(lengths, default=0), max_request_tokens(bridge)
     if longest_text <= tokens:  # true of nearly every text; skips the search through the vocabulary
         return
     longest = _longest_token(bridge.tokenizer)  # type: ignore[arg-type] # hashed by identity

@@ -29,12 +29,12 @@ _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]
 
 # Monitors check the server's health without the key, and a browser opens a page without one.
 _OPEN = frozenset({"/health", "/ready", "/", "/docs", "/openapi.json"})
-_OPEN_FOLDERS = ("/page/", "/board/", "/docs/")
+PAGE_FOLDERS = ("/page/", "/board/", "/docs/")
 
 
 def needs_no_key(path: str) -> bool:
     """Whether this path is open to all clients, even if the server requires a key."""
-    return path in _OPEN or path.startswith(_OPEN_FOLDERS)
+    return path in _OPEN or path.startswith(PAGE_FOLDERS)
 
 
 class ApiKey:

@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.core.event_log import open_log
 from server.core.request_stream import RequestContext, RequestStream
 from server.core.settings import MAX_NAME_LENGTH
+from server.http.access import PAGE_FOLDERS
 from server.http.errors import internal_error
 
 logger = logging.getLogger("underglass")
@@ -38,7 +39,6 @@ logger = logging.getLogger("underglass")
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 # Monitors and pages fetch these paths repeatedly; such requests are logged only if they fail.
 _ROUTINE = frozenset({"/health", "/ready", "/metrics", "/"})
-_ROUTINE_FOLDERS = ("/page/", "/board/", "/docs/")
 _CLIENT_LEFT = 499  # nginx's status when the client disconnects before the response
 _MAX_UNWRITTEN = 10_000
 
@@ -171,7 +171,7 @@ def _request_id(scope: Scope) -> bytes:
 
 def _is_routine(scope: Scope, status: int) -> bool:
     path = scope["path"]
-    return 0 < status < 400 and (path in _ROUTINE or path.startswith(_ROUTINE_FOLDERS))
+    return 0 < status < 400 and (path in _ROUTINE or path.startswith(PAGE_FOLDERS))
 
 
 def _request_fields(scope: Scope, request_id: bytes) -> dict[str, Any]:
