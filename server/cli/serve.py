@@ -1,6 +1,6 @@
 """`underglass serve`: its options, with their defaults and help texts.
 
-`starting.py`, which needs torch, is imported only after the options have been checked.
+`serving.py`, which imports FastAPI, is imported only after the options have been checked.
 """
 
 import os
@@ -151,7 +151,7 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     os.environ["UNDERGLASS_THREADS"] = str(threads)
     options["model"] = _model_to_serve(model, model_dir, trace_file, train=train)
 
-    from server.cli.starting import Start, StartError, serve_until_stopped
+    from server.cli.serving import Start, StartError, serve_until_stopped
 
     try:
         settings = _fill(

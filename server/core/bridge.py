@@ -42,10 +42,27 @@ from server.http.errors import ApiError, bad_request, unavailable
 
 logger = logging.getLogger(__name__)
 
-# The garbage collector runs this long after the last request has ended (see `freeze_heap`). It scans
-# the young generations only; older objects have been scanned before.
+# The garbage collector runs this long after the last request has ended.
 COLLECT_AFTER_SECONDS = 0.1
-COLLECTED_GENERATION = 1
+COLLECTED_GENERATION = 1  # the oldest generation to scan; older objects have been scanned before
+# Number of new objects after which it runs even under load. A busy server reaches it once, while its
+# log window fills; after that, only cycles can reach it.
+MAX_NEW_OBJECTS = 500_000
+
+
+def freeze_heap() -> None:
+    """Exempt all existing objects from garbage collection, and make automatic collections rare.
+
+    Reference counting frees nearly everything immediately; the collector only looks for cycles. It
+    scans every young object, including those of the event log, and all streams stop meanwhile: 8 ms per
+    20,000 objects and about 75 ms for the older ones, which is 3 to 6 % of the time with 64 streams
+    (measured with the bundled model). So the bridge collects once its last request has ended.
+
+    Source: vLLM also freezes its heap (`vllm/utils/gc_utils.py`).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(MAX_NEW_OBJECTS)
 
 
 class Bridge:
