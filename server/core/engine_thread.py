@@ -242,9 +242,9 @@ class EngineThread:
     def _add_deltas(self, output: StepOutput, events: list[Event]) -> None:
         """Turn the output of a step into one delta per sample; `events` are the step's."""
         for event in events:
-            if isinstance(event, StepFinished):
+            if type(event) is StepFinished:
                 at = int(event.t["end"])  # as logged, so clients see the same times as the pictures
-            elif isinstance(event, Admitted) and not event.resumed:
+            elif type(event) is Admitted and not event.resumed:
                 sample = self._samples.get(event.request)
                 if sample is not None:
                     tokens = len(event.blocks) * self._engine.config.block_size
