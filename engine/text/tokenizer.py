@@ -208,6 +208,18 @@ class HFTokenizer:
         return b"".join(self._table[i] for i in ids if i < len(self._table))
 
 
+def encode_continuation(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Encode text that follows other text.
+
+    Removes the beginning-of-sequence token that some tokenizers add to every text. If the text itself
+    begins with that token, it stays.
+    """
+    ids, bos = tokenizer.encode(text), tokenizer.bos_id
+    if bos is not None and ids[:1] == [bos] and not text.startswith(tokenizer.decode([bos])):
+        return ids[1:]
+    return ids
+
+
 def checked(text: str) -> str:
     """Return the text. Raises TokenizerError for half a surrogate pair, which JSON can express."""
     try:

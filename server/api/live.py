@@ -34,8 +34,7 @@ from server.api.operation import may_control
 from server.core.bridge import Bridge
 from server.core.event_log import Window, encode_event
 from server.core.models import Models, ViewedModel
-from server.http.openapi import EVENT
-from server.http.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
+from server.http.streaming import EVENT, EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
 
 PAGES = Path(__file__).parents[1] / "pages"
 BOARD = Path(__file__).parents[2] / "visualizer" / "static"

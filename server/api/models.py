@@ -26,9 +26,9 @@ from server.api.openai.chat import (
     template_messages,
 )
 from server.api.openai.requests import FIRST_ERROR
+from server.core.admission import characters_in, check_length
 from server.core.bridge import Bridge
 from server.core.models import Models
-from server.core.prompts import characters_in, check_length
 from server.http.bodies import JsonRoute
 from server.http.errors import bad_request, no_model
 

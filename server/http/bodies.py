@@ -26,8 +26,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from server.core.admission import MAX_CHARACTERS, max_request_tokens
 from server.core.models import Models
-from server.core.prompts import MAX_CHARACTERS, max_request_tokens
 from server.http.errors import (
     ApiError,
     bad_request,
@@ -120,7 +120,19 @@ class BodyLimit:
             if body is None:  # the client has disconnected
                 return
             depth, values = await read_apart(len(body), lambda: depth_and_values(body))
-            self._check_content(depth, values)
+            if depth > MAX_JSON_DEPTH:
+                raise bad_request(
+                    None,
+                    f"the body is nested {depth} deep, but the limit is {MAX_JSON_DEPTH}: flatten it",
+                    code="too_deep",
+                )
+            if values > self._limits.values:
+                raise ApiError(
+                    413,
+                    f"the body has {values} values, but the limit is {self._limits.values}: send a "
+                    "smaller one",
+                    code="too_many_values",
+                )
         except ApiError as error:
             await error.response()(scope, receive, send)
             return
@@ -156,21 +168,6 @@ class BodyLimit:
         if len(body) > limit:
             raise _too_large(limit)
         return bytes(body)
-
-    def _check_content(self, depth: int, values: int) -> None:
-        """Raise ApiError for a body that must not be parsed."""
-        if depth > MAX_JSON_DEPTH:
-            message = (
-                f"the body is nested {depth} deep, but the limit is {MAX_JSON_DEPTH}: flatten it"
-            )
-            raise bad_request(None, message, code="too_deep")
-        if values > self._limits.values:
-            raise ApiError(
-                413,
-                f"the body has {values} values, but the limit is {self._limits.values}: send a "
-                "smaller one",
-                code="too_many_values",
-            )
 
 
 def _check_headers(headers: Mapping[bytes, bytes], limit: int) -> None:

@@ -37,6 +37,17 @@ EVENT_STREAM_HEADERS = [
     (b"x-accel-buffering", b"no"),  # otherwise nginx would buffer events
 ]
 
+# An event of a stream. OpenAPI describes one event; the stream has any number of them.
+EVENT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "data": {"type": "string"},
+        "event": {"type": "string"},
+        "id": {"type": "string"},
+    },
+    "required": ["data"],
+}
+
 _encode = msgspec.json.Encoder().encode
 
 

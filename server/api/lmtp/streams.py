@@ -13,7 +13,7 @@ from engine.engine import Engine
 from engine.scheduling.admission import RequestError
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
-from engine.text.tokenizer import Tokenizer
+from engine.text.tokenizer import Tokenizer, encode_continuation
 from server.api.lmtp.buffers import Buffer, Buffers
 from server.api.lmtp.messages import (
     MIN_LOGPROB,
@@ -24,8 +24,8 @@ from server.api.lmtp.messages import (
     Tokens,
     item,
 )
+from server.core.admission import check_length, max_request_tokens
 from server.core.bridge import Bridge
-from server.core.prompts import check_length, encode_continuation, max_request_tokens
 from server.core.request_stream import (
     GenerationRequest,
     OutputDelta,

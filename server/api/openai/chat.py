@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from starlette.responses import Response
 
 from engine.scheduling.sampling_params import SamplingParams
-from engine.text.tokenizer import Tokenizer
+from engine.text.tokenizer import Tokenizer, encode_continuation
 from server.api.openai.requests import (
     FIRST_ERROR,
     MAX_LOGPROBS,
@@ -28,9 +28,9 @@ from server.api.openai.requests import (
     SamplingRequest,
 )
 from server.api.openai.responses import CHAT_COMPLETION, OpenAISerializer, chat_logprobs
+from server.core.admission import characters_in, check_length, max_request_tokens
 from server.core.bridge import Bridge
 from server.core.models import Models
-from server.core.prompts import characters_in, check_length, encode_continuation, max_request_tokens
 from server.core.request_stream import OutputDelta, Prompt
 from server.core.settings import MAX_NAME_LENGTH
 from server.http.bodies import JsonRoute

@@ -28,9 +28,9 @@ from server.api.openai.responses import (
     chat_logprobs,
     echoed_pieces,
 )
+from server.core.admission import check_length
 from server.core.bridge import Bridge
 from server.core.models import Models
-from server.core.prompts import check_length
 from server.core.request_stream import OutputDelta, Prompt, RequestStream
 from server.http.bodies import JsonRoute
 from server.http.errors import bad_request

@@ -25,8 +25,7 @@ from engine.scheduling.request import TokenScore
 from engine.text.tokenizer import Tokenizer
 from server.api.openai.requests import SamplingRequest
 from server.core.request_stream import Logprobs, OutputDelta, RequestStream
-from server.http.openapi import EVENT
-from server.http.streaming import sse
+from server.http.streaming import EVENT, sse
 
 FinishReason = Literal["stop", "length"]
 
