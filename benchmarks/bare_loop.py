@@ -17,7 +17,7 @@ from engine.compute.loader import BUNDLED
 from engine.compute.model.config import LlamaConfig, read_config
 from engine.compute.model.decoder import RMSNorm
 from engine.compute.model.linear import Linear
-from engine.compute.model.rope import rotary_table, rotate
+from engine.compute.model.rope import rotary_table
 from engine.compute.weights.checkpoint import Checkpoint
 
 
@@ -124,7 +124,9 @@ class BareLoop:
         heads = layer.qkv(layer.attention_norm(x)).view(len(x), -1, config.head_dim)
         queries_keys = heads[:, : num_heads + kv_heads]
         cos, sin = rotary[:, :, None].unbind(dim=1)
-        rotate(layer.qk_norm(queries_keys), cos, sin, out=queries_keys)
+        normed = layer.qk_norm(queries_keys)
+        swapped = normed.roll(config.head_dim // 2, dims=-1)
+        torch.addcmul(normed.mul_(cos), swapped, sin, out=queries_keys)
         # [batch, tokens, 2, kv_heads, head_dim] -> [2, batch, kv_heads, tokens, head_dim]
         new = heads[:, num_heads:].view(batch, count, 2, kv_heads, -1).permute(2, 0, 3, 1, 4)
         cache[:, :, :, self._position : end] = new

@@ -79,8 +79,7 @@ def main() -> None:
 def _dictations(tokenizer: HFTokenizer) -> list[list[int]]:
     """Chats in which the user asks for twelve names to be repeated."""
     rng = Random(0)
-    names = words.GIRLS + words.BOYS
-    asked = ["Repeat: " + " ".join(rng.sample(names, 12)) for _ in range(REQUESTS)]
+    asked = ["Repeat: " + " ".join(rng.sample(words.NAMES, 12)) for _ in range(REQUESTS)]
     template = tokenizer.chat_template
     assert template is not None
     return [

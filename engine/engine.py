@@ -29,12 +29,12 @@ from engine.cache.kv_cache_manager import KVCacheManager
 from engine.cache.prefix_cache import PrefixCache
 from engine.cache.radix_cache import RadixCache
 from engine.cache.radix_tree import RadixTree
-from engine.clock import Clock, WallClock
 from engine.config import EngineConfig, checked
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event, FinishReason, Forked, RequestFinished
-from engine.output.processor import OutputProcessors, TokenOutput
-from engine.output.tool_use import Tool, ToolUse
+from engine.output.calculator import evaluate
+from engine.output.processor import OutputProcessor, TokenOutput
+from engine.output.tool_use import Tool, ToolTokens, ToolUse
 from engine.part_errors import RECOVERABLE
 from engine.parts import (
     check_parts,
@@ -45,7 +45,7 @@ from engine.parts import (
     class_names,
     set_model_parts,
 )
-from engine.recorder import Recorder
+from engine.recorder import Clock, Recorder, WallClock
 from engine.runner import Row, Runner, Sampled
 from engine.scheduling.admission import RequestError, check_request, required_blocks, token_ids
 from engine.scheduling.policies import policy_named
@@ -133,7 +133,9 @@ class Engine:
         self.holds = Holds(
             self.cache, config, self.requests, self.scheduler.reserved_blocks, self._emit
         )
-        self.output_processors = OutputProcessors(self.tokenizer, checked_tool(tool or ToolUse))
+        self.output_processors: dict[int, OutputProcessor] = {}  # from a request's first token on
+        self._tool = checked_tool(tool or ToolUse)
+        self._tool_tokens = ToolTokens.of(self.tokenizer)
         self.step_count = 0
         self.paused = False
         self._next_id = 1
@@ -231,7 +233,9 @@ class Engine:
         for row in plan.rows:
             row.request.num_computed_tokens = row.start + row.count - len(row.drafts)
         for request, one in new:
-            tokens = self.output_processors.of(request).append(one)
+            if request.id not in self.output_processors:
+                self.output_processors[request.id] = self._new_output_processor(request)
+            tokens = self.output_processors[request.id].append(one)
             request.num_computed_tokens += tokens.accepted
             output.tokens.append(tokens)
         self.scheduler.plan = Plan()  # so that finished requests can be freed
@@ -247,6 +251,14 @@ class Engine:
         for tokens in output.tokens:
             self.scheduler.policy.on_served(tokens.request, 0, len(tokens.ids))
         return output
+
+    def _new_output_processor(self, request: Request) -> OutputProcessor:
+        """Return an output processor, with a tool if the tokenizer has the tokens for one."""
+        tool = None
+        if self._tool_tokens is not None:
+            tool = self._tool(self._tool_tokens, self.tokenizer, evaluate)
+        detokenizer = self.tokenizer.detokenizer(request.tokens[: request.prompt_length])
+        return OutputProcessor(request, detokenizer, tool)
 
     def _fork(self, plan: Plan, row: Row, sample: int) -> Request:
         """Fork another sample off a complete prompt. It shares everything computed so far."""
@@ -278,11 +290,12 @@ class Engine:
         """Release everything that a request holds."""
         request.finish_reason = reason
         del self.requests[request.id]
-        if request in self.scheduler.waiting:
-            self.scheduler.waiting.remove(request)
-        else:
+        if request in self.scheduler.running:
             self.scheduler.running.remove(request)
-        self.output_processors.close(request)
+        else:
+            self.scheduler.waiting.remove(request)
+        if (processor := self.output_processors.pop(request.id, None)) is not None:
+            processor.close()
         self.cache.free(request)
         self._emit(RequestFinished(request.id, reason, request.error, matched))
 
@@ -311,6 +324,9 @@ class Engine:
             raise RequestError("label", f"must be text, got {label!r}")
         if not isinstance(submitted_at, int | None):
             raise RequestError("submitted_at", f"must be whole microseconds, got {submitted_at!r}")
+        end_ids = frozenset(params.stop_token_ids)
+        if not params.ignore_eos:
+            end_ids |= self.tokenizer.eos_ids
         request = Request(
             id=self._next_id,
             tokens=tokens,
@@ -321,7 +337,7 @@ class Engine:
             root=self._next_id,
             prompt_length=len(tokens),
             num_seqs=params.samples,
-            end_ids=params.end_ids(self.tokenizer.eos_ids),
+            end_ids=end_ids,
         )
         self.scheduler.waiting.add(request)
         self._next_id += params.samples

@@ -7,11 +7,10 @@ logs are compared.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from engine.clock import Clock
 from engine.config import EngineConfig
 from engine.events.vocabulary import (
     SCHEMA_VERSION,
@@ -26,6 +25,32 @@ from engine.output.processor import TokenOutput
 from engine.runner import Runner
 from engine.scheduling.request import Request
 from engine.text.tokenizer import Tokenizer
+
+
+class Clock(Protocol):
+    """A clock that counts microseconds from the start of the run and never goes back.
+
+    The engine reads the time only here, so a simulation just passes another clock.
+    """
+
+    name: str
+
+    def now(self) -> int:
+        """Return the number of whole microseconds since the clock was created."""
+        ...
+
+
+class WallClock:
+    """Real time."""
+
+    name = "wall"
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter_ns()
+
+    def now(self) -> int:
+        """See `Clock`."""
+        return (time.perf_counter_ns() - self._start) // 1000
 
 
 class Recorder:
@@ -87,11 +112,10 @@ class Recorder:
 
     def step_finished(self, outputs: Sequence[TokenOutput]) -> None:
         """Emit the tokens of a step after its forward pass."""
-        rows, logprobs, top_logprobs, wanted = [], [], [], False
+        rows, logprobs, wanted = [], [], False
         for out in outputs:
             rows.append(TokenRow(out.request.id, out.ids, out.pieces, out.accepted, out.forced))
             logprobs.append([round(value, 4) for value in out.logprobs])
-            top_logprobs.append([[(id_, round(value, 4)) for id_, value in top] for top in out.top])
             wanted = wanted or bool(out.request.params.logprobs)
         measured: dict[str, Any] = {
             "start": self._started,
@@ -100,5 +124,9 @@ class Recorder:
             "logprobs": logprobs,
         }
         if wanted:
-            measured["top_logprobs"] = top_logprobs
+            measured["top_logprobs"] = [_rounded(out.top) for out in outputs]
         self._emit(StepFinished(rows, measured))
+
+
+def _rounded(top_logprobs: list[list[tuple[int, float]]]) -> list[list[tuple[int, float]]]:
+    return [[(id_, round(value, 4)) for id_, value in top] for top in top_logprobs]

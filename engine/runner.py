@@ -51,11 +51,6 @@ class Row:
             return 0
         return max(0, min(self.start + self.count, request.prompt_length - 1) - self.start)
 
-    def token_ids(self) -> list[int]:
-        """Return the row's `count` input tokens, drafts included."""
-        known = self.start + self.count - len(self.drafts)
-        return self.request.tokens[self.start : known] + self.drafts
-
 
 @dataclass(slots=True)
 class Sampled:

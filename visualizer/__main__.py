@@ -101,10 +101,14 @@ def main(  # noqa: PLR0917 (typer needs one parameter per option)
 
             typer.echo(to_perfetto(events, perfetto))
         if csv is not None:
-            _write_csv(events, csv)
+            csv.mkdir(parents=True, exist_ok=True)
+            for name in FRAMES:
+                getattr(events, name).to_csv(csv / f"{name}.csv", index=name != "tokens")
+                typer.echo(csv / f"{name}.csv")
         if html is None and not open_ and (perfetto or csv or summarize):
             return
-        page = html or _temporary_page()
+        # The page outlives this command, because the browser may read it later.
+        page = html or Path(tempfile.mkdtemp(prefix="underglass-")) / "board.html"
         if find_scenario(log) is not None:  # the page of a scenario has a caption
             to_html(log, page, step=step, select=selected, theme=theme)
         else:
@@ -154,19 +158,6 @@ def _selected(events: EventLog, select: str) -> Select:
     if not select.isdecimal() or int(select) not in events.requests.index:
         _fail(f"--select must be auto, none or the id of a request in the log, got {select}")
     return int(select)
-
-
-def _write_csv(events: EventLog, folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in FRAMES:
-        path = folder / f"{name}.csv"
-        getattr(events, name).to_csv(path, index=name != "tokens")
-        typer.echo(path)
-
-
-def _temporary_page() -> Path:
-    """Return a path that outlives this command, because the browser may read the file later."""
-    return Path(tempfile.mkdtemp(prefix="underglass-")) / "board.html"
 
 
 def _fail(message: str) -> NoReturn:

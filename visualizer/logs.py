@@ -5,8 +5,7 @@ it too, because a board has a current step before a browser shows it.
 """
 
 import gc
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +18,7 @@ from engine.events.vocabulary import (
     RadixEvicted,
     RequestArrived,
     RequestFinished,
+    RunStarted,
     StepFinished,
     StepScheduled,
     StepStarted,
@@ -26,6 +26,7 @@ from engine.events.vocabulary import (
 from visualizer.named_logs import find_scenario
 
 LogLike = EventLog | str | bytes | Path
+Logs = LogLike | Mapping[str, LogLike]  # one log, or several by name
 # The request to select: an id, None for no request, or "auto" for the request that the step is about.
 Select = int | Literal["auto"] | None
 
@@ -39,7 +40,11 @@ def read_log(log: LogLike) -> EventLog:
     """
     if isinstance(log, EventLog):
         return log
-    with _gc_disabled():
+    # While events are being read, the garbage collector would scan all of them over and over without
+    # finding anything to free. With a million events, that takes three times as long as reading them.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
         if isinstance(log, bytes):
             return EventLog.from_bytes(log)
         if isinstance(log, str) and (log.lstrip().startswith("{") or not log.strip()):
@@ -47,24 +52,20 @@ def read_log(log: LogLike) -> EventLog:
         if isinstance(log, str | Path):
             scenario = find_scenario(log)
             return EventLog.load(log) if scenario is None else scenario.log
+    finally:
+        if was_enabled:
+            gc.enable()
     kind = type(log).__name__
     raise TypeError(f"log must be an EventLog, a path to a .jsonl file, or JSON Lines, got {kind}")
 
 
-@contextmanager
-def _gc_disabled() -> Iterator[None]:
-    """Disable garbage collection.
-
-    While events are being read, the collector would scan all of them over and over without finding
-    anything to free. With a million events, that takes three times as long as reading them.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
+def logs_by_name(logs: Logs) -> dict[str, EventLog]:
+    """Return {name: log} in the given order. A single log gets the name ""."""
+    if isinstance(logs, Mapping):
+        if not logs:
+            raise ValueError("logs must not be empty: pass one log, or several as {name: log}")
+        return {str(name): read_log(log) for name, log in logs.items()}
+    return {"": read_log(logs)}
 
 
 class StepIndex:
@@ -78,11 +79,8 @@ class StepIndex:
         self.ends: dict[int, int] = {}  # step -> index after its last event
         self.preempted: dict[int, int] = {}  # step -> first request preempted
         self.hits: dict[int, int] = {}  # step -> first request with a cache hit
-        self._largest: tuple[int, int, int | None] = (
-            0,
-            0,
-            None,
-        )  # rows, step, request of the first row
+        # Rows, step and first row's request of the largest batch.
+        self._largest: tuple[int, int, int | None] = (0, 0, None)
         step = log[0].state["step"] if len(log) and isinstance(log[0], Keyframe) else 0
         committed = True
         for index, event in enumerate(log):
@@ -132,12 +130,37 @@ def count_requests(log: EventLog) -> int:
     return known + sum(event.n for event in log.of(RequestArrived))
 
 
+def settings_of(log: EventLog) -> dict[str, Any]:
+    """Return the fields of EngineConfig and `num_blocks`, or an empty dict for an empty log."""
+    match log[0] if len(log) else None:
+        case RunStarted(settings=settings):
+            return settings
+        case Keyframe(state=state):
+            return dict(state["settings"])
+    return {}
+
+
+def state_before(log: EventLog, index: int) -> State:
+    """Return the state before the event with this index in the log."""
+    state = State()
+    for event in log[:index]:
+        state.apply(event)
+    return state
+
+
 def state_at(log: EventLog, steps: StepIndex, step: int) -> dict[str, Any]:
     """Return the state after `step`, as plain values (see `State.core`)."""
-    state = State()
-    for event in log[: steps.ends[step]]:
-        state.apply(event)
-    return state.core()
+    return state_before(log, steps.ends[step]).core()
+
+
+def part_of(log: EventLog, begin: int, end: int) -> EventLog:
+    """Return the events from index `begin` to before `end`, after a keyframe of the earlier ones."""
+    part = EventLog()
+    if begin:
+        part.append(state_before(log, begin).keyframe())
+    for event in log[begin:end]:
+        part.append(event)
+    return part
 
 
 # The index does not need the other event types, which make up two thirds of a log.

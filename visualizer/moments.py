@@ -22,6 +22,7 @@ from engine.events.messages import (
     supply_words,
 )
 from engine.events.state import ROOT
+from visualizer.logs import state_before
 
 _SAME_FOR_ALL = ("after_preemption", "static_batch")
 _NAME_LENGTH = 16
@@ -36,22 +37,24 @@ def names_of(log: EventLog) -> dict[int, str]:
     labels: dict[int, str] = {}
     taken: set[str] = set()
     for event in log:
-        if isinstance(event, v.RequestArrived):
-            labels[event.request] = event.label
-            _name(event.request, event.label, names, taken)
-        elif isinstance(event, v.Forked):
-            labels[event.request] = labels.get(event.parent, "")
-            _name(event.request, labels[event.request], names, taken)
-        elif isinstance(event, v.Keyframe):
-            for entry in event.state["requests"]:
-                labels[entry["id"]] = entry["label"]
-                _name(entry["id"], entry["label"], names, taken)
+        match event:
+            case v.RequestArrived():
+                added = {event.request: event.label}
+            case v.Forked():
+                added = {event.request: labels.get(event.parent, "")}
+            case v.Keyframe():
+                added = {entry["id"]: entry["label"] for entry in event.state["requests"]}
+            case _:
+                continue
+        labels |= added
+        for request, label in added.items():
+            if request not in names:
+                names[request] = _unique_name(request, label, taken)
+                taken.add(names[request])
     return names
 
 
-def _name(request: int, label: str, names: dict[int, str], taken: set[str]) -> None:
-    if request in names:
-        return
+def _unique_name(request: int, label: str, taken: set[str]) -> str:
     printable = "".join(" " if unicodedata.category(c)[0] == "C" else c for c in label)
     base = " ".join(printable.split())
     if len(base) > _NAME_LENGTH:
@@ -60,8 +63,7 @@ def _name(request: int, label: str, names: dict[int, str], taken: set[str]) -> N
     name, number = base, 2
     while name in taken:
         name, number = f"{base} {number}", number + 1
-    names[request] = name
-    taken.add(name)
+    return name
 
 
 def plain(words: Words, names: dict[int, str]) -> str:
@@ -104,9 +106,7 @@ class Moment:
             if isinstance(event, v.StepScheduled):
                 self.scheduled = event
                 break
-        self.before = State()
-        for event in log[: self.index]:
-            self.before.apply(event)
+        self.before = state_before(log, self.index)
         self.after = self.state_at(len(self.events))
         self.classes = self.before.classes
         self.rows = {row.request: row for row in self.scheduled.rows} if self.scheduled else {}

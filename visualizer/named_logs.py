@@ -13,10 +13,9 @@ import gzip
 import html
 import json
 import textwrap
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from engine.events import EventLog
@@ -42,31 +41,22 @@ class Scenario:
         """The board's heading: title and caption."""
         return {"title": self.name.replace("_", " ").capitalize(), "caption": self.caption}
 
-    @property
+    @cached_property
     def log(self) -> EventLog:
         """The log. It is the same object each time, so all of its panels share one step."""
-        return _load(self.name)
+        packed = (FOLDER / f"{self.name}.jsonl.gz").read_bytes()
+        return EventLog.from_bytes(gzip.decompress(packed))
 
 
-class Gallery(Mapping[str, Scenario]):
+class Gallery(dict[str, Scenario]):
     """All scenarios by name, in teaching order."""
 
-    def __init__(self, scenarios: dict[str, Scenario]) -> None:
-        self._scenarios = scenarios
-
-    def __getitem__(self, name: str) -> Scenario:
-        if name not in self._scenarios:
-            raise UnknownScenarioError(_unknown(name, self._scenarios))
-        return self._scenarios[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._scenarios)
-
-    def __len__(self) -> int:
-        return len(self._scenarios)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._scenarios
+    def __missing__(self, name: str) -> Scenario:
+        near = get_close_matches(name, self, 1, 0.5)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise UnknownScenarioError(
+            f"no file or scenario is named {name!r}.{hint} The scenarios are {', '.join(self)}"
+        )
 
     def __repr__(self) -> str:
         return "\n\n".join(
@@ -101,14 +91,3 @@ def find_scenario(name: object) -> Scenario | None:
         return None
     plain = name.strip().lower().replace("-", "_").replace(" ", "_")
     return gallery()[plain] if plain.isidentifier() else None
-
-
-@cache
-def _load(name: str) -> EventLog:
-    return EventLog.from_bytes(gzip.decompress((FOLDER / f"{name}.jsonl.gz").read_bytes()))
-
-
-def _unknown(name: str, known: Mapping[str, Scenario]) -> str:
-    near = get_close_matches(name, known, 1, 0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return f"no file or scenario is named {name!r}.{hint} The scenarios are {', '.join(known)}"

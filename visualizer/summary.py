@@ -5,7 +5,7 @@ import pandas as pd
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from visualizer.durations import duration
-from visualizer.settings import settings_of
+from visualizer.logs import settings_of
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}
 MIN_VALUES = {"median": 1, "p95": 20, "p99": 100}  # with fewer, a percentile is meaningless

@@ -110,7 +110,8 @@ def make_batch(rows: Sequence[Row], block_size: int) -> Batch:
                     f"{-(-end // block_size)}"
                 )
             first_tokens[i] = len(token_ids)
-            token_ids += row.token_ids()
+            known = end - len(row.drafts)
+            token_ids += row.request.tokens[row.start : known] + row.drafts
             positions += range(row.start, end)
             slot_mapping += [
                 block_table[p // block_size] * block_size + p % block_size

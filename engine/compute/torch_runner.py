@@ -19,7 +19,7 @@ from engine.compute.batch import Batch, make_batch
 from engine.compute.model.config import ModelConfig
 from engine.compute.model.decoder import Attend, Decoder
 from engine.compute.model.gpt2 import GPT2
-from engine.compute.sampling.logprobs import score_prompts
+from engine.compute.sampling.prompt_logprobs import score_prompts
 from engine.compute.sampling.sampler import SamplerOutput, probabilities, sample
 from engine.compute.sampling.truncation import TokenProbs, truncated_probs
 from engine.runner import Row, Sampled

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine.events.vocabulary import FinishReason
-from engine.output.calculator import evaluate
+from engine.output.detokenizer import IncrementalDetokenizer
 from engine.output.stop_strings import StopStrings
-from engine.output.tool_use import Tool, ToolTokens
+from engine.output.tool_use import Tool
 from engine.runner import Sampled
 from engine.scheduling.request import Request
-from engine.text.tokenizer import Tokenizer
 
 
 @dataclass(slots=True)
@@ -50,9 +49,11 @@ class OutputProcessor:
     tokens of tools.
     """
 
-    def __init__(self, request: Request, tokenizer: Tokenizer, tool: Tool | None) -> None:
+    def __init__(
+        self, request: Request, detokenizer: IncrementalDetokenizer, tool: Tool | None
+    ) -> None:
         self.request = request
-        self._detokenizer = tokenizer.detokenizer(request.tokens[: request.prompt_length])
+        self._detokenizer = detokenizer
         self._tool = tool
         self._stops = StopStrings(request.params.stop) if request.params.stop else None
 
@@ -62,7 +63,9 @@ class OutputProcessor:
         for index, token in enumerate(sampled.ids):
             top = sampled.top[index] if sampled.top else []
             self._append(new, token, sampled.logprobs[index], top)
-            forced = [] if new.finish_reason else self._tool_answer(token)
+            forced: list[int] = []
+            if self._tool is not None and new.finish_reason is None:
+                forced = self._tool.feed(token)
             for answer in forced:
                 if new.finish_reason is None:
                     self._append(new, answer, 0.0, [])
@@ -84,7 +87,7 @@ class OutputProcessor:
     ) -> None:
         request, params, stops = self.request, self.request.params, self._stops
         position = len(request.tokens) - request.prompt_length
-        piece = text = self._piece(token, position)
+        piece = text = self._detokenizer.push(token)
         if position >= params.min_tokens:
             if token in request.end_ids:
                 new.finish_reason, text = "stop", ""
@@ -109,43 +112,6 @@ class OutputProcessor:
         new.texts.append(text)
         new.logprobs.append(logprob)
         new.top.append(top)
-
-    def _piece(self, token: int, position: int) -> str:  # noqa: ARG002
-        """Return the token's own text. A subclass may use `position`, its index in the output."""
-        return self._detokenizer.push(token)
-
-    def _tool_answer(self, token: int) -> list[int]:
-        """Return the tokens to force after the token that was appended last."""
-        return [] if self._tool is None else self._tool.feed(token)
-
-
-class OutputProcessors:
-    """The output processors of live requests by id, each created at its request's first token."""
-
-    def __init__(self, tokenizer: Tokenizer, tool: type[Tool]) -> None:
-        self.live: dict[int, OutputProcessor] = {}
-        self._tokenizer = tokenizer
-        self._tool = tool
-        self._tool_tokens = ToolTokens.of(tokenizer)
-
-    def of(self, request: Request) -> OutputProcessor:
-        """Return the request's output processor."""
-        if request.id not in self.live:
-            self.live[request.id] = self.new(request)
-        return self.live[request.id]
-
-    def new(self, request: Request) -> OutputProcessor:
-        """Make an output processor, with a tool if the tokenizer has the tokens for one."""
-        tool = None
-        if self._tool_tokens is not None:
-            tool = self._tool(self._tool_tokens, self._tokenizer, evaluate)
-        return OutputProcessor(request, self._tokenizer, tool)
-
-    def close(self, request: Request) -> None:
-        """Close and drop the output processor of a finished request, if it has one."""
-        processor = self.live.pop(request.id, None)
-        if processor is not None:
-            processor.close()
 
 
 def best(samples: Sequence[Request]) -> list[Request]:

@@ -103,11 +103,6 @@ class SamplingParams(msgspec.Struct, frozen=True, kw_only=True):
         """Number of samples to compute."""
         return self.n if self.best_of is None else self.best_of
 
-    def end_ids(self, eos_ids: frozenset[int]) -> frozenset[int]:
-        """Return the tokens that end the output of a model with these end tokens."""
-        own = frozenset(self.stop_token_ids)
-        return own if self.ignore_eos else own | eos_ids
-
     def changed(self) -> dict[str, Any]:
         """Return the fields that differ from their defaults, as JSON values."""
         given: dict[str, Any] = msgspec.to_builtins(self, str_keys=True)

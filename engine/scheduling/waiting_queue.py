@@ -50,9 +50,6 @@ class WaitingQueue:
     def __iter__(self) -> Iterator[Request]:
         return (request for request, _, _ in self._waiting.values())
 
-    def __contains__(self, request: Request) -> bool:
-        return request.id in self._waiting
-
     def has_group(self, group: Hashable) -> bool:
         """Return whether a request of this group is waiting."""
         return group in self._groups
@@ -110,7 +107,7 @@ class WaitingQueue:
             passed = 0
             while (request := next(islice(self, passed, None), None)) is not None:
                 yield request
-                passed += request in self
+                passed += request.id in self._waiting
         elif self._policy.keys_change:
             yield from sorted(self, key=self.key)  # stable: ties keep the queue's order
         else:
@@ -119,7 +116,7 @@ class WaitingQueue:
                 while (head := self._head()) is not None:
                     group, request = head
                     yield request
-                    if request in self:
+                    if request.id in self._waiting:
                         stayed.append(head)
                         # Take it out temporarily, so the next request of its group gets a turn.
                         del self._groups[group][request.id]

@@ -17,6 +17,7 @@ from typing import Any
 
 from engine.runner import Row, Sampled
 from engine.scheduling.request import Request, TokenScore
+from engine.simulation.cost_runner import accept_drafts
 
 NextToken = Callable[[Sequence[int], int], int]  # (tokens so far, seed) -> next token
 
@@ -73,25 +74,21 @@ class CheckingRunner:
             block = row.request.block_table[position // self._block_size]
             found = self._slots[block][position % self._block_size]
             if found != expected:
-                what = "nothing was written" if found is None else "KV of another prefix was written"
+                what = (
+                    "nothing was written" if found is None else "KV of another prefix was written"
+                )
                 raise WrongKVError(
                     f"request {row.request.id} reads wrong KV at position {position}: {what} in "
                     f"that slot of block {block}"
                 )
 
     def _tokens(self, row: Row) -> list[int]:
-        return row.request.tokens[: row.start] + row.token_ids()
+        known = row.start + row.count - len(row.drafts)
+        return row.request.tokens[:known] + row.drafts
 
     def _sample(self, row: Row, sample: int) -> Sampled:
-        tokens, ids = list(row.request.tokens), list[int]()
-        seed = seed_of(row.request, sample)
-        for draft in [*row.drafts, None]:
-            token = self.next_token(tokens, seed)
-            ids.append(token)
-            tokens.append(token)
-            if token != draft:
-                break
-        return Sampled(ids, [0.0] * len(ids))
+        tokens, seed = row.request.tokens, seed_of(row.request, sample)
+        return accept_drafts(row, lambda ids: self.next_token([*tokens, *ids], seed))
 
 
 def seed_of(request: Request, sample: int) -> int:

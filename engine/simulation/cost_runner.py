@@ -23,11 +23,10 @@ are cold and the processor has to wake up, which slows a single short request no
 Source: Vidur (arXiv:2405.05438) simulates serving the same way, with a more detailed model of a step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
-from engine.clock import VirtualClock
 from engine.events.vocabulary import ScheduledRow
 from engine.runner import Row, Sampled, attention_groups
 from engine.scheduling.request import TokenScore
@@ -35,6 +34,23 @@ from engine.text.byte_tokenizer import ByteTokenizer
 
 US_PER_MS = 1000
 FIRST_TOKENS = 16
+
+
+class VirtualClock:
+    """Simulated time, which passes only when a runner advances it; see `engine.recorder.Clock`."""
+
+    name = "virtual"
+
+    def __init__(self) -> None:
+        self._now = 0
+
+    def now(self) -> int:
+        """Return the number of microseconds."""
+        return self._now
+
+    def advance(self, microseconds: int) -> None:
+        """Move the time forward by `microseconds`."""
+        self._now += microseconds
 
 
 class Work(NamedTuple):
@@ -182,14 +198,9 @@ class CostRunner:
         return self.cost.of(Work.of(rows, woken=woken))
 
     def _sample(self, row: Row, sample: int) -> Sampled:
-        """Return the accepted drafts, which equal the output, and the token after them."""
-        request, ids = row.request, list[int]()
+        request = row.request
         at = len(request.tokens) - request.prompt_length
-        for draft in [*row.drafts, None]:
-            ids.append(self._token(request.root + sample, at + len(ids)))
-            if ids[-1] != draft:
-                break
-        return Sampled(ids, [0.0] * len(ids))
+        return accept_drafts(row, lambda ids: self._token(request.root + sample, at + len(ids)))
 
     def _token(self, request: int, index: int) -> int:
         output = self.outputs.get(request)
@@ -200,3 +211,16 @@ class CostRunner:
             return output[index]
         # The letters differ between requests, because equal answers to a prompt would share blocks.
         return ord("a") + (request * 2654435761 + index * 40503 >> 5) % 26
+
+
+def accept_drafts(row: Row, next_token: Callable[[list[int]], int]) -> Sampled:
+    """Return the accepted drafts, which equal the output, and the token after them.
+
+    next_token  (tokens sampled in this step so far) -> next token
+    """
+    ids = list[int]()
+    for draft in [*row.drafts, None]:
+        ids.append(next_token(ids))
+        if ids[-1] != draft:
+            break
+    return Sampled(ids, [0.0] * len(ids))

@@ -15,6 +15,7 @@ squares would be wrong for three reasons:
    duration are left out, so a single outlier cannot spoil the fit.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -71,18 +72,25 @@ def fit(log: EventLog) -> Fit:
     return Fit(Cost(*map(float, prices)), residuals.tolist(), float(times.mean()))
 
 
-def _steps(log: EventLog) -> tuple[list[Work], _Floats]:
-    """Return each step's work, and its time in milliseconds until the next step."""
-    work, starts, ends = list[Work](), list[int](), list[int]()
+def finished_steps(log: EventLog) -> Iterator[tuple[StepScheduled | None, StepFinished]]:
+    """Yield each step_finished with the step's plan, or None if it had no forward pass."""
     plan: StepScheduled | None = None
     for event in log:
         if isinstance(event, StepScheduled):
-            plan = event if event.rows else None  # without rows there is no forward pass
-        elif isinstance(event, StepFinished) and plan is not None:
-            work.append(Work.of(plan.rows))
-            starts.append(event.t["start"])
-            ends.append(event.t["end"])
+            plan = event if event.rows else None
+        elif isinstance(event, StepFinished):
+            yield plan, event
             plan = None
+
+
+def _steps(log: EventLog) -> tuple[list[Work], _Floats]:
+    """Return each step's work, and its time in milliseconds until the next step."""
+    work, starts, ends = list[Work](), list[int](), list[int]()
+    for plan, finished in finished_steps(log):
+        if plan is not None:
+            work.append(Work.of(plan.rows))
+            starts.append(finished.t["start"])
+            ends.append(finished.t["end"])
     inside = np.subtract(ends, starts) / US_PER_MS
     between = np.subtract(starts[1:], ends[:-1]) / US_PER_MS
     busy = between <= inside[:-1]  # a longer gap is idle time

@@ -1,15 +1,15 @@
 """Play a workload on a simulated machine: the same step loop, a virtual clock, an ordinary log."""
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events.log import EventLog
-from engine.output.processor import OutputProcessor, OutputProcessors
-from engine.output.tool_use import ToolUse
+from engine.output.detokenizer import IncrementalDetokenizer
+from engine.output.processor import OutputProcessor
 from engine.scheduling.request import Request
 from engine.simulation.cost_runner import US_PER_MS, Cost, CostRunner
 from engine.simulation.workload import (
@@ -23,7 +23,6 @@ from engine.simulation.workload import (
     Workload,
 )
 from engine.text.byte_tokenizer import ByteTokenizer
-from engine.text.tokenizer import Tokenizer
 
 UNKNOWN_TEXT = "\u00b7"  # shown for a token that is not in the log
 
@@ -101,48 +100,41 @@ class _ReplayEngine(Engine):
         super().__init__(*args, **parts)
         self.answers: dict[int, Answer] = {}
         self.held: dict[int, int] = {}  # a hold's number in the log -> in this engine
-        self.output_processors = _ReplayOutputProcessors(self.tokenizer, self.answers)
+
+    def _new_output_processor(self, request: Request) -> OutputProcessor:
+        """Return an output processor that needs neither the logged run's tokenizer nor its tools."""
+        answer = self.answers.get(request.id, Answer(0))
+        detokenizer: IncrementalDetokenizer = _LogDetokenizer(answer.texts)
+        if not isinstance(self.tokenizer, _LogTokenizer):
+            detokenizer = self.tokenizer.detokenizer(request.tokens[: request.prompt_length])
+        return OutputProcessor(request, detokenizer, _LogTool(request, answer))
 
 
-class _ReplayOutputProcessors(OutputProcessors):
-    """The output processors, one for each sample, which repeat a log's answers."""
+class _LogDetokenizer:
+    """Repeats the texts of a log, which are complete."""
 
-    def __init__(self, tokenizer: Tokenizer, answers: Mapping[int, Answer]) -> None:
-        super().__init__(tokenizer, ToolUse)
-        self._answers = answers
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = iter(texts)
 
-    def new(self, request: Request) -> OutputProcessor:
-        """Return an output processor that repeats the request's answer."""
-        answer = self._answers.get(request.id, Answer(0))
-        known = isinstance(self._tokenizer, _LogTokenizer)
-        return _ReplayOutputProcessor(
-            request, self._tokenizer, answer.texts if known else None, answer
-        )
+    def push(self, token_id: int) -> str:  # noqa: ARG002
+        """Return the next token's text."""
+        return next(self._texts, UNKNOWN_TEXT)
+
+    def flush(self) -> str:
+        """Return "": no text is held back."""
+        return ""
 
 
-class _ReplayOutputProcessor(OutputProcessor):
-    """An output processor with the texts and the tools' tokens of a log.
+class _LogTool:
+    """Forces the tokens that a tool forced in a log."""
 
-    It needs neither the logged run's tokenizer nor its tools.
-    """
-
-    def __init__(
-        self, request: Request, tokenizer: Tokenizer, texts: list[str] | None, answer: Answer
-    ) -> None:
-        super().__init__(request, tokenizer, tool=None)
-        self._texts = texts
+    def __init__(self, request: Request, answer: Answer) -> None:
+        self._request = request
         self._answer = answer
-        if texts is not None:
-            # The log's texts are complete: bytes of the prompt must not be flushed into them.
-            self._detokenizer = tokenizer.detokenizer([])
 
-    def _piece(self, token: int, position: int) -> str:
-        if self._texts is None:
-            return super()._piece(token, position)
-        return self._texts[position] if position < len(self._texts) else UNKNOWN_TEXT
-
-    def _tool_answer(self, token: int) -> list[int]:  # noqa: ARG002
-        end = len(self.request.tokens) - self.request.prompt_length
+    def feed(self, token: int) -> list[int]:  # noqa: ARG002
+        """Return the tokens that were forced after the request's last token."""
+        end = len(self._request.tokens) - self._request.prompt_length
         return self._answer.ids[end : end + self._answer.forced.get(end - 1, 0)]
 
 

@@ -82,17 +82,10 @@ def workload_of(speakers: Iterable[Speaker]) -> Workload:
 
     Request ids count from 1, one for each sample. Raises ValueError for an unknown common text.
     """
-    words = _Words()
+    words = {"": _END}
     inputs = [_arrival(number, speaker, words) for number, speaker in enumerate(speakers)]
-    described = {"name": "words", "vocab_size": len(words.texts), "bos_id": None, "eos_ids": [_END]}
+    described = {"name": "words", "vocab_size": len(words), "bos_id": None, "eos_ids": [_END]}
     return Workload(list(inputs), described)
-
-
-def common_text(name: str, tokens: int) -> list[str]:
-    """Return the first tokens of a common text, which is repeated if it is too short."""
-    if name not in COMMON:
-        raise ValueError(f"common must be one of {', '.join(COMMON)}, got {name!r}")
-    return list(islice(cycle(_split(COMMON[name])), tokens))
 
 
 def talk(start: int, tokens: int) -> list[str]:
@@ -106,16 +99,18 @@ def prompt_words(speaker: Speaker, number: int) -> list[str]:
     if speaker.prompt:
         return _split(speaker.prompt)
     own = [*_split(f" {speaker.name}:"), *talk(number, speaker.own)][: speaker.own]
-    return common_text(speaker.common, speaker.shared) + own
+    if speaker.common not in COMMON:
+        raise ValueError(f"common must be one of {', '.join(COMMON)}, got {speaker.common!r}")
+    return [*islice(cycle(_split(COMMON[speaker.common])), speaker.shared), *own]
 
 
-def _arrival(number: int, speaker: Speaker, words: "_Words") -> Arrival:
+def _arrival(number: int, speaker: Speaker, words: dict[str, int]) -> Arrival:
     texts = prompt_words(speaker, number)
     asked = speaker.output if speaker.max_tokens is None else speaker.max_tokens
     return Arrival(
         step=speaker.step if speaker.at_ms is None else None,
         at_ms=speaker.at_ms or 0.0,
-        prompt=words.ids(texts),
+        prompt=_ids(texts, words),
         params=SamplingParams(max_tokens=asked, n=speaker.n),
         label=speaker.name,
         priority=speaker.priority,
@@ -126,27 +121,19 @@ def _arrival(number: int, speaker: Speaker, words: "_Words") -> Arrival:
     )
 
 
-def _answer(speaker: Speaker, number: int, sample: int, asked: int, words: "_Words") -> Answer:
+def _answer(
+    speaker: Speaker, number: int, sample: int, asked: int, words: dict[str, int]
+) -> Answer:
     texts = _split(speaker.answer) or talk(5 * number + 3 * sample + 1, speaker.output)
     texts = texts[: speaker.output]
     if len(texts) < asked:
         texts[-1] = ""  # the end token
-    return Answer(len(texts), words.ids(texts), texts)
+    return Answer(len(texts), _ids(texts, words), texts)
 
 
-class _Words:
-    """Token ids for words, in order of first use; 0 ends an answer."""
-
-    def __init__(self) -> None:
-        self.texts = [""]
-        self._ids = {"": _END}
-
-    def ids(self, texts: Sequence[str]) -> list[int]:
-        for text in texts:
-            if text not in self._ids:
-                self._ids[text] = len(self.texts)
-                self.texts.append(text)
-        return [self._ids[text] for text in texts]
+def _ids(texts: Sequence[str], vocabulary: dict[str, int]) -> list[int]:
+    """Return the token ids, and add new words to the vocabulary."""
+    return [vocabulary.setdefault(text, len(vocabulary)) for text in texts]
 
 
 def _split(text: str) -> list[str]:

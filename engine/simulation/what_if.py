@@ -15,11 +15,11 @@ from typing import Any
 from engine.cache.eviction import EVICTIONS
 from engine.config import ConfigError, EngineConfig
 from engine.events.log import EventLog
-from engine.events.vocabulary import DECIDING_PARTS, RunStarted, StepFinished, StepScheduled
+from engine.events.vocabulary import DECIDING_PARTS, RunStarted
 from engine.scheduling.admission import RequestError
 from engine.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
-from engine.simulation.fit import fit
+from engine.simulation.fit import finished_steps, fit
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload
 
@@ -65,22 +65,12 @@ def what_if(
         header.t["fitted"] = {
             "unix_us": started.t.get("unix_us"),
             "pinned": pinned,
-            "step_us": _step_us(log, model),
+            "step_us": [
+                round(model.of(Work.of(plan.rows)) * US_PER_MS) if plan else 0
+                for plan, _ in finished_steps(log)
+            ],
         }
     return replay
-
-
-def _step_us(log: EventLog, model: Cost) -> list[int]:
-    """Return the model's duration of each `step_finished` of the log."""
-    times = list[int]()
-    work: Work | None = None
-    for event in log:
-        if isinstance(event, StepScheduled):
-            work = Work.of(event.rows) if event.rows else None
-        elif isinstance(event, StepFinished):
-            times.append(round(model.of(work) * US_PER_MS) if work else 0)
-            work = None
-    return times
 
 
 def _changed(settings: dict[str, Any], changes: dict[str, Any]) -> EngineConfig:
@@ -105,7 +95,7 @@ def _check_parts(
         built_in["eviction"] = EVICTIONS[config.eviction].__name__
     for name in DECIDING_PARTS:
         ran = started.classes.get(name)
-        known = name not in started.classes or ran == built_in.get(name)
-        if known or name in parts or name in changes:
-            continue
-        raise ConfigError(f"the logged run used the {name} {ran}: pass {name}={ran}(...) in again")
+        if ran not in (None, built_in.get(name)) and name not in (*parts, *changes):
+            raise ConfigError(
+                f"the logged run used the {name} {ran}: pass {name}={ran}(...) in again"
+            )

@@ -109,10 +109,9 @@ class Workload:
             )
         started: v.RunStarted = log[0]
         inputs = list(_inputs(log))
-        for one in inputs:
-            if pinned == "time":
-                one.step = None
         if pinned == "time":
+            for one in inputs:
+                one.step = None
             inputs.sort(key=lambda one: one.at_ms)
         return cls(inputs, started.tokenizer)
 
@@ -131,8 +130,8 @@ class Workload:
     ) -> "Workload":
         """Draw `count` requests; the same arguments always give the same workload.
 
-        arrivals       the arrival process: `poisson`, `bursts` or `at_once`
-        prompt         length of a prompt without shared tokens: `fixed`, `uniform` or `lognormal`
+        arrivals       the arrival process: `poisson` or `bursts`
+        prompt         length of a prompt without shared tokens: `uniform` or `lognormal`
         output         real length of an answer, in tokens
         groups         the number of groups; each request is labelled with its group (0: none)
         shared_tokens  the length of the common prefix of a group's prompts
@@ -178,21 +177,11 @@ def bursts(size: int, every_ms: float) -> ArrivalProcess:
     return lambda _, count: [index // size * every_ms for index in range(count)]
 
 
-def at_once() -> ArrivalProcess:
-    """All requests at time 0."""
-    return lambda _, count: [0.0] * count
-
-
 # Lengths
 
 
-def fixed(tokens: int) -> Length:
-    """Always `tokens`."""
-    return lambda _: tokens
-
-
 def uniform(least: int, most: int) -> Length:
-    """Uniform from `least` to `most`."""
+    """Uniform from `least` to `most`, both included."""
     return lambda rng: rng.randint(least, most)
 
 
@@ -257,7 +246,6 @@ def _answers(log: EventLog) -> dict[int, Answer]:
     """Return the answer of every request and sample."""
     answers: dict[int, Answer] = {}
     for event in log.of(v.StepFinished):
-        assert isinstance(event, v.StepFinished)
         for row in event.tokens:
             answer = answers.setdefault(row.request, Answer(0))
             answer.ids += row.ids

@@ -42,7 +42,7 @@ class Speculation:
     accepted needs its next blocks sooner.
     """
 
-    def __init__(self, drafter: Drafter | None, cache: KVCacheManager, vocab_size: int) -> None:
+    def __init__(self, drafter: Drafter, cache: KVCacheManager, vocab_size: int) -> None:
         self._drafter = drafter
         self._cache = cache
         self._vocab_size = vocab_size
@@ -54,7 +54,7 @@ class Speculation:
         max_tokens, because the sampled token counts, too. Raises DrafterError.
         """
         request = row.request
-        if self._drafter is None or budget == 0 or len(row.samples) != 1:
+        if budget == 0 or len(row.samples) != 1:
             return []
         output_left = request.params.max_tokens - (len(request.tokens) - request.prompt_length)
         proposed = ask(DrafterError, self._drafter.propose, request)

@@ -25,9 +25,8 @@ import torch
 from torch import Tensor
 
 from engine.compute.batch import LogitPosition
-from engine.compute.sampling.logprobs import top_logprobs
 from engine.compute.sampling.randomness import uniforms
-from engine.compute.sampling.sampler import draw
+from engine.compute.sampling.sampler import draw, top_logprobs
 from engine.runner import Row, Sampled
 
 Pick = Callable[[Sequence[float]], int]

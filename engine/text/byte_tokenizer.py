@@ -48,9 +48,6 @@ class ByteTokenizer:
         self.bos_id: int | None = self._special["<|bos|>"]
         self.eos_ids = frozenset({self._special["<|assistant_end|>"], self._special["<|bos|>"]})
         self.chat_template = ChatTemplate(_CHAT_TEMPLATE, {"bos_token": "<|bos|>"})
-        self._output_table = [
-            b"" if i in self.eos_ids else text for i, text in enumerate(self._table)
-        ]
 
     def describe(self) -> dict[str, Any]:
         """See `Tokenizer`."""
@@ -78,8 +75,7 @@ class ByteTokenizer:
 
     def pieces(self, ids: Sequence[int]) -> list[str]:
         """See `Tokenizer`."""
-        detokenizer = ByteDetokenizer(self._table)
-        return [detokenizer.push(token_id) for token_id in ids]
+        return list(map(ByteDetokenizer(self._table).push, ids))
 
     def token_bytes(self, token_id: int) -> bytes:
         """See `Tokenizer`."""
@@ -91,7 +87,7 @@ class ByteTokenizer:
 
     def detokenizer(self, prompt_ids: Sequence[int]) -> ByteDetokenizer:
         """See `Tokenizer`."""
-        return ByteDetokenizer(self._output_table, self._bytes(prompt_ids))
+        return ByteDetokenizer(self._table, self.eos_ids, self._bytes(prompt_ids))
 
     def _bytes(self, ids: Sequence[int]) -> bytes:
         return b"".join(self._table[i] for i in ids if i < len(self._table))

@@ -145,11 +145,6 @@ class HFTokenizer:
             token.content: id_ for id_, token in self._tokenizer.get_added_tokens_decoder().items()
         }
         self._table = _byte_table(source, vocabulary, self.vocab_size)
-        self._output_table = (
-            None
-            if self._table is None
-            else [b"" if i in self.eos_ids else text for i, text in enumerate(self._table)]
-        )
 
     def describe(self) -> dict[str, Any]:
         """See `Tokenizer`."""
@@ -183,7 +178,7 @@ class HFTokenizer:
         detokenizer: IncrementalDetokenizer = (
             WindowDetokenizer(self._decode) if self._table is None else ByteDetokenizer(self._table)
         )
-        return [detokenizer.push(token_id) for token_id in ids]
+        return list(map(detokenizer.push, ids))
 
     def token_bytes(self, token_id: int) -> bytes:
         """See `Tokenizer`."""
@@ -200,9 +195,9 @@ class HFTokenizer:
 
     def detokenizer(self, prompt_ids: Sequence[int]) -> IncrementalDetokenizer:
         """See `Tokenizer`."""
-        if self._output_table is None:
+        if self._table is None:
             return WindowDetokenizer(self._decode, self.eos_ids, prompt_ids)
-        return ByteDetokenizer(self._output_table, self._bytes(prompt_ids))
+        return ByteDetokenizer(self._table, self.eos_ids, self._bytes(prompt_ids))
 
     def _decode(self, ids: list[int]) -> str:
         text: str = self._tokenizer.decode(ids, skip_special_tokens=False)
@@ -211,6 +206,18 @@ class HFTokenizer:
     def _bytes(self, ids: Sequence[int]) -> bytes:
         assert self._table is not None
         return b"".join(self._table[i] for i in ids if i < len(self._table))
+
+
+def encode_continuation(text: str, tokenizer: Tokenizer) -> list[int]:
+    """Encode text that follows other text.
+
+    Removes the beginning-of-sequence token that some tokenizers add to every text. If the text itself
+    begins with that token, it stays.
+    """
+    ids, bos = tokenizer.encode(text), tokenizer.bos_id
+    if bos is not None and ids[:1] == [bos] and not text.startswith(tokenizer.decode([bos])):
+        return ids[1:]
+    return ids
 
 
 def checked(text: str) -> str:

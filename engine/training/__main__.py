@@ -1,7 +1,5 @@
 """``python -m engine.training OUT_DIR``: train the bundled model and measure it."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 

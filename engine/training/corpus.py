@@ -4,8 +4,6 @@ Nothing is downloaded or stored. The same seed gives the same documents in the s
 machine, so a training run can be repeated exactly, and resumed after an interruption.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import islice
 from random import Random

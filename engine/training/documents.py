@@ -5,8 +5,6 @@ calculator calls and the token that ends its turn. The user's turns and the calc
 the engine forces, are masked from the loss.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -17,11 +15,11 @@ USER_START, USER_END = "<|user_start|>", "<|user_end|>"
 ASSISTANT_START, ASSISTANT_END = "<|assistant_start|>", "<|assistant_end|>"
 PYTHON_START, PYTHON_END = "<|python_start|>", "<|python_end|>"
 OUTPUT_START, OUTPUT_END = "<|output_start|>", "<|output_end|>"
-# Each token's index is its id.
 SPECIAL_TOKENS = (
     BOS, USER_START, USER_END, ASSISTANT_START, ASSISTANT_END, PYTHON_START, PYTHON_END,
     OUTPUT_START, OUTPUT_END,
 )  # fmt: skip
+IDS = {token: id_ for id_, token in enumerate(SPECIAL_TOKENS)}
 
 
 class Turn(NamedTuple):
@@ -62,8 +60,8 @@ def chat(kind: str, turns: Sequence[Turn], system: str | None = None) -> Documen
     pieces = [Piece(BOS, False)]
     for number, turn in enumerate(turns):
         question = f"{system}\n\n{turn.question}" if system and number == 0 else turn.question
-        pieces += [Piece(USER_START, False), Piece(question, False), Piece(USER_END, False)]
-        pieces += [Piece(ASSISTANT_START, False)]
+        read = (USER_START, question, USER_END, ASSISTANT_START)
+        pieces += [Piece(text, False) for text in read]
         if turn.expression is not None:
             pieces += call(turn.expression)
         pieces += [Piece(turn.answer, True), Piece(ASSISTANT_END, True)]
@@ -72,14 +70,14 @@ def chat(kind: str, turns: Sequence[Turn], system: str | None = None) -> Documen
 
 def call(expression: str) -> list[Piece]:
     """Make a calculator call: the model writes the expression, the engine forces the output."""
+    written = (PYTHON_START, expression, PYTHON_END)
+    forced = (OUTPUT_START, calculate(expression), OUTPUT_END)
+    return [*(Piece(text, True) for text in written), *(Piece(text, False) for text in forced)]
+
+
+def calculate(expression: str) -> str:
+    """Return the calculator's output. Raises ValueError if it cannot evaluate the expression."""
     result = evaluate(expression)
     if result is None:
         raise ValueError(f"the calculator cannot evaluate {expression!r}")
-    return [
-        Piece(PYTHON_START, True),
-        Piece(expression, True),
-        Piece(PYTHON_END, True),
-        Piece(OUTPUT_START, False),
-        Piece(result, False),
-        Piece(OUTPUT_END, False),
-    ]
+    return result

@@ -4,11 +4,10 @@ Everything that reads Hugging Face models can load it: ``transformers``, vLLM, a
 ``engine.compute``. There, the architecture is called Qwen3.
 """
 
-from __future__ import annotations
-
 import json
+import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,47 +15,20 @@ from safetensors.torch import save_file
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from engine.training import documents
-from engine.training.documents import SPECIAL_TOKENS
+from engine.training.documents import ASSISTANT_END, BOS, IDS
 from engine.training.model import Model, ModelConfig
-
-BOS_ID = SPECIAL_TOKENS.index(documents.BOS)
-END_ID = SPECIAL_TOKENS.index(documents.ASSISTANT_END)
+from engine.training.words import DATA
 
 # A generation ends with the answer, or where the model begins another document.
 GENERATION_CONFIG: dict[str, Any] = {
-    "bos_token_id": BOS_ID,
-    "eos_token_id": [END_ID, BOS_ID],
-    "pad_token_id": END_ID,
+    "bos_token_id": IDS[BOS],
+    "eos_token_id": [IDS[ASSISTANT_END], IDS[BOS]],
+    "pad_token_id": IDS[ASSISTANT_END],
     "do_sample": False,
 }
 # nanochat's conversation: a system message is put before the first user message. A calculator
 # call in an earlier answer is passed as text and encoded as special tokens.
-CHAT_TEMPLATE = """\
-{{- bos_token -}}
-{%- set conversation = messages -%}
-{%- set ahead = namespace(system='') -%}
-{%- if messages and messages[0]['role'] == 'system' -%}
-  {%- set ahead.system = messages[0]['content'] ~ '\\n\\n' -%}
-  {%- set conversation = messages[1:] -%}
-{%- endif -%}
-{%- for message in conversation -%}
-  {%- if message['role'] == 'user' -%}
-    {{- '<|user_start|>' ~ ahead.system ~ message['content'] ~ '<|user_end|>' -}}
-    {%- set ahead.system = '' -%}
-  {%- elif message['role'] == 'assistant' -%}
-    {{- '<|assistant_start|>' ~ message['content'] ~ '<|assistant_end|>' -}}
-  {%- else -%}
-    {{- raise_exception('role must be system (first only), user or assistant') -}}
-  {%- endif -%}
-{%- endfor -%}
-{%- if ahead.system -%}
-  {{- raise_exception('a system message needs a user message after it') -}}
-{%- endif -%}
-{%- if add_generation_prompt -%}
-  {{- '<|assistant_start|>' -}}
-{%- endif -%}
-"""
+CHAT_TEMPLATE = DATA / "chat_template.jinja"
 
 
 def export(model: Model, tokenizer: Tokenizer, out_dir: Path) -> None:
@@ -68,15 +40,15 @@ def export(model: Model, tokenizer: Tokenizer, out_dir: Path) -> None:
         "generation_config.json": GENERATION_CONFIG,
         "tokenizer_config.json": {
             "tokenizer_class": "PreTrainedTokenizerFast",
-            "bos_token": documents.BOS,
-            "eos_token": documents.ASSISTANT_END,
-            "pad_token": documents.ASSISTANT_END,
+            "bos_token": BOS,
+            "eos_token": ASSISTANT_END,
+            "pad_token": ASSISTANT_END,
             "clean_up_tokenization_spaces": False,
             "model_max_length": model.config.max_position_embeddings,
         },
     }
     write_directory(out_dir, weights, tokenizer, configs)
-    (out_dir / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    shutil.copyfile(CHAT_TEMPLATE, out_dir / CHAT_TEMPLATE.name)
 
 
 def write_directory(
@@ -107,14 +79,8 @@ def model_config(config: ModelConfig) -> dict[str, Any]:
         "attention_dropout": 0.0,
         "tie_word_embeddings": True,
         "use_sliding_window": False,
-        "bos_token_id": BOS_ID,
-        "eos_token_id": END_ID,
+        "bos_token_id": IDS[BOS],
+        "eos_token_id": IDS[ASSISTANT_END],
         "dtype": "float16",
         "torch_dtype": "float16",
     }
-
-
-def read_config(directory: Path) -> ModelConfig:
-    """Read the sizes of an exported model."""
-    stored = json.loads((directory / "config.json").read_text())
-    return ModelConfig(**{field.name: stored[field.name] for field in fields(ModelConfig)})

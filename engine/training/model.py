@@ -8,8 +8,6 @@ The engine runs the same weights through its own paged decoder in ``engine.compu
 that this model equals ``transformers``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

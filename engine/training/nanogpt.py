@@ -19,8 +19,6 @@ Sources: Radford et al., Language Models are Unsupervised Multitask Learners, 20
 Karpathy's nanoGPT (characters as tokens, trained from scratch); Keller Jordan, 2024 (Muon).
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from pathlib import Path

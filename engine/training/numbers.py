@@ -4,25 +4,19 @@ The model does not learn arithmetic. It learns to copy operands into an expressi
 operation, and to copy the calculator's output into a sentence.
 """
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from random import Random
+from string import ascii_lowercase
 from zlib import crc32
 
 from engine.output.calculator import evaluate
 from engine.training import words
-from engine.training.data import load
-from engine.training.documents import Turn
+from engine.training.documents import Turn, calculate
 
-_DATA = load("numbers")
+_DATA = words.load("numbers")
 SUMS, LETTERS = _DATA["sums"], _DATA["letters"]
 OPERATIONS = {"plus": "+", "minus": "-", "times": "*", "over": "/"}
-_NUMBER_WORDS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen twenty"
-).split()
 
 
 def held_out(expression: str) -> bool:
@@ -34,16 +28,13 @@ def held_out(expression: str) -> bool:
     return any(crc32(" ".join(sorted(pair)).encode()) % 16 == 0 for pair in pairwise(numbers))
 
 
-def answer(expression: str) -> str:
-    """Return ``17 + 25 = 42.``; a long decimal part is cut after two digits, with an ellipsis."""
-    result = evaluate(expression)
-    if result is None:
-        raise ValueError(f"the calculator cannot evaluate {expression!r}")
+def solved(question: str, expression: str) -> Turn:
+    """Answer with ``17 + 25 = 42.``; a long decimal part is cut after two digits: ``3.33...``"""
     spaced = re.sub(r"(?<=[\d)])([-+*/])", r" \1 ", expression)
+    result = calculate(expression)
     whole, _, decimals = result.partition(".")
-    if len(decimals) > 4:
-        return f"{spaced} = {whole}.{decimals[:2]}..."
-    return f"{spaced} = {result}."
+    shown = f"{whole}.{decimals[:2]}..." if len(decimals) > 4 else f"{result}."
+    return Turn(question, f"{spaced} = {shown}", expression)
 
 
 def number(rng: Random) -> str:
@@ -79,18 +70,21 @@ def _usable(expression: str) -> bool:
     return tidy(expression) and not held_out(expression)
 
 
-def two_operands(rng: Random, frames: str = "frames") -> Turn:
-    """Ask for a sum of two numbers, in a sentence from the list ``frames`` or ``held_out``."""
+def _two_operands(rng: Random) -> Turn:
+    """Ask for a sum of two numbers."""
     name = rng.choices(tuple(OPERATIONS), (40, 25, 22, 13))[0]
     while True:
         a, b = operands(rng, name)
         if _usable(expression := f"{a}{OPERATIONS[name]}{b}"):
             break
-    return Turn(ask(rng, name, a, b, frames), answer(expression), expression)
+    return solved(ask(rng, name, a, b), expression)
 
 
 def ask(rng: Random, operation: str, a: str, b: str, frames: str = "frames") -> str:
-    """Phrase a question about ``a`` and ``b`` with the operation ``plus``, ``minus``, ..."""
+    """Phrase a question about ``a`` and ``b`` with the operation ``plus``, ``minus``, ...
+
+    The sentence is from the list ``frames`` or ``held_out``.
+    """
     own = SUMS[operation]
     slots = {"a": a, "b": b, "thing": rng.choice(words.THINGS), "name": rng.choice(words.GIRLS)}
     if rng.random() < 0.3:
@@ -102,9 +96,8 @@ def ask(rng: Random, operation: str, a: str, b: str, frames: str = "frames") -> 
 
 def _longer(rng: Random) -> Turn:
     """Ask for a sum with three numbers, brackets, or a negative number."""
-    small = (8, 40, 25)
     while True:
-        a, b, c = (str(rng.randrange(10**d)) for d in rng.choices((1, 2, 3), small, k=3))
+        a, b, c = (str(rng.randrange(10**d)) for d in rng.choices((1, 2, 3), (8, 40, 25), k=3))
         p, q = rng.choices("+-*", (5, 3, 2), k=2)
         flat = f"{a}{p}{b}{q}{c}"
         forms = (flat, flat, f"({a}{p}{b}){q}{c}", f"{a}{p}({b}{q}{c})", f"-{a}{p}{b}")
@@ -116,7 +109,7 @@ def _longer(rng: Random) -> Turn:
         x = x.replace("+", "plus").replace("*", "times")
         x = x if " " in x else expression
     question: str = rng.choice(SUMS["frames"]).format(x=x)
-    return Turn(question, answer(expression), expression)
+    return solved(question, expression)
 
 
 def _in_words(rng: Random) -> Turn:
@@ -126,32 +119,23 @@ def _in_words(rng: Random) -> Turn:
         a, b = rng.randrange(21), rng.randrange(21)
         if _usable(expression := f"{a}{OPERATIONS[name]}{b}"):
             break
-    x = f"{_NUMBER_WORDS[a]} {name} {_NUMBER_WORDS[b]}"
+    x = f"{SUMS['numbers'][a]} {name} {SUMS['numbers'][b]}"
     question: str = rng.choice(SUMS["frames"]).format(x=x)
-    return Turn(question[0].upper() + question[1:], answer(expression), expression)
+    return solved(question[0].upper() + question[1:], expression)
 
 
 def sum_turns(rng: Random) -> list[Turn]:
     """Ask for a sum, and sometimes for a second step from its result."""
-    make = rng.choices((two_operands, _longer, _in_words), (84, 12, 4))[0]
+    make = rng.choices((_two_operands, _longer, _in_words), (84, 12, 4))[0]
     turn = make(rng)
-    result = evaluate(turn.expression or "")
-    if rng.random() > 0.12 or result is None or "." in result or result.startswith("-"):
+    result = calculate(turn.expression or "")
+    if rng.random() > 0.12 or "." in result or result.startswith("-"):
         return [turn]
     while True:
         b = number(rng)
-        question, sign = rng.choice(
-            (
-                (f"Add {b} to that.", "+"),
-                (f"And plus {b}?", "+"),
-                (f"Now subtract {b}.", "-"),
-                (f"And minus {b}?", "-"),
-                (f"Now times {b}.", "*"),
-                (f"Multiply that by {b}.", "*"),
-            )
-        )
+        question, sign = rng.choice(SUMS["next"])
         if _usable(expression := f"{result}{sign}{b}"):
-            return [turn, Turn(question, answer(expression), expression)]
+            return [turn, solved(question.format(b=b), expression)]
 
 
 def count_turn(rng: Random, word: str, letter: str, frames: str = "frames") -> Turn:
@@ -160,32 +144,32 @@ def count_turn(rng: Random, word: str, letter: str, frames: str = "frames") -> T
     shown = word.capitalize() if quote == '"' and rng.random() < 0.15 else word
     spelling = rng.choice(LETTERS["letter"]).format(l=letter)
     question: str = rng.choice(LETTERS[frames]).format(l=spelling, w=f"{quote}{shown}{quote}")
-    expression = f'"{word}".count("{letter}")'
-    return Turn(question, count_answer(word, letter), expression)
+    return counted(question, word, letter)
 
 
-def count_answer(word: str, letter: str) -> str:
-    """Return ``The letter l occurs 2 times in "hello".``"""
+def counted(question: str, word: str, letter: str) -> Turn:
+    """Answer with ``The letter l occurs 2 times in "hello".``"""
     count = word.count(letter)
-    return f'The letter {letter} occurs {count} time{"" if count == 1 else "s"} in "{word}".'
+    answer = f'The letter {letter} occurs {count} time{"" if count == 1 else "s"} in "{word}".'
+    return Turn(question, answer, f'"{word}".count("{letter}")')
+
+
+def word_and_letter(rng: Random) -> tuple[str, str]:
+    """Draw a word and a letter: mostly one that occurs, so that the model also learns the answer 0."""
+    word = words.counted_word(rng)
+    return word, rng.choice(word if rng.random() < 0.85 else ascii_lowercase)
 
 
 def letter_turns(rng: Random) -> list[Turn]:
     """Ask for a letter count, and sometimes for a second one with the same letter or word."""
-    word = words.counted_word(rng)
-    # Mostly letters that occur, and a few that do not, so that the model learns the answer 0.
-    letter = rng.choice(word if rng.random() < 0.85 else "abcdefghijklmnopqrstuvwxyz")
+    word, letter = word_and_letter(rng)
     first = count_turn(rng, word, letter)
     if rng.random() > 0.12:
         return [first]
     if rng.random() < 0.5:
-        other = words.counted_word(rng)
-        frame = rng.choice(("And in {w}?", "What about {w}?", "And how many in {w}?"))
-        question = frame.format(w=f'"{other}"')
-        word = other
+        word = words.counted_word(rng)
+        question = rng.choice(LETTERS["next_word"]).format(w=f'"{word}"')
     else:
         letter = rng.choice(word)
-        frame = rng.choice(("And {l}?", "And the letter {l}?", "What about {l}?"))
-        question = frame.format(l=letter)
-    expression = f'"{word}".count("{letter}")'
-    return [first, Turn(question, count_answer(word, letter), expression)]
+        question = rng.choice(LETTERS["next_letter"]).format(l=letter)
+    return [first, counted(question, word, letter)]

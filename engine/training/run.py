@@ -6,15 +6,13 @@ are 512 tokens long, so that the model learns to use a longer context. Large mod
 context in the same way.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
 import time
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from tokenizers import Tokenizer
@@ -22,12 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from engine.training.batches import Batch, make_batch
-from engine.training.corpus import texts
+from engine.training.corpus import documents, texts
 from engine.training.evaluate import evaluate
 from engine.training.export import export
 from engine.training.model import Model, ModelConfig
-from engine.training.tokenizer import IGNORED, train_tokenizer
+from engine.training.tokenizer import IGNORED, encode_document, train_tokenizer
 
 TOKENS_PER_STEP = 4096
 SHORT_ROWS, LONG_ROWS = 256, 512
@@ -36,6 +33,8 @@ TOKENIZER_DOCUMENTS = 30_000
 PEAK_LEARNING_RATE = 2e-3
 WARMUP_STEPS = 100
 CHECKPOINT_SECONDS = 60.0
+# A batch counts as full after this many documents that did not fit in any row.
+PATIENCE = 24
 
 
 def train(
@@ -66,6 +65,8 @@ def train(
     training = _Training(Model(config or ModelConfig()).to(device), seed, steps)
     if checkpoint.exists():
         training.resume(checkpoint, device)
+    else:
+        training.tokenizer = train_tokenizer(texts(seed, TOKENIZER_DOCUMENTS))
     forward = compiled(training.model)
     saved_at = time.monotonic()
     with tqdm(total=steps * TOKENS_PER_STEP, initial=training.step * TOKENS_PER_STEP, unit="tok",
@@ -98,17 +99,14 @@ def train(
 class _Training:
     """The state of a training run: model, optimizers, tokenizer, steps and time so far."""
 
+    tokenizer: Tokenizer
+
     def __init__(self, model: Model, seed: int, steps: int) -> None:
         self.model = model
         self.optimizers = make_optimizers(model)
         self.step = 0
         self._run = {"seed": seed, "steps": steps}
         self._started = time.monotonic()
-
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer, trained on first use unless the run is resumed."""
-        return train_tokenizer(texts(self._run["seed"], TOKENIZER_DOCUMENTS))
 
     def seconds(self) -> float:
         """Return the time spent on this run, including earlier calls."""
@@ -143,6 +141,44 @@ class _Training:
         self.step = saved["step"]
         self.tokenizer = Tokenizer.from_str(saved["tokenizer"])
         self._started -= saved["seconds"]
+
+
+class Batch(NamedTuple):
+    """``tokens`` and ``targets`` ``[rows, length]``; ``mask`` ``[rows, 1, length, length]``."""
+
+    tokens: Tensor
+    targets: Tensor
+    mask: Tensor
+
+
+def make_batch(tokenizer: Tokenizer, seed: int, number: int, rows: int, length: int) -> Batch:
+    """Make batch ``number`` of a training run; documents longer than a row are skipped.
+
+    Each row holds several short documents, and the mask hides every document from its neighbours.
+    The batch depends only on ``seed`` and ``number``, so a resumed training run sees the batches
+    that an uninterrupted one would have seen.
+    """
+    tokens = torch.zeros(rows, length, dtype=torch.long)
+    targets = torch.full((rows, length), IGNORED, dtype=torch.long)
+    owner = torch.full((rows, length), -1, dtype=torch.long)
+    used = [0] * rows
+    misses = 0
+    for index, document in enumerate(documents(f"{seed}/{number}")):
+        ids, next_ids = encode_document(tokenizer, document)
+        row = next((r for r in range(rows) if used[r] + len(ids) <= length), None)
+        if row is None:
+            misses += 1
+            if misses == PATIENCE:
+                break
+            continue
+        span = slice(used[row], used[row] + len(ids))
+        tokens[row, span] = torch.tensor(ids)
+        targets[row, span] = torch.tensor(next_ids)
+        owner[row, span] = index
+        used[row] += len(ids)
+    same_document = owner[:, :, None] == owner[:, None, :]
+    causal = torch.ones(length, length, dtype=torch.bool).tril()
+    return Batch(tokens, targets, (same_document & causal)[:, None])
 
 
 def device_name(device: str) -> str:

@@ -4,13 +4,11 @@ There are a few fixed answers and many different questions. That is how such a s
 recognise a concept in a sentence it has never read.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 
-from engine.training.data import load
 from engine.training.documents import Turn
+from engine.training.words import load
 
 _SERVING = load("serving")
 CONCEPTS: list[dict[str, Any]] = _SERVING["concept"]

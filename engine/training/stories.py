@@ -5,22 +5,16 @@ the end, and so does the friend. Names come from a long list, so the model must 
 right.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import Any
 
 from engine.training import words
-from engine.training.data import load
 from engine.training.documents import Turn
 from engine.training.words import Character
 
-_STORIES = load("stories")
+_STORIES = words.load("stories")
 
 REQUESTS: dict[str, list[str]] = _STORIES["requests"]
-UNKNOWN_ANSWER = (
-    "I know no stories about that. I know foxes, owls, bears, rabbits and other animals."
-)
 
 
 def story(
@@ -32,14 +26,11 @@ def story(
         friend = words.character(rng)
     slots = {slot: rng.choice(options) for slot, options in words.STORY_SLOTS.items()}
     for prefix, person in (("h", hero), ("f", friend)):
-        slots[prefix.upper()] = person.name
-        slots[prefix] = f"the {person.kind}"
-        slots[f"{prefix}e"], slots[f"{prefix}im"] = person.he, person.him
-        slots[f"{prefix}is"], slots[f"{prefix.upper()}e"] = person.his, person.he.capitalize()
-        slots[f"{prefix.upper()}is"] = person.his.capitalize()
+        slots |= {prefix.upper(): person.name, prefix: f"the {person.kind}"}
         article = words.with_article(person.kind)
-        slots[f"a{prefix}"], slots[f"{prefix}a"] = article, article
-        slots[f"{prefix.upper()}a"] = article.capitalize()
+        forms = {"e": person.he, "im": person.him, "is": person.his, "a": article}
+        for suffix, form in forms.items():
+            slots |= {prefix + suffix: form, prefix.upper() + suffix: form.capitalize()}
     plot = plot or rng.choice(_STORIES["plot"])
     beats = [_STORIES["openings"], _STORIES["traits"], *plot["beats"], _STORIES["endings"]]
     sentences = [rng.choice(beat).format(**slots) for beat in beats]
@@ -61,19 +52,13 @@ def turns(rng: Random) -> list[Turn]:
         k=kind, ak=words.with_article(kind), n=hero.name, t=rng.choice(plot["themes"])
     )
     if how == "unknown":
-        return [Turn(request, UNKNOWN_ANSWER)]
+        return [Turn(request, _STORIES["unknown_answer"])]
     text, friend = story(rng, hero, plot)
     result = [Turn(request, text)]
     if rng.random() < 0.3:
-        person = rng.choice((hero, friend))
-        called = f"The {person.kind} was called {person.name}."
-        questions = (
-            Turn(f"What was the name of the {person.kind}?", called),
-            Turn(f"What was the {person.kind} called?", called),
-            Turn(
-                f"Who was {person.name}?", f"{person.name} was {words.with_article(person.kind)}."
-            ),
-            Turn("Who was the story about?", f"It was about {hero.name} and {friend.name}."),
-        )
-        result.append(rng.choice(questions))
+        asked = rng.choice((hero, friend))
+        question, answer = rng.choice(_STORIES["questions"])
+        person = {"n": asked.name, "k": asked.kind, "ak": words.with_article(asked.kind)}
+        people = {"h": hero.name, "f": friend.name}
+        result.append(Turn(question.format(**person), answer.format(**person, **people)))
     return result

@@ -1,16 +1,12 @@
 """Small talk, refusals, names, echoes, system prompts, and text around a question."""
 
-from __future__ import annotations
-
-from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.training import words
-from engine.training.data import load
 from engine.training.documents import Turn
 
-_CHAT = load("chat")
+_CHAT = words.load("chat")
 TALK: list[dict[str, Any]] = _CHAT["talk"]
 DECLINES: list[dict[str, Any]] = _CHAT["decline"]
 LISTS: dict[str, list[str]] = _CHAT["lists"]
@@ -59,7 +55,7 @@ def decline_turns(rng: Random) -> list[Turn]:
 
 def name_turns(rng: Random) -> list[Turn]:
     """Tell the model a name and sometimes ask for it later, or ask without telling it first."""
-    name = rng.choice(words.GIRLS + words.BOYS)
+    name = rng.choice(words.NAMES)
     if rng.random() < 0.15:
         name = words.nonsense_word(rng).capitalize()
     ask = rng.choice(_NAME["ask"])
@@ -75,52 +71,53 @@ def name_turns(rng: Random) -> list[Turn]:
 
 def echo_turns(rng: Random) -> list[Turn]:
     """Dictate a few words, which the model repeats."""
-    names = words.GIRLS + words.BOYS
-    pool = (names, names, words.THINGS, words.ANIMALS, words.FOODS, words.COUNTED_WORDS)
+    pool = (words.NAMES, words.NAMES, words.THINGS, words.ANIMALS, words.FOODS, words.COUNTED_WORDS)
     text = " ".join(rng.choice(rng.choice(pool)) for _ in range(rng.randint(1, 6)))
     ask = rng.choice(_CHAT["echo"]["ask"])
     return [Turn(ask.format(t=text), text)]
 
 
-@dataclass(frozen=True)
-class System:
-    """A system prompt and what it changes about the answers."""
+class System(NamedTuple):
+    """A system prompt and its effect on the answers: a key of ``_EFFECTS``, or "" for none."""
 
     text: str
-    opening: str = ""
-    closing: str = ""
-    name: str = ""
-    brief: bool = False
+    effect: str = ""
+    word: str = ""
 
     def apply(self, turn: Turn) -> Turn:
         """Return the turn with the answer that this system prompt asks for."""
         answer = turn.answer
-        if self.brief and turn.brief:
-            answer = turn.brief
-        if self.name:
-            answer = answer.replace(
-                "I am the small model that", f"I am {self.name}, the small model that"
-            )
-        return turn._replace(answer=f"{self.opening}{answer}{self.closing}")
+        match self.effect:
+            case "opening":
+                answer = f"{self.word} {answer}"
+            case "closing":
+                answer = f"{answer} {self.word}"
+            case "name":
+                answer = answer.replace(
+                    "I am the small model", f"I am {self.word}, the small model"
+                )
+            case "brief":
+                answer = turn.brief or answer
+        return turn._replace(answer=answer)
+
+
+# Each effect up to its limit; below the first number, a system prompt has no effect.
+_NEUTRAL = 0.55
+_EFFECTS = {"opening": 0.67, "closing": 0.79, "name": 0.88, "brief": 1.0}
+_EFFECT_WORDS = {
+    "opening": _SYSTEMS["opening_words"],
+    "closing": _SYSTEMS["closing_words"],
+    "name": words.NAMES,
+}
 
 
 def system(rng: Random) -> System:
     """Draw a system prompt: usually a neutral one, otherwise one with a visible effect."""
     neutral = rng.choice(_CHAT["neutral_systems"]["lines"])
     kind = rng.random()
-    if kind < 0.55:
+    if kind < _NEUTRAL:
         return System(neutral)
     lead = f"{neutral} " if rng.random() < 0.4 else ""
-    if kind < 0.67:
-        word = rng.choice(_SYSTEMS["opening_words"])
-        ask = rng.choice(_SYSTEMS["opening"]).format(w=word)
-        return System(lead + ask, opening=f"{word} ")
-    if kind < 0.79:
-        word = rng.choice(_SYSTEMS["closing_words"])
-        ask = rng.choice(_SYSTEMS["closing"]).format(w=word)
-        return System(lead + ask, closing=f" {word}")
-    if kind < 0.88:
-        name = rng.choice(words.GIRLS + words.BOYS)
-        ask = rng.choice(_SYSTEMS["name"]).format(n=name)
-        return System(lead + ask, name=name)
-    return System(lead + rng.choice(_SYSTEMS["brief"]), brief=True)
+    effect = next(effect for effect, limit in _EFFECTS.items() if kind < limit)
+    word = rng.choice(_EFFECT_WORDS[effect]) if effect in _EFFECT_WORDS else ""
+    return System(lead + rng.choice(_SYSTEMS[effect]).format(w=word), effect, word)

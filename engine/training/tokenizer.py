@@ -5,13 +5,11 @@ merging matters here: every digit is a token of its own, which lets the model co
 digit. So is every letter of a quoted word, which lets it count letters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 
-from engine.training.documents import BOS, SPECIAL_TOKENS, Document
+from engine.training.documents import BOS, IDS, SPECIAL_TOKENS, Document
 
 VOCAB_SIZE = 1536
 # Letters up to a closing quote, one by one; words with their space; digits, one by one; runs of
@@ -42,7 +40,7 @@ def train_tokenizer(texts: Iterable[str]) -> Tokenizer:
     )
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{BOS} $A", special_tokens=[(BOS, SPECIAL_TOKENS.index(BOS))]
+        single=f"{BOS} $A", special_tokens=[(BOS, IDS[BOS])]
     )
     return tokenizer
 
@@ -62,10 +60,8 @@ def encode_document(tokenizer: Tokenizer, document: Document) -> tuple[list[int]
     ids: list[int] = []
     learned: list[bool] = []
     for piece in document.pieces:
-        if piece.text in SPECIAL_TOKENS:
-            part = [SPECIAL_TOKENS.index(piece.text)]
-        else:
-            part = encode_text(tokenizer, piece.text)
+        special = piece.text in IDS
+        part = [IDS[piece.text]] if special else encode_text(tokenizer, piece.text)
         ids += part
         learned += [piece.learned] * len(part)
     targets = [token if keep else IGNORED for token, keep in zip(ids[1:], learned[1:], strict=True)]

@@ -1,14 +1,22 @@
-"""The words that stories, sums and letter counts draw from."""
+"""The words that stories, sums and letter counts draw from, and the files of sentences."""
 
-from __future__ import annotations
-
+import tomllib
+from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from string import ascii_lowercase
+from typing import Any, NamedTuple
 
-from engine.training.data import load
+DATA = Path(__file__).parent / "data"
+
+
+def load(subject: str) -> dict[str, Any]:
+    """Read the words and sentences of ``data/<subject>.toml``."""
+    return tomllib.loads((DATA / f"{subject}.toml").read_text(encoding="utf-8"))
+
 
 _WORDS: dict[str, list[str]] = load("words")
 GIRLS, BOYS = _WORDS["girls"], _WORDS["boys"]
+NAMES = GIRLS + BOYS
 PEOPLE = {"girl": GIRLS, "boy": BOYS, "princess": GIRLS, "prince": BOYS}
 ANIMALS, UNKNOWN_ANIMALS = _WORDS["animals"], _WORDS["unknown_animals"]
 FOODS, THINGS = _WORDS["foods"], _WORDS["things"]
@@ -37,7 +45,7 @@ def counted_word(rng: Random) -> str:
     if kind < 0.75:
         return nonsense_word(rng)[:16]
     # Few different letters make repeats likely, and repeats make copying hard.
-    letters = rng.sample("abcdefghijklmnopqrstuvwxyz", rng.randint(2, 8))
+    letters = rng.sample(ascii_lowercase, rng.randint(2, 8))
     return "".join(rng.choices(letters, k=rng.randint(2, 12)))
 
 
@@ -51,17 +59,12 @@ class Character(NamedTuple):
     his: str
 
 
-def character(rng: Random, kind: str | None = None, name: str | None = None) -> Character:
-    """Draw a character; a given kind or name is kept, and the pronouns fit the name."""
-    if kind is None:
-        people = name is None or name in GIRLS or name in BOYS
-        kind = rng.choice(list(PEOPLE)) if people and rng.random() < 0.3 else rng.choice(ANIMALS)
-        if kind in PEOPLE and name is not None and name not in PEOPLE[kind]:
-            kind = rng.choice(ANIMALS)
+def character(rng: Random) -> Character:
+    """Draw a character: an animal or, less often, a person."""
+    kind = rng.choice(list(PEOPLE) if rng.random() < 0.3 else ANIMALS)
     names = PEOPLE.get(kind) or rng.choice((GIRLS, BOYS))
-    name = name or rng.choice(names)
-    girl = name in GIRLS if kind not in PEOPLE else PEOPLE[kind] is GIRLS
-    return Character(name, kind, *(("she", "her", "her") if girl else ("he", "him", "his")))
+    pronouns = ("she", "her", "her") if names is GIRLS else ("he", "him", "his")
+    return Character(rng.choice(names), kind, *pronouns)
 
 
 def with_article(noun: str) -> str:

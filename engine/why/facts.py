@@ -10,7 +10,7 @@ from engine.config import EngineConfig
 from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog
-from engine.why.shortfall import CachedPrefix, Shortfall, common_length, shortfall
+from engine.why.shortfall import Shortfall, common_length, shortfall
 
 
 @dataclass(slots=True)
@@ -94,14 +94,18 @@ class Facts:
         event = log[at]
         assert isinstance(event, v.StepScheduled)
         facts, lost = cls(State(), event), list[Eviction]()
-        admitted = _is_admitted(log, request, at)
-        tokens = _all_tokens(log, request) if admitted else []
+        tokens: list[int] = []  # what the request is admitted with
+        if admitted := _is_admitted(log, request, at):
+            seq = log.next_seq - len(log) + at
+            tokens = log.state(seq).requests[request].tokens
         for before in log[: at + 1]:
             match before:
                 case v.StepStarted():
                     facts.victims, facts.preemption, facts.admission = [], None, None
                 case v.RadixEvicted() | v.BlockEvicted() if admitted:
-                    lost.append(_eviction(facts.state, before, tokens))
+                    prefix = facts.state.prefix_tokens(before.node)
+                    agree = common_length(prefix, tokens)
+                    lost.append(Eviction(agree, facts.state.step, before))
                 case v.Preempted():
                     facts.victims.append(before.request)
                     if before.request == request:
@@ -119,54 +123,40 @@ class Facts:
         names, settings = EngineConfig.__struct_fields__, self.state.settings
         return EngineConfig(**{name: settings[name] for name in names if name in settings})
 
-    def head_prefix(self, blocked: v.Blocked) -> CachedPrefix:
-        """Return the cached prefix of the blocked head of the queue."""
-        head = self.state.requests[blocked.request]
-        return CachedPrefix(self.state, head, unscored=head.id in self.unscored)
-
     def shortfall(self, classes: dict[str, str] | None) -> Shortfall | None:
         """Return what would have let the blocked head of the queue start, if that alone is enough."""
-        blocked = self.event.blocked
-        if blocked is None:
-            return None
-        return shortfall(self.state, self.event, self.config, self.head_prefix(blocked), classes)
+        return shortfall(self.state, self.event, self.config, classes, self.unscored)
 
     def longest_shared_prefix(self, request: int) -> tuple[int, int]:
         """Return the scheduled request with the longest prefix in common with `request`, and how
         many tokens of it fill whole blocks.
         """
-        tokens, size = self.state.requests[request].tokens[:-1], self.state.block_size
+        requests, size = self.state.requests, self.state.block_size
+        tokens = requests[request].tokens[:-1]
         shared = {
-            row.request: common_length(self.state.requests[row.request].tokens, tokens)
-            // size
-            * size
+            row.request: common_length(requests[row.request].tokens, tokens)
             for row in self.event.rows
         }
-        other = max(shared, key=lambda id_: shared[id_])
-        return other, shared[other]
+        other = max(shared, key=lambda id_: shared[id_] // size)
+        return other, shared[other] // size * size
 
     def _note_scoring(self, event: v.Event) -> None:
         """A request with prompt_logprobs reads no cache until every token of its prompt is scored."""
         match event:
-            case v.RequestArrived() if event.sampling.get("prompt_logprobs") is not None:
-                self.unscored.add(event.request)
-                self._note_computed(
-                    event.request, 0, len(event.prompt)
-                )  # a prompt of one token has no score
+            # A prompt of one token has no score.
+            case v.RequestArrived() if len(event.prompt) > 1:
+                if event.sampling.get("prompt_logprobs") is not None:
+                    self.unscored.add(event.request)
             case v.Keyframe():
                 for entry in event.state["requests"]:
-                    if entry["sampling"].get("prompt_logprobs") is not None:
+                    scored = entry["computed"] >= entry["prompt_length"] - 1
+                    if entry["sampling"].get("prompt_logprobs") is not None and not scored:
                         self.unscored.add(entry["id"])
-                        self._note_computed(entry["id"], entry["computed"], entry["prompt_length"])
             case v.StepFinished():
                 for row in self.state.plan:
-                    if row.request in self.state.requests:
-                        length = self.state.requests[row.request].prompt_length
-                        self._note_computed(row.request, row.start + row.count, length)
-
-    def _note_computed(self, request: int, computed: int, prompt_length: int) -> None:
-        if computed >= prompt_length - 1:
-            self.unscored.discard(request)
+                    request = self.state.requests.get(row.request)
+                    if request and row.start + row.count >= request.prompt_length - 1:
+                        self.unscored.discard(row.request)
 
 
 def _preemption(before: State, event: v.Preempted) -> Preemption:
@@ -214,10 +204,6 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
     return admission
 
 
-def _eviction(before: State, event: v.RadixEvicted | v.BlockEvicted, tokens: list[int]) -> Eviction:
-    return Eviction(common_length(before.prefix_tokens(event.node), tokens), before.step, event)
-
-
 def _is_admitted(log: EventLog, request: int, at: int) -> bool:
     """Return whether the request is admitted in the step whose step_scheduled is event `at`."""
     while at > 0 and not isinstance(log[at], v.StepStarted):
@@ -226,23 +212,3 @@ def _is_admitted(log: EventLog, request: int, at: int) -> bool:
         if isinstance(event, v.Admitted) and event.request == request:
             return True
     return False
-
-
-def _all_tokens(log: EventLog, request: int) -> list[int]:
-    """Return all tokens of a request at the end of the log; a request never loses tokens."""
-    tokens: list[int] = []
-    prompts: dict[int, list[int]] = {}
-    for event in log:
-        match event:
-            case v.Keyframe():
-                for entry in event.state["requests"]:
-                    prompts[entry["id"]] = entry["tokens"]
-            case v.RequestArrived():
-                prompts[event.request] = event.prompt
-            case v.Forked() if event.request == request:
-                prompts[request] = prompts[event.parent]
-            case v.StepFinished():
-                for row in event.tokens:
-                    if row.request == request:
-                        tokens += row.ids
-    return prompts.get(request, []) + tokens

@@ -65,13 +65,13 @@ def shortfall(
     state: State,
     event: v.StepScheduled,
     config: EngineConfig,
-    prefix: CachedPrefix,
     classes: dict[str, str] | None,
+    unscored: set[int],
 ) -> Shortfall | None:
     """Return what would have let the blocked head of the queue start, if that alone is enough.
 
-    prefix   the head's cached prefix
-    classes  as in run_started; None if they are not known
+    classes   as in run_started; None if they are not known
+    unscored  requests whose prompts still have to be scored
 
     There is no answer without preemption or without chunked prefill, because other checks decide then,
     or if the policy might then defer the head. Drafts do not count: they get only what is left.
@@ -79,7 +79,9 @@ def shortfall(
     blocked = event.blocked
     if blocked is None or not (config.preemption and config.chunked_prefill):
         return None
-    length = len(state.requests[blocked.request].tokens)
+    head = state.requests[blocked.request]
+    prefix = CachedPrefix(state, head, unscored=head.id in unscored)
+    length = len(head.tokens)
     lack = blocked.need - blocked.have
     not_deferred = classes is not None and classes["policy"] in NEVER_DEFER
     tokens_left = config.token_budget - sum(row.count - len(row.drafts) for row in event.rows)

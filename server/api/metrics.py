@@ -11,7 +11,6 @@ from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import Response
-from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.exposition import generate_latest
 from prometheus_client.metrics_core import Metric
@@ -45,11 +44,7 @@ _COUNTERS: list[tuple[str, str, Callable[[Measures], float]]] = [
         lambda m: m.cache_queries,
     ),
     ("prefix_cache_hits", "Prompt tokens found in the prefix cache.", lambda m: m.cache_hits),
-    (
-        "num_preemptions",
-        "Number of preemptions.",
-        lambda m: m.preemptions,
-    ),
+    ("num_preemptions", "Number of preemptions.", lambda m: m.preemptions),
 ]
 _HISTOGRAMS: list[tuple[str, str, Callable[[Measures], Histogram]]] = [
     ("time_to_first_token_seconds", "Time from arrival to the first token.", lambda m: m.ttft),
@@ -79,13 +74,12 @@ _GAUGES: list[tuple[str, str, Callable[[Bridge], float]]] = [
 def routes(models: Models) -> APIRouter:
     """Return the route /metrics for the loaded models."""
     router = APIRouter()
-    registry = CollectorRegistry()
-    registry.register(_Engines(models))
+    engines = _Engines(models)
 
     @router.get("/metrics", tags=["Operation"], response_class=Response, responses=_TEXT)
     async def metrics() -> Response:
         """Return counters, gauges and histograms in Prometheus text format, under vLLM's names."""
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE)
+        return Response(generate_latest(engines), media_type=CONTENT_TYPE)
 
     return router
 
@@ -96,47 +90,36 @@ class _Engines(Collector):
     def __init__(self, models: Models) -> None:
         self._models = models
 
-    def describe(self) -> list[Metric]:
-        """Return nothing: the registry has no other collector whose names could collide."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """Yield the current values."""
-        measured = [(_name(b), b, b.window.measures) for b in self._models.bridges]
+        bridges = {bridge.settings.model_name: bridge for bridge in self._models.bridges}
+        measured = {model: bridge.window.measures for model, bridge in bridges.items()}
         for name, help, value in _GAUGES:
             gauge = GaugeMetricFamily(f"vllm:{name}", help, labels=_LABELS)
-            for model, bridge, _ in measured:
+            for model, bridge in bridges.items():
                 gauge.add_metric([model], value(bridge))
             yield gauge
         for name, help, count in _COUNTERS:
             counter = CounterMetricFamily(f"vllm:{name}", help, labels=_LABELS)
-            for model, _, measures in measured:
+            for model, measures in measured.items():
                 counter.add_metric([model], count(measures))
             yield counter
-        yield _finished(measured)
+        finished = CounterMetricFamily(
+            "vllm:request_success",
+            "Finished requests by reason.",
+            labels=[*_LABELS, "finished_reason"],
+        )
+        for model, measures in measured.items():
+            for reason, total in measures.finished.items():
+                finished.add_metric([model, reason], total)
+        yield finished
         for name, help, histogram in _HISTOGRAMS:
             family = HistogramMetricFamily(f"vllm:{name}", help, labels=_LABELS)
-            for model, _, measures in measured:
-                buckets, total = _cumulative(histogram(measures))
-                family.add_metric([model], buckets, total)
+            for model, measures in measured.items():
+                family.add_metric([model], *_cumulative(histogram(measures)))
             yield family
-
-
-def _finished(measured: list[tuple[str, Bridge, Measures]]) -> Metric:
-    labels = [*_LABELS, "finished_reason"]
-    family = CounterMetricFamily(
-        "vllm:request_success", "Finished requests by reason.", labels=labels
-    )
-    for model, _, measures in measured:
-        for reason, count in measures.finished.items():
-            family.add_metric([model, reason], count)
-    return family
 
 
 def _cumulative(histogram: Histogram) -> tuple[list[Any], float]:
     limits = [*(str(float(limit)) for limit in histogram.limits), "+Inf"]
     return list(zip(limits, accumulate(histogram.counts), strict=True)), histogram.sum
-
-
-def _name(bridge: Bridge) -> str:
-    return bridge.settings.model_name

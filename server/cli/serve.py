@@ -1,6 +1,6 @@
 """`underglass serve`: its options, with their defaults and help texts.
 
-`starting.py`, which needs torch, is imported only after the options have been checked.
+`serving.py`, which imports FastAPI, is imported only after the options have been checked.
 """
 
 import os
@@ -154,9 +154,9 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     if message := check_environment(ctx):
         fail(message)
     os.environ["UNDERGLASS_THREADS"] = str(threads)
-    options["model"] = _model_to_serve(model, model_dir, train=train)
+    options["model"] = _model_to_serve(model, model_dir, trace_file, train=train)
 
-    from server.cli.starting import Start, StartError, serve_until_stopped
+    from server.cli.serving import Start, StartError, serve_until_stopped
 
     try:
         settings = _fill(
@@ -173,7 +173,9 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
         fail(str(error))
 
 
-def _model_to_serve(model: str | None, model_dir: Path | None, *, train: bool) -> str:
+def _model_to_serve(
+    model: str | None, model_dir: Path | None, trace_file: Path | None, *, train: bool
+) -> str:
     """Return the model's name or path; exit if the options cannot be used together."""
     if train and model is not None:
         fail("--train and --model (UNDERGLASS_MODEL) cannot be used together: omit one of them")
@@ -181,6 +183,10 @@ def _model_to_serve(model: str | None, model_dir: Path | None, *, train: bool) -
         fail("--model is empty: give a model's directory or name, or omit the option")
     if (model == "auto") != (model_dir is not None):
         fail("--model auto and --model-dir require each other: give both or neither")
+    if model_dir is not None and not model_dir.is_dir():
+        fail(f"--model-dir must be a directory, got {model_dir}")
+    if model_dir is not None and trace_file is not None:
+        fail("--trace-file cannot be used with --model auto: it records only one engine")
     if model == "auto":
         return "bundled"
     return model or ("nanogpt" if train else "bundled")

@@ -1,9 +1,19 @@
-"""The server's queue limits: how much may wait, and when a rejected client should retry.
+"""Admission: how long a request's texts may be, how much may wait, and when a client should retry.
 
-The limits count both requests and tokens, because thirty short questions are far less work than thirty
-books. A request's token count is its prompt plus its maximum output, the most work it can cause. The
-request limit is checked before the prompt is tokenized; the token limit is checked afterwards, when
-the number of tokens is known.
+Texts are checked before they are tokenized. All requests share one tokenizer thread, which takes 1 to 2
+microseconds per character (measured with the bundled tokenizer; a chat takes three times as long).
+Without a limit, one body could delay every other request by seconds, either with a single prompt that
+turns out to be too long or with a batch of prompts that each just fit. There are two limits, and both
+depend on the context length:
+
+    all texts of a request    `CHARACTERS_PER_TOKEN` per token of context, at least
+                              `LEAST_CHARACTERS` and at most `MAX_CHARACTERS`
+    each text                 the length of the vocabulary's longest token, per token of context
+
+The queue is limited both in requests and in tokens, because thirty short questions are far less work
+than thirty books. A request's token count is its prompt plus its maximum output, the most work it can
+cause. The request limit is checked before the prompt is tokenized; the token limit is checked
+afterwards, when the number of tokens is known.
 
 `Retry-After` is the time the engine needs, at its recent speed, to work through half of the queue. A
 client that retries then finds room in the queue, and the engine has not run out of work.
@@ -13,36 +23,84 @@ limits requests (`--max-queued-requests`). RFC 9110, section 10.2.3, defines `Re
 """
 
 import math
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from engine.events.fold import State
-from engine.events.vocabulary import Event, StepFinished, StepScheduled
+from engine.scheduling.admission import RequestError
+from engine.text.tokenizer import Tokenizer
+from server.core.measures import Measures
 from server.core.request_stream import Prompt
 from server.core.settings import ServerSettings
 from server.http.errors import ApiError, too_many
 
-RECENT_STEPS = 100
+if TYPE_CHECKING:
+    from server.core.bridge import Bridge
+
+CHARACTERS_PER_TOKEN = 8  # English text has 4 to 5 characters per token
+LEAST_CHARACTERS = 1 << 16  # about 0.1 s of the tokenizer thread; allows a batch of short prompts
+MAX_CHARACTERS = 1 << 20
 MAX_RETRY_SECONDS = 60  # OpenAI's SDKs ignore a longer Retry-After
+
+
+def max_request_tokens(bridge: "Bridge") -> int:
+    """Return how many tokens a prompt and its output may have; the last token needs no KV slot."""
+    slots = bridge.config.num_blocks * bridge.config.block_size + 1
+    return min(slots, bridge.max_context or slots)
+
+
+def check_length(characters: Iterable[int], bridge: "Bridge", field: str = "prompt") -> None:
+    """Raise RequestError if texts of these lengths are too long to tokenize.
+
+    characters   the length of each text
+    field        the request field with these texts, for the error message
+    """
+    lengths, tokens = list(characters), max_request_tokens(bridge)
+    total, longest_text = sum(lengths), max(lengths, default=0)
+    limit = min(MAX_CHARACTERS, max(LEAST_CHARACTERS, CHARACTERS_PER_TOKEN * tokens))
+    if total > limit:
+        raise RequestError(
+            field,
+            f"has {total} characters, but the limit is {limit}: send fewer or shorter texts",
+        )
+    if longest_text <= tokens:  # true of nearly every text; skips the search through the vocabulary
+        return
+    longest = _longest_token(bridge.tokenizer)  # type: ignore[arg-type] # hashed by identity
+    if longest_text > tokens * longest:
+        raise RequestError(
+            field,
+            f"has {longest_text} characters, and {tokens} tokens of at most {longest} bytes cannot "
+            "hold them: shorten it",
+        )
+
+
+def characters_in(messages: Iterable[Mapping[str, object]]) -> int:
+    """Count a conversation's characters at any depth; a chat template may render all of them."""
+    return sum(_characters(value) for message in messages for value in message.values())
+
+
+def _characters(value: object) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(_characters(key) + _characters(one) for key, one in value.items())
+    return sum(map(_characters, value)) if isinstance(value, list) else 0
+
+
+@lru_cache(maxsize=16)
+def _longest_token(tokenizer: Tokenizer) -> int:
+    return max(len(tokenizer.token_bytes(token)) for token in range(tokenizer.vocab_size))
 
 
 class Admission:
     """The limits of one engine's queue. Lives on the event loop."""
 
-    def __init__(self, settings: ServerSettings, state: State) -> None:
-        """Set up the limits. `state` is the folded log, which keeps changing."""
+    def __init__(self, settings: ServerSettings, state: State, measures: Measures) -> None:
+        """Set up the limits. `state` is the log, folded, and `measures` counts it; both change."""
         self._settings = settings
         self._state = state
-        self._scheduled = 0  # tokens of the current step
-        self._steps: deque[tuple[int, int]] = deque(maxlen=RECENT_STEPS)  # (tokens, microseconds)
-
-    def observe(self, events: Iterable[Event]) -> None:
-        """Record how many tokens each step computed and how long it took."""
-        for event in events:
-            if isinstance(event, StepScheduled):
-                self._scheduled = sum(row.count for row in event.rows)
-            elif isinstance(event, StepFinished):
-                self._steps.append((self._scheduled, event.t["end"] - event.t["start"]))
+        self._measures = measures
 
     def check_requests(self, pending: int) -> None:
         """Raise ApiError 429 if the queue is full; `pending` more requests are about to join it."""
@@ -50,38 +108,31 @@ class Admission:
         if waiting >= limit:
             raise self._full(f"{waiting} requests are waiting, and the limit is {limit}", 0)
 
-    def check_tokens(self, prompts: list[Prompt], pending: int) -> None:
-        """Raise ApiError 429 if the queue has no room for these prompts.
+    def check_tokens(self, prompts: list[Prompt], pending: int) -> int:
+        """Return the tokens of these prompts and their maximum output.
 
-        `pending` counts the tokens of requests that are not in the queue yet. An empty queue accepts
-        any request that the engine can serve, however large.
+        Raises ApiError 429 if the queue has no room for them. `pending` counts the tokens of requests
+        that are not in the queue yet. An empty queue accepts any request that the engine can serve,
+        however large.
         """
         waiting, limit = self._tokens_waiting() + pending, self._settings.max_waiting_tokens
-        added = tokens_of(prompts)
+        added = sum(len(one.tokens) + one.params.samples * one.params.max_tokens for one in prompts)
         if waiting and waiting + added > limit:
             message = (
                 f"{waiting} tokens are waiting, and {added} more would exceed the limit of {limit}"
             )
             raise self._full(message, pending)
+        return added
 
     def _tokens_waiting(self) -> int:
         requests = (self._state.requests[id_] for id_ in self._state.waiting)
         return sum(one.prompt_length + one.slots * one.max_tokens for one in requests)
 
     def _full(self, message: str, pending: int) -> ApiError:
-        seconds = self._retry_after(self._tokens_waiting() + pending)
+        waiting, steps = self._tokens_waiting() + pending, self._measures.recent_steps
+        computed, seconds = sum(tokens for tokens, _ in steps), 1
+        if computed:
+            duration = sum(microseconds for _, microseconds in steps) / 1e6
+            seconds = math.ceil(waiting / 2 * duration / computed)
+            seconds = min(MAX_RETRY_SECONDS, max(1, seconds))
         return too_many(f"{message}: try again in {seconds} s", "queue_full", seconds)
-
-    def _retry_after(self, waiting: int) -> int:
-        computed = sum(tokens for tokens, _ in self._steps)
-        seconds = sum(duration for _, duration in self._steps) / 1e6
-        if not computed:
-            return 1
-        return min(MAX_RETRY_SECONDS, max(1, math.ceil(waiting / 2 * seconds / computed)))
-
-
-def tokens_of(prompts: Iterable[Prompt]) -> int:
-    """Return the most tokens that a request can cause: its prompts plus their maximum output."""
-    return sum(
-        len(prompt.tokens) + prompt.params.samples * prompt.params.max_tokens for prompt in prompts
-    )

@@ -131,22 +131,18 @@ class EngineThread:
         self,
         stream: RequestStream,
         prompts: list[Prompt],
-        *,
-        label: str,
         priority: int,
         reply: asyncio.Future[Any],
     ) -> None:
         """Queue all prompts of a request consecutively, and reply."""
         self._report.replies.append((reply, None))
-        if stream.closed:  # the client disconnected while its prompt was tokenized
-            return
         ids: list[int] = []
         choice = 0
         for index, prompt in enumerate(prompts):
             request = self._engine.submit(
                 prompt.tokens,
                 prompt.params,
-                label=label,
+                label=stream.label,
                 priority=priority,
                 submitted_at=stream.submitted_at,
             )
@@ -190,9 +186,9 @@ class EngineThread:
 
     def _run(self) -> None:
         try:
-            while self._wait():
+            while (commands := self._wait()) is not None:
                 self._busy_since = time.monotonic()
-                for command in self._take_inbox():
+                for command in commands:
                     command()
                 while self._steps and not self._engine.has_work():  # no work left to step through
                     self._reply_with_step(self._steps.popleft().reply)
@@ -204,17 +200,14 @@ class EngineThread:
             self._busy_since = None
             self._failed(error)
 
-    def _wait(self) -> bool:
+    def _wait(self) -> deque[Callable[[], None]] | None:
+        """Wait for work; return the posted commands, or None if the thread must end."""
         with self._wake:
             self._wake.wait_for(
                 lambda: self._inbox or self._steps or self._stopping or self._may_step()
             )
-            return not self._stopping
-
-    def _take_inbox(self) -> deque[Callable[[], None]]:
-        with self._wake:
-            taken, self._inbox = self._inbox, deque()
-        return taken
+            commands, self._inbox = self._inbox, deque()
+            return None if self._stopping else commands
 
     def _may_step(self) -> bool:
         return self._engine.has_work() and (not self._engine.paused or bool(self._steps))
@@ -239,30 +232,30 @@ class EngineThread:
         if events:
             self._record(events)
         if output is not None:
-            self._add_cached(events)
-            self._add_deltas(output, at=_end_of_step(events))
+            self._add_deltas(output, events)
         report, self._report = self._report, Report()
         if events or report.replies:
             report.events, report.paused = events, self._engine.paused
             report.urgent |= bool(report.replies)
             self._deliver(report)
 
-    def _add_cached(self, events: list[Event]) -> None:
+    def _add_deltas(self, output: StepOutput, events: list[Event]) -> None:
+        """Turn the output of a step into one delta per sample; `events` are the step's."""
         for event in events:
-            if isinstance(event, Admitted) and not event.resumed and event.request in self._samples:
-                sample = self._samples[event.request]
-                tokens = len(event.blocks) * self._engine.config.block_size
-                self._report.cached.append((sample.stream, sample.prompt, tokens))
-
-    def _add_deltas(self, output: StepOutput, at: int) -> None:
-        """Turn the output of a step into one delta per sample."""
+            if type(event) is StepFinished:
+                at = int(event.t["end"])  # as logged, so clients see the same times as the pictures
+            elif type(event) is Admitted and not event.resumed:
+                sample = self._samples.get(event.request)
+                if sample is not None:
+                    tokens = len(event.blocks) * self._engine.config.block_size
+                    self._report.cached.append((sample.stream, sample.prompt, tokens))
         deltas: dict[int, OutputDelta] = {}
-        for tokens in output.tokens:
-            sample = self._samples.get(tokens.request.id)
+        for new in output.tokens:
+            sample = self._samples.get(new.request.id)
             if sample is not None:
-                delta = OutputDelta(sample.choice, at, list(tokens.ids), list(tokens.texts))
-                _add_logprobs(delta, tokens)
-                deltas[tokens.request.id] = delta
+                delta = OutputDelta(sample.choice, at, list(new.ids), list(new.texts))
+                _add_logprobs(delta, new)
+                deltas[new.request.id] = delta
                 self._report.deltas.append((sample.stream, delta))
                 self._report.urgent |= not sample.has_token
                 sample.has_token = True
@@ -289,10 +282,3 @@ def _add_logprobs(delta: OutputDelta, tokens: TokenOutput) -> None:
     first = len(tokens.ids) == len(request.tokens) - request.prompt_length
     if first and params.prompt_logprobs is not None:
         delta.prompt_scores = request.prompt_scores
-
-
-def _end_of_step(events: list[Event]) -> int:
-    """Return the end of the step as logged, so clients see the same times as the pictures."""
-    return next(
-        int(event.t["end"]) for event in reversed(events) if isinstance(event, StepFinished)
-    )

@@ -1,13 +1,12 @@
-"""The metrics behind `/metrics`, computed from the event log as it is written.
+"""The metrics behind `/metrics` and `Retry-After`, computed from the event log as it is written.
 
-Times come from the log, so a dashboard and the pictures agree. An event costs one dictionary lookup,
-and a token costs a few additions. Finished requests are dropped.
+Times come from the log, so a dashboard and the pictures agree. An event costs a few comparisons, and a
+token costs a few additions. Finished requests are dropped.
 """
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 
 from engine.events.vocabulary import (
     Admitted,
@@ -32,6 +31,7 @@ _REQUEST_SECONDS = (
     *(0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0),
     *(30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
 )
+RECENT_STEPS = 100
 _STEP_TOKENS = (1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 
 
@@ -60,6 +60,7 @@ class Measures:
     ttft, itl, e2e, queue              seconds to the first token, between tokens, from arrival to the
                                        last token, and from arrival to the step that admitted it
     step_tokens                        tokens computed per step
+    recent_steps                       (tokens, microseconds) of each of the last steps
     """
 
     def __init__(self) -> None:
@@ -71,61 +72,54 @@ class Measures:
         self.e2e = Histogram(_REQUEST_SECONDS)
         self.queue = Histogram((0.001, 0.0025, 0.005, *_REQUEST_SECONDS))
         self.step_tokens = Histogram(_STEP_TOKENS)
+        self.recent_steps: deque[tuple[int, int]] = deque(maxlen=RECENT_STEPS)
+        self._scheduled = 0  # tokens of the current step
         self._block_size = 0
         self._prefix_cache = True
         self._arrived: dict[int, int] = {}  # request -> microseconds
         self._prompts: dict[int, int] = {}  # request -> tokens, until it is admitted
         self._admitted: list[int] = []  # arrival times of the requests admitted in this step
         self._last: dict[int, int] = {}  # request -> time of its last token
-        self._handlers: dict[type[Event], Callable[[Any], None]] = {
-            RunStarted: self._run_started,
-            RequestArrived: self._request_arrived,
-            Admitted: self._on_admitted,
-            Preempted: self._preempted,
-            StepScheduled: self._step_scheduled,
-            Forked: self._forked,
-            StepFinished: self._step_finished,
-            RequestFinished: self._request_finished,
-        }
 
     def apply(self, event: Event) -> None:
         """Count an event."""
-        handler = self._handlers.get(type(event))
-        if handler is not None:
-            handler(event)
-
-    def _run_started(self, event: RunStarted) -> None:
-        self._block_size = event.settings["block_size"]
-        self._prefix_cache = event.settings["prefix_cache"] != "off"
-
-    def _request_arrived(self, event: RequestArrived) -> None:
-        self._arrived[event.request] = event.t["at"]
-        self._prompts[event.request] = len(event.prompt)
-
-    def _on_admitted(self, event: Admitted) -> None:
-        if event.resumed:
-            return
-        tokens = self._prompts.pop(event.request)
-        self.prompt_tokens += tokens
-        if self._prefix_cache:
-            self.cache_queries += tokens
-            self.cache_hits += len(event.blocks) * self._block_size
-        self._admitted.append(self._arrived[event.request])
-
-    def _preempted(self, _event: Preempted) -> None:
-        self.preemptions += 1
-
-    def _step_scheduled(self, event: StepScheduled) -> None:
-        self.step_tokens.observe(sum(row.count for row in event.rows))
-
-    def _forked(self, event: Forked) -> None:
-        self._arrived[event.request] = self._arrived[event.parent]
+        # Not isinstance: a negative answer takes several times as long for msgspec's structs.
+        if type(event) is RunStarted:
+            self._block_size = event.settings["block_size"]
+            self._prefix_cache = event.settings["prefix_cache"] != "off"
+        elif type(event) is RequestArrived:
+            self._arrived[event.request] = event.t["at"]
+            self._prompts[event.request] = len(event.prompt)
+        elif type(event) is Admitted and not event.resumed:
+            tokens = self._prompts.pop(event.request)
+            self.prompt_tokens += tokens
+            if self._prefix_cache:
+                self.cache_queries += tokens
+                self.cache_hits += len(event.blocks) * self._block_size
+            self._admitted.append(self._arrived[event.request])
+        elif type(event) is Preempted:
+            self.preemptions += 1
+        elif type(event) is StepScheduled:
+            self._scheduled = sum(row.count for row in event.rows)
+            self.step_tokens.observe(self._scheduled)
+        elif type(event) is Forked:
+            self._arrived[event.request] = self._arrived[event.parent]
+        elif type(event) is StepFinished:
+            self._step_finished(event)
+        elif type(event) is RequestFinished:
+            self.finished[event.reason] += 1
+            self._prompts.pop(event.request, None)
+            arrived = self._arrived.pop(event.request, None)
+            last = self._last.pop(event.request, None)
+            if arrived is not None and last is not None and event.reason in ("stop", "length"):
+                self.e2e.observe((last - arrived) / 1e6)
 
     def _step_finished(self, event: StepFinished) -> None:
         for arrived in self._admitted:
             self.queue.observe((event.t["scheduled"] - arrived) / 1e6)
         self._admitted.clear()
         end = event.t["end"]
+        self.recent_steps.append((self._scheduled, end - event.t["start"]))
         for row in event.tokens:
             tokens = len(row.ids)
             self.generation_tokens += tokens
@@ -137,10 +131,3 @@ class Measures:
             else:
                 self.itl.observe((end - last) / tokens / 1e6, tokens)
             self._last[row.request] = end
-
-    def _request_finished(self, event: RequestFinished) -> None:
-        self.finished[event.reason] += 1
-        self._prompts.pop(event.request, None)
-        arrived, last = self._arrived.pop(event.request, None), self._last.pop(event.request, None)
-        if arrived is not None and last is not None and event.reason in ("stop", "length"):
-            self.e2e.observe((last - arrived) / 1e6)

@@ -4,6 +4,16 @@ The engine thread reports once per step for all requests together. Each `Request
 that has not been sent to its client yet. If the client reads slowly, the output of several steps
 collects here and is sent as one chunk. A client that does not read at all fills its own buffer and is
 cut off; other clients are not delayed.
+
+`StreamPacer` decides how often to write: the more streams there are, the less often. Writing one event
+to one client takes about 40 us, most of it in the kernel. The engine thread mostly stands still
+meanwhile, because Python runs one thread at a time. With 64 streams and a small model, that adds up to
+half a step. So after each write, streams rest for a time that grows with their number: up to six
+streams get each token separately, 30 streams are written to at most every 15 ms, and 64 at most every
+32 ms. A stream's first token and its end are never delayed.
+
+Differs from vLLM and SGLang: they count `--stream-interval` in tokens, so it delays even a single
+stream.
 """
 
 import asyncio
@@ -25,6 +35,10 @@ TOKEN_BYTES = 80
 LOGPROB_BYTES = 80
 # Maximum number of deltas that a handler takes at once.
 MAX_DELTAS = 64
+
+SECONDS_PER_STREAM = 500e-6
+MIN_REST = 3e-3  # shorter rests are skipped, so up to six streams never rest
+MAX_REST = 50e-3  # text that arrives 20 times a second still looks smooth
 
 
 @dataclass(slots=True)
@@ -108,16 +122,6 @@ class OutputDelta:
     finish_reason: str | None = None
     error: str = ""
 
-    def extend(self, later: "OutputDelta") -> None:
-        """Append a later delta of the same choice."""
-        self.ids += later.ids
-        self.texts += later.texts
-        if self.logprobs is None or later.logprobs is None:  # the last delta may have no tokens
-            self.logprobs = self.logprobs or later.logprobs
-        else:
-            self.logprobs.extend(later.logprobs)
-        self.finish_reason = later.finish_reason
-
     @property
     def bytes(self) -> int:
         """The number of bytes that count towards the buffer's limit."""
@@ -132,8 +136,15 @@ def merge_deltas(deltas: Iterable[OutputDelta]) -> list[OutputDelta]:
     merged: dict[int, OutputDelta] = {}
     for delta in deltas:
         first = merged.setdefault(delta.choice, delta)
-        if first is not delta:
-            first.extend(delta)
+        if first is delta:
+            continue
+        first.ids += delta.ids
+        first.texts += delta.texts
+        if first.logprobs is None or delta.logprobs is None:  # the last delta may have no tokens
+            first.logprobs = first.logprobs or delta.logprobs
+        else:
+            first.logprobs.extend(delta.logprobs)
+        first.finish_reason = delta.finish_reason
     return list(merged.values())
 
 
@@ -148,9 +159,8 @@ class RequestStream:
     first_at        the engine clock's time at the end of the step that sampled the first token
     output_tokens   tokens generated so far, over all choices
     finish_reasons  finish reasons of the choices that have ended
-    finished        whether every choice has ended and every delta has been taken
     failure         the error that ended all choices, if any
-    closed          whether no handler reads the stream any more; the engine thread reads this too
+    closed          whether no handler reads the stream any more
 
     `release` is called once, as soon as the engine can end the request.
     """
@@ -272,18 +282,52 @@ class RequestStream:
             self._timer = loop.call_later(left, self._on_timer, loop, timeout)
         else:
             self._timer = None
-            self._wake_reader()
+            if self._reader is not None and not self._reader.done():
+                self._reader.set_result(None)
 
     def wake(self) -> bool:
         """Wake the handler if there is output; return whether one was waiting.
 
         A late call does nothing, because an urgent delta may already have woken the handler.
         """
-        return bool(self._deltas or self.failure) and self._wake_reader()
-
-    def _wake_reader(self) -> bool:
-        if self._reader is None:
+        if self._reader is None or not (self._deltas or self.failure):
             return False
         if not self._reader.done():
             self._reader.set_result(None)
         return True
+
+
+class StreamPacer:
+    """Wakes the handlers of streams with new output. Lives on the event loop.
+
+    resting   whether streams rest until a timer fires; the engine thread reads this too: during a
+              rest it wakes the event loop only for first tokens and ends, because a thread that
+              wakes up takes the GIL
+    on_rested called when the rest ends, because the engine may have delivered reports meanwhile
+    """
+
+    def __init__(self, on_rested: Callable[[], None]) -> None:
+        self.resting = False
+        self._on_rested = on_rested
+        self._waiting: dict[RequestStream, None] = {}  # an ordered set
+
+    def add(self, streams: Iterable[RequestStream]) -> None:
+        """Wake the handlers of these streams now, or after the current rest."""
+        self._waiting.update(dict.fromkeys(streams))
+        if not self.resting:
+            self._wake()
+
+    def _wake(self) -> None:
+        # A handler that is still writing to a slow client is not woken, so it does not count.
+        written = sum([stream.wake() for stream in self._waiting])
+        self._waiting.clear()
+        rest = SECONDS_PER_STREAM * written
+        if rest > MIN_REST:
+            self.resting = True
+            asyncio.get_running_loop().call_later(min(rest, MAX_REST), self._end_rest)
+
+    def _end_rest(self) -> None:
+        self.resting = False  # set first: from now on, every report from the engine wakes the loop
+        self._on_rested()
+        if not self.resting:
+            self._wake()

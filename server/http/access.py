@@ -29,12 +29,12 @@ _HOST = re.compile(r"(?:\[(?P<v6>[0-9a-f:.]+)\]|(?P<name>[a-z0-9._-]+))(?::[0-9]
 
 # Monitors check the server's health without the key, and a browser opens a page without one.
 _OPEN = frozenset({"/health", "/ready", "/", "/docs", "/openapi.json"})
-_OPEN_FOLDERS = ("/page/", "/board/", "/docs/")
+PAGE_FOLDERS = ("/page/", "/board/", "/docs/")
 
 
 def needs_no_key(path: str) -> bool:
     """Whether this path is open to all clients, even if the server requires a key."""
-    return path in _OPEN or path.startswith(_OPEN_FOLDERS)
+    return path in _OPEN or path.startswith(PAGE_FOLDERS)
 
 
 class ApiKey:
@@ -109,7 +109,10 @@ class HostCheck:
             return None  # HTTP/1.0 allows it, and no browser is that old
         if len(hosts) != 1:
             return bad_request(None, "send exactly one Host header", code="bad_host")
-        if not self._is_known(hosts[0]):
+        host = _HOST.fullmatch(hosts[0].lower())
+        name = (host["v6"] or host["name"].removesuffix(".")) if host else ""
+        is_local = name == "localhost" or name.endswith(".localhost")
+        if not (is_local or name in self._names or _is_address(name)):
             return ApiError(
                 403,
                 f"{hosts[0][:100]!r} is not one of this server's names: add it with --allowed-host, or "
@@ -120,14 +123,6 @@ class HostCheck:
         if scope["type"] == "websocket":
             return cross_site(scope, self._origins)
         return None
-
-    def _is_known(self, host: str) -> bool:
-        parsed = _HOST.fullmatch(host.lower())
-        if parsed is None:
-            return False
-        name = parsed["v6"] or parsed["name"].removesuffix(".")
-        known = name in self._names or name == "localhost" or name.endswith(".localhost")
-        return known or _is_address(name)
 
 
 def cross_site(scope: Scope, origins: Collection[str]) -> ApiError | None:

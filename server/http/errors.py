@@ -4,7 +4,7 @@ Every error body is `{"error": {"message", "type", "param", "code"}}`, always wi
 because OpenAI's SDKs read them. `param` names the wrong field, so that a client can point at it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from email.message import Message
 from itertools import islice
 from reprlib import Repr
@@ -87,10 +87,31 @@ def unknown_field(name: str) -> ApiError:
     return bad_request(name, f"{name} is not a field of this request; /docs lists its fields")
 
 
-def invalid_body(error: Mapping[str, Any]) -> ApiError:
-    """400: one of pydantic's errors as a sentence; its `loc` begins at the body."""
-    param = _field(error["loc"])
-    return bad_request(param, _sentence(param, error))
+def invalid_body(errors: Sequence[Mapping[str, Any]]) -> ApiError:
+    """400: the most useful of pydantic's errors as a sentence; their `loc` begins at the body.
+
+    For a union, pydantic reports an error for each member. If one error is not about a type, the value
+    has that member's type. Otherwise the error deepest in the value is the useful one.
+    """
+    param = _field(errors[0]["loc"])
+    same = [error for error in errors if _field(error["loc"]) == param]
+    values = [error for error in same if error["type"] not in _TYPES]
+    error = values[0] if values else max(same, key=lambda error: _indices(error["loc"]))
+    if error["type"] in _TYPES:
+        indices = _indices(error["loc"])
+        types = [_TYPES[one["type"]] for one in same if _indices(one["loc"]) == indices]
+        *others, last = dict.fromkeys(types)
+        text = f"must be {', '.join(others)}{' or ' if others else ''}{last}, got {{got}}"
+    else:
+        text = _MESSAGES.get(error["type"], "is invalid, got {got}: {msg}")
+    if param is None and error["type"] == "missing":
+        return bad_request(None, "the body is empty: send a JSON object")
+    bounds = {
+        name: f"{bound:g}" if isinstance(bound, float) else bound
+        for name, bound in error.get("ctx", {}).items()
+    }
+    told = text.format(got=_shown(error["input"]), msg=error["msg"], **bounds)
+    return bad_request(param, f"{_short(_path(error['loc'])) or 'the body'} {told}")
 
 
 def unavailable(message: str, code: str) -> ApiError:
@@ -148,13 +169,12 @@ async def _api_error(_request: Request, error: Exception) -> Response:
 
 
 async def _validation_error(request: Request, error: Exception) -> Response:
-    """Report the first of pydantic's errors, for parameters that FastAPI validates."""
+    """Report a wrong parameter of those that FastAPI validates."""
     assert isinstance(error, RequestValidationError)
     content_type = request.headers.get("content-type", "")
     if not is_json(content_type):
         return not_json(content_type).response()
-    first = error.errors()[0]
-    return invalid_body(first | {"loc": first["loc"][1:]}).response()
+    return invalid_body([one | {"loc": one["loc"][1:]} for one in error.errors()]).response()
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -171,37 +191,58 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return ApiError(error.status_code, message, code=code, headers=error.headers).response()
 
 
-def _field(location: tuple[int | str, ...]) -> str | None:
-    """`("messages", 0, "role")` becomes `messages[0].role`.
+def _field(location: Sequence[int | str]) -> str | None:
+    """Return the field for `param`: `("messages", 0, "role")` becomes `messages[0].role`.
 
-    Inside a union pydantic appends the name of the type it tried; such a name ends the path.
+    Inside a union pydantic appends the name of the type it tried; such a name ends the field.
     """
+    ends = (index for index, part in enumerate(location) if not _is_in_body(part))
+    return _short(_path(location[: next(ends, None)])) or None
+
+
+def _path(location: Sequence[int | str]) -> str:
+    """Return the place of a value in the body, without the names of types."""
     path = ""
-    for part in location:
+    for part in filter(_is_in_body, location):
         if isinstance(part, int):
             path += f"[{part}]" if path else ""
-        elif part.isidentifier() and part not in ("str", "int"):
-            path += f".{part}" if path else part
         else:
-            break
-    return _short(path) or None
+            path += f".{part}" if path else part
+    return path
 
 
-def _sentence(param: str | None, error: Mapping[str, Any]) -> str:
-    kind, got = error["type"], error.get("input")
-    if kind == "json_invalid":
-        return f"the body is not valid JSON: {error['ctx']['error']}"
-    if kind == "missing":
-        return "the body is empty: send a JSON object" if param is None else f"{param} is missing"
-    if kind == "extra_forbidden":
-        return f"{param} is not a field of this request; /docs lists its fields"
-    if kind == "too_long":
-        return f"{param} may have at most {error['ctx']['max_length']} entries: send fewer"
-    if kind == "value_error":
-        return f"{param}: {error['ctx']['error']}"
-    message = error["msg"].removeprefix("Input ")
-    message = message.replace("a valid integer", "an integer").replace("valid ", "")
-    return f"{param or 'the body'} {message}, got {_shown(got)}"
+def _is_in_body(part: int | str) -> bool:
+    return isinstance(part, int) or (part.isidentifier() and part not in ("str", "int"))
+
+
+def _indices(location: Sequence[int | str]) -> list[int]:
+    return [part for part in location if isinstance(part, int)]
+
+
+# pydantic's error types for a value of a wrong type -> the right type.
+_TYPES = {
+    "bool_type": "true or false",
+    "dict_type": "an object",
+    "float_type": "a number",
+    "int_from_float": "an integer",
+    "int_type": "an integer",
+    "list_type": "a list",
+    "model_attributes_type": "an object",
+    "model_type": "an object",
+    "string_type": "a string",
+}
+# pydantic's other error types -> what follows the name of the field.
+_MESSAGES = {
+    "extra_forbidden": "is not a field of this request; /docs lists its fields",
+    "greater_than": "must be greater than {gt}, got {got}",
+    "greater_than_equal": "must be at least {ge}, got {got}",
+    "json_invalid": "is not valid JSON: {error}",
+    "less_than_equal": "must be at most {le}, got {got}",
+    "missing": "is missing",
+    "string_too_long": "must have at most {max_length} characters, got {got}",
+    "string_unicode": "must be valid Unicode, got {got}",
+    "too_long": "may have at most {max_length} entries: send fewer",
+}
 
 
 def _shown(value: object) -> str:

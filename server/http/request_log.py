@@ -31,6 +31,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.core.event_log import open_log
 from server.core.request_stream import RequestContext, RequestStream
 from server.core.settings import MAX_NAME_LENGTH
+from server.http.access import PAGE_FOLDERS
 from server.http.errors import internal_error
 
 logger = logging.getLogger("underglass")
@@ -38,7 +39,6 @@ logger = logging.getLogger("underglass")
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:/+=@-]{1,128}")
 # Monitors and pages fetch these paths repeatedly; such requests are logged only if they fail.
 _ROUTINE = frozenset({"/health", "/ready", "/metrics", "/"})
-_ROUTINE_FOLDERS = ("/page/", "/board/", "/docs/")
 _CLIENT_LEFT = 499  # nginx's status when the client disconnects before the response
 _MAX_UNWRITTEN = 10_000
 
@@ -102,23 +102,11 @@ class RequestLog:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on and log it."""
-        if scope["type"] == "http":
-            await self._http(scope, receive, send)
-            return
         if scope["type"] == "websocket":
             self._add_context_of_websocket(scope)
-        await self._app(scope, receive, send)
-
-    def _add_context_of_websocket(self, scope: Scope) -> None:
-        request_id, writer = _request_id(scope), self._writer
-
-        def log_stream(stream: RequestStream) -> None:
-            if writer is not None:
-                writer.put(_request_fields(scope, request_id) | _stream_fields(stream))
-
-        scope.setdefault("state", {})["context"] = RequestContext(log_stream)
-
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         began = time.monotonic()
         request_id = _request_id(scope)
         streamed: dict[str, Any] = {}
@@ -148,6 +136,15 @@ class RequestLog:
                 }
                 self._writer.put(line | streamed)
 
+    def _add_context_of_websocket(self, scope: Scope) -> None:
+        request_id, writer = _request_id(scope), self._writer
+
+        def log_stream(stream: RequestStream) -> None:
+            if writer is not None:
+                writer.put(_request_fields(scope, request_id) | _stream_fields(stream))
+
+        scope.setdefault("state", {})["context"] = RequestContext(log_stream)
+
 
 def label_in(header: str) -> str:
     """Return the label in a header or in the query of a URL.
@@ -174,7 +171,7 @@ def _request_id(scope: Scope) -> bytes:
 
 def _is_routine(scope: Scope, status: int) -> bool:
     path = scope["path"]
-    return 0 < status < 400 and (path in _ROUTINE or path.startswith(_ROUTINE_FOLDERS))
+    return 0 < status < 400 and (path in _ROUTINE or path.startswith(PAGE_FOLDERS))
 
 
 def _request_fields(scope: Scope, request_id: bytes) -> dict[str, Any]:

@@ -11,6 +11,7 @@ chunks instead of a growing queue.
 import asyncio
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -36,6 +37,17 @@ EVENT_STREAM_HEADERS = [
     (b"x-accel-buffering", b"no"),  # otherwise nginx would buffer events
 ]
 
+# An event of a stream. OpenAPI describes one event; the stream has any number of them.
+EVENT: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "data": {"type": "string"},
+        "event": {"type": "string"},
+        "id": {"type": "string"},
+    },
+    "required": ["data"],
+}
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -44,16 +56,8 @@ def sse(data: object) -> bytes:
     return b"data: " + _encode(data) + b"\n\n"
 
 
-class ResponseSerializer(Protocol):
-    """Writes one response, streamed or whole. Each request has its own, so it may keep state."""
-
-    def begin(self, stream: RequestStream, tokenizer: Tokenizer) -> None:
-        """Prepare for a request that is now in the engine's queue. Called once, before all else."""
-        ...
-
-
-class StreamSerializer(ResponseSerializer, Protocol):
-    """Writes a response chunk by chunk."""
+class StreamSerializer(Protocol):
+    """Writes one response chunk by chunk."""
 
     done: bytes  # ends every stream, even after an error
 
@@ -66,21 +70,22 @@ class StreamSerializer(ResponseSerializer, Protocol):
         ...
 
 
-class WholeSerializer(ResponseSerializer, Protocol):
-    """Writes a response as one JSON object."""
+class WholeSerializer(Protocol):
+    """Writes one response as one JSON object."""
 
     def render(self, choices: list[OutputDelta]) -> object:
         """Return the response as plain values; `choices` has one OutputDelta per choice, in order."""
         ...
 
 
-_Serializer = TypeVar("_Serializer", bound=ResponseSerializer)
+_Serializer = TypeVar("_Serializer")
 
 
 class Answer(Response, ABC, Generic[_Serializer]):
     """The response to a generation request: queue it, send its output and free its resources.
 
-    The model is leased until the response has ended, however it ends.
+    The model is leased until the response has ended, however it ends. `serializer` returns the
+    serializer of a request that is now in the engine's queue.
     """
 
     def __init__(
@@ -88,7 +93,7 @@ class Answer(Response, ABC, Generic[_Serializer]):
         models: Models,
         model: str | None,
         request: GenerationRequest,
-        serializer: _Serializer,
+        serializer: Callable[[RequestStream, Tokenizer], _Serializer],
     ) -> None:
         super().__init__()
         self._models = models
@@ -135,10 +140,9 @@ class StreamedAnswer(Answer[StreamSerializer]):
     async def _answer(
         self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
-        serializer = self._serializer
         # Send the headers now, to tell the client that its request is in the queue.
         await connection.start(200, [*EVENT_STREAM_HEADERS, _request_header(stream)])
-        serializer.begin(stream, bridge.tokenizer)
+        serializer = self._serializer(stream, bridge.tokenizer)
         data = b""
         try:
             while not stream.finished:
@@ -159,12 +163,12 @@ class WholeAnswer(Answer[WholeSerializer]):
     async def _answer(
         self, bridge: Bridge, stream: RequestStream, connection: "Connection"
     ) -> None:
+        serializer = self._serializer(stream, bridge.tokenizer)
         choices: list[OutputDelta] = []
         while not stream.finished:
             choices = merge_deltas([*choices, *await stream.deltas(self._keep_alive)])
         choices.sort(key=lambda delta: delta.choice)
-        self._serializer.begin(stream, bridge.tokenizer)
-        body = _encode(self._serializer.render(choices))
+        body = _encode(serializer.render(choices))
         headers = [
             (b"content-type", b"application/json"),
             (b"content-length", str(len(body)).encode()),

@@ -3,12 +3,14 @@
 import base64
 import gzip
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
 from engine.events import EventLog
+from engine.events.vocabulary import RequestFinished, StepScheduled, StepStarted
 from tests.browser.board import (
     BoardOnPage,
     counts_at,
@@ -214,6 +216,36 @@ def test_it_fits_every_width_and_takes_up_a_new_one(board: BoardOnPage) -> None:
                  .map((node) => node.getBoundingClientRect().right))"""
         )
         assert right <= width
+
+
+def _finish_beside_decodes(log: EventLog) -> int:
+    """A step in which requests decode and at least one of them finishes."""
+    step = rows = 0
+    for event in log:
+        match event:
+            case StepStarted():
+                step = event.step
+            case StepScheduled():
+                rows = len(event.rows)
+            case RequestFinished() if rows > 2:
+                return step
+    raise AssertionError("no request finished beside two others")
+
+
+def test_rows_of_decisions_that_wrap_do_not_overlap(new_page: NewPage, tmp_path: Path) -> None:
+    log = crowd(requests=8, labels=[f"Student {i}" for i in range(8)])
+    to_html(log, tmp_path / "names.html", step=_finish_beside_decodes(log))
+    board = opened(new_page(width=760), tmp_path / "names.html")
+    boxes = board.root.evaluate(
+        """(root) => [...root.querySelectorAll(".decisions tr")].map((row) => {
+          const { top, bottom, height } = row.getBoundingClientRect();
+          return { top, bottom, height };
+        })"""
+    )
+    assert len(boxes) > 2
+    assert any(box["height"] > 30 for box in boxes)  # a decision takes a second line
+    for above, below in pairwise(boxes):
+        assert above["bottom"] <= below["top"] + 0.5
 
 
 def test_screen_readers_get_words_for_everything(board: BoardOnPage, log: EventLog) -> None:

@@ -6,7 +6,7 @@ from engine.events.log import EventLog
 from engine.why.answer import why
 from engine.why.facts import Facts
 from engine.why.log_index import LogIndex, RequestSpan
-from engine.why.shortfall import Shortfall
+from engine.why.shortfall import CachedPrefix, Shortfall
 
 
 class Explanation(NamedTuple):
@@ -21,6 +21,14 @@ class Explanation(NamedTuple):
     @property
     def shortfall(self) -> Shortfall | None:
         return self.facts.shortfall(self.log_index.classes)
+
+    @property
+    def head_prefix(self) -> CachedPrefix:
+        """The cached prefix of the blocked head of the queue."""
+        facts, blocked = self.facts, self.facts.event.blocked
+        assert blocked is not None
+        head = facts.state.requests[blocked.request]
+        return CachedPrefix(facts.state, head, unscored=head.id in facts.unscored)
 
 
 def explain(log: EventLog, request: int, step: int | None = None) -> Explanation:

@@ -251,14 +251,14 @@ def test_the_state_of_a_call_goes_with_its_sample() -> None:
     for _ in range(3):
         engine.step()
     engine.abort(aborted.id)
-    assert set(engine.output_processors.live) == {ended.id, failed.id}
+    assert set(engine.output_processors) == {ended.id, failed.id}
     while ended.id in engine.requests:
         engine.step()
-    assert set(engine.output_processors.live) == {failed.id}
+    assert set(engine.output_processors) == {failed.id}
     engine.runner.run = None  # the forward pass raises
     engine.step()
     assert failed.finish_reason == "error"
-    assert not engine.output_processors.live
+    assert not engine.output_processors
 
 
 def test_a_new_request_does_not_inherit_an_open_call() -> None:

@@ -171,7 +171,7 @@ def check_reason(told: Explanation, witness: Witness, seen: Seen, request: int) 
                 *(row.count - len(row.drafts) for row in rows),
             )
         case "no_free_blocks":
-            state, own = facts.state, facts.head_prefix(blocked).unlocked
+            state, own = facts.state, told.head_prefix.unlocked
             free, evictable = state.free_before_drafts(seen.event.rows), state.evictable
             assert (free, evictable, own) == (seen.free, seen.evictable, seen.unlocked)
             tables = {id_: len(state.requests[id_].table) for id_ in state.running}

@@ -6,6 +6,7 @@ import pytest
 
 from engine.events.fold import State
 from engine.events.vocabulary import (
+    Event,
     RequestArrived,
     RunStarted,
     ScheduledRow,
@@ -14,6 +15,7 @@ from engine.events.vocabulary import (
 )
 from engine.scheduling.sampling_params import SamplingParams
 from server.core.admission import Admission
+from server.core.measures import Measures
 from server.core.request_stream import Prompt
 from server.core.settings import ServerSettings
 from server.process import BackgroundServer
@@ -35,13 +37,13 @@ def prompt(tokens: int, max_tokens: int, n: int = 1) -> list[Prompt]:
     return [Prompt([0] * tokens, SamplingParams(max_tokens=max_tokens, n=n))]
 
 
-def step(tokens: int, seconds: float) -> list[object]:
+def step(tokens: int, seconds: float) -> list[Event]:
     rows = [ScheduledRow(1, 0, tokens)]
     return [StepScheduled(rows, []), StepFinished([], {"start": 0, "end": int(seconds * 1e6)})]
 
 
 def test_tokens_are_prompts_and_all_output_of_all_samples() -> None:
-    admission = Admission(ServerSettings(max_waiting_tokens=100), waiting((10, 20, 2)))  # 50
+    admission = Admission(ServerSettings(max_waiting_tokens=100), waiting((10, 20, 2)), Measures())
     admission.check_tokens(prompt(10, 20, n=2), pending=0)
     with raises_api_error(429, "queue_full", 50, 51, 100):
         admission.check_tokens(prompt(11, 20, n=2), pending=0)
@@ -50,11 +52,12 @@ def test_tokens_are_prompts_and_all_output_of_all_samples() -> None:
 
 
 def test_an_empty_queue_admits_a_prompt_of_any_size() -> None:
-    Admission(ServerSettings(max_waiting_tokens=1), waiting()).check_tokens(prompt(900, 900), 0)
+    admission = Admission(ServerSettings(max_waiting_tokens=1), waiting(), Measures())
+    assert admission.check_tokens(prompt(900, 900), 0) == 1800
 
 
 def test_requests_on_their_way_count_as_waiting() -> None:
-    admission = Admission(ServerSettings(max_waiting=2), waiting((1, 1, 1)))
+    admission = Admission(ServerSettings(max_waiting=2), waiting((1, 1, 1)), Measures())
     admission.check_requests(pending=0)
     with raises_api_error(429, "queue_full", 2):
         admission.check_requests(pending=1)
@@ -70,11 +73,14 @@ def test_requests_on_their_way_count_as_waiting() -> None:
     ],
 )
 def test_retry_after_is_the_time_for_half_of_what_waits(
-    steps: list[list[object]], seconds: int
+    steps: list[list[Event]], seconds: int
 ) -> None:
-    admission = Admission(ServerSettings(max_waiting=2), waiting((500, 500, 1), (900, 100, 1)))
+    measures = Measures()
+    queue = waiting((500, 500, 1), (900, 100, 1))
+    admission = Admission(ServerSettings(max_waiting=2), queue, measures)
     for events in steps:
-        admission.observe(events)
+        for event in events:
+            measures.apply(event)
     with raises_api_error(429, "queue_full", seconds) as caught:
         admission.check_requests(pending=0)
     assert caught.value.headers["Retry-After"] == str(seconds)

@@ -2,11 +2,18 @@
 
 import gzip
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
+from server.api.models import DetokenizeRequest
+from server.api.openai.chat import ChatRequest
+from server.api.openai.completions import CompletionRequest
+from server.http.bodies import read_body
+from server.http.errors import ApiError
 from server.process import BackgroundServer
 from tests.facts import assert_names
 from tests.server.harness import get, http, post
@@ -145,6 +152,37 @@ CONTROLS = [
 ]
 
 
+# Bodies whose message names a place in the body, a value and what is allowed there.
+MESSAGE = {"role": "user", "content": "x"}
+NAMED: list[tuple[type[BaseModel], Any, str | None, tuple[object, ...]]] = [
+    (CompletionRequest, [1], None, ("body", "object", "[1]")),
+    (CompletionRequest, {"prompt": "x", "max_tokens": -1}, "max_tokens", ("max_tokens", 0, -1)),
+    (CompletionRequest, {"prompt": "x", "top_p": 1.5}, "top_p", ("top_p", 1, 1.5)),
+    (CompletionRequest, {"prompt": "x", "top_p": 0}, "top_p", ("top_p", "greater", 0)),
+    (CompletionRequest, {"prompt": "x", "seed": 2**64}, "seed", ("seed", 2**63 - 1, 2**64)),
+    (CompletionRequest, {"prompt": "x", "user": "y" * 257}, "user", ("user", 256)),
+    (CompletionRequest, {"prompt": "x", "stream": "yes"}, "stream", ("true", "false", "'yes'")),
+    (CompletionRequest, {"prompt": "x", "stop": 7}, "stop", ("stop", "string", "list", 7)),
+    (CompletionRequest, {"prompt": "x", "stop": ["a", 7]}, "stop", ("stop[1]", "string", 7)),
+    (CompletionRequest, {"prompt": "x", "stop": ["\ud800"]}, "stop", ("stop[0]", "Unicode")),
+    (CompletionRequest, {"prompt": [1, "y"]}, "prompt", ("prompt[1]", "integer", "'y'")),
+    (CompletionRequest, {"prompt": [[1.5]]}, "prompt", ("prompt[0][0]", "integer", 1.5)),
+    (CompletionRequest, {"prompt": ["x"] * 1025}, "prompt", ("prompt", 1024)),
+    (CompletionRequest, {"prompt": "x", "logit_bias": [5]}, "logit_bias", ("object", "[5]")),
+    (ChatRequest, {"messages": "hi"}, "messages", ("messages", "list", "'hi'")),
+    (ChatRequest, {"messages": [5]}, "messages[0]", ("messages[0]", "object", 5)),
+    (
+        ChatRequest,
+        {"messages": [MESSAGE, {"role": "user", "content": [{}]}]},
+        "messages[1].content",
+        ("messages[1].content[0].type", "missing"),
+    ),
+    (DetokenizeRequest, {"tokens": [1, -1]}, "tokens[1]", ("tokens[1]", 0, -1)),
+]
+# Words of Python and pydantic: a client sends JSON.
+FOREIGN = re.compile("Traceback|Input|instance of|dictionary|should be|boolean|Request\\b")
+
+
 def shown(case: Any) -> str:
     return json.dumps(case)[:60] if isinstance(case, dict) else str(case)
 
@@ -163,7 +201,7 @@ def check(url: str, path: str, body: Any, param: str | None) -> None:
     assert set(error) == {"message", "type", "param", "code"}
     assert error["param"] == param, error
     assert error["type"] == "invalid_request_error"
-    assert error["message"] and "Traceback" not in error["message"]
+    assert error["message"] and not FOREIGN.search(error["message"])
 
 
 @pytest.mark.parametrize(("body", "param"), COMPLETIONS, ids=shown)
@@ -179,6 +217,17 @@ def test_chat(url: str, body: dict, param: str) -> None:
 @pytest.mark.parametrize(("body", "param"), CONTROLS, ids=shown)
 def test_controls(url: str, body: dict, param: str) -> None:
     check(url, "/engine/step", body, param)
+
+
+@pytest.mark.parametrize(("model", "body", "param", "facts"), NAMED, ids=shown)
+def test_an_error_names_the_place_the_value_and_what_is_allowed(
+    model: type[BaseModel], body: Any, param: str | None, facts: tuple[object, ...]
+) -> None:
+    with pytest.raises(ApiError) as wrong:
+        read_body(model, json.dumps(body).encode(), "application/json")
+    assert (wrong.value.status, wrong.value.error["param"]) == (400, param)
+    assert_names(wrong.value, *facts)
+    assert not FOREIGN.search(str(wrong.value))
 
 
 @pytest.mark.parametrize("content", ["", "{", "[1]", "nonsense", '"text"', "\x00", "NaN"])

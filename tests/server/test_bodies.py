@@ -13,15 +13,21 @@ from pydantic import ValidationError
 from starlette.requests import Request
 from starlette.types import Message
 
-from server.api.json_route import JsonRoute, read_body
-from server.api.lmtp.calls import parse_call
+from server.api.lmtp.messages import parse_call
 from server.api.lmtp.session import Session
+from server.api.models import DetokenizeRequest, TokenizeRequest
 from server.api.openai.chat import ChatRequest
 from server.api.openai.completions import CompletionRequest
-from server.api.tokens import DetokenizeRequest, TokenizeRequest
 from server.core.models import ModelDirectory, Models
 from server.http import bodies
-from server.http.bodies import BodyLimit, BodyLimits, body_limits, depth_and_values
+from server.http.bodies import (
+    BodyLimit,
+    BodyLimits,
+    JsonRoute,
+    body_limits,
+    depth_and_values,
+    read_body,
+)
 from server.http.errors import ApiError
 from tests.server.bridges import running
 from tests.server.harness import http, post

@@ -14,7 +14,7 @@ from typer.main import get_command
 from engine.events.log import EventLog
 from engine.scheduling.policies import POLICIES
 from server.cli import app
-from server.cli.starting import banner
+from server.cli.serving import banner
 from server.core.event_log import open_log
 from server.core.settings import ServerSettings
 from server.process import ServerError, serve_in_background

@@ -12,7 +12,7 @@ from engine.engine import Engine
 from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Keyframe, RequestArrived, RequestFinished, RunStarted
-from server.api import feed as feed_module
+from server.api import live
 from server.core.event_log import Outbox, Window
 from server.process import BackgroundServer
 from tests.engine.workloads import make_engine, play, random_workload
@@ -194,6 +194,6 @@ def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
     async def test() -> None:
         async with running() as bridge:
             with pytest.raises(ZeroDivisionError):
-                await feed_module.Feed(bridge, None, controls=False)({"type": "http"}, stays, fails)
+                await live.Feed(bridge, None, controls=False)({"type": "http"}, stays, fails)
 
     asyncio.run(test())

@@ -4,10 +4,12 @@ import asyncio
 import gc
 import weakref
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import pytest
 
-from server.core import garbage
+from server.core import bridge as bridge_module
+from tests.server.bridges import order, running
 
 
 class Knot:
@@ -19,44 +21,45 @@ class Knot:
 
 @pytest.fixture(autouse=True)
 def nothing_is_collected_by_itself(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(garbage, "IDLE_SECONDS", 0)
+    monkeypatch.setattr(bridge_module, "COLLECT_AFTER_SECONDS", 0)
     gc.collect()
     gc.disable()
     yield
     gc.enable()
 
 
-async def _knot_after(collector: garbage.IdleGarbageCollector, *, another_comes: bool) -> bool:
+async def _knot_after(*, another_comes: bool) -> bool:
     """Whether a knot is still there once the last request has left."""
-    knot = weakref.ref(Knot())
-    collector.on_busy()
-    collector.on_idle()
-    if another_comes:
-        collector.on_busy()
-    for _ in range(3):  # turns of the loop
-        await asyncio.sleep(0)
-    return knot() is not None
+    async with running() as bridge, AsyncExitStack() as others:
+        await bridge.pause()
+        async with bridge.generate(order("a")):
+            knot = weakref.ref(Knot())
+        if another_comes:
+            await others.enter_async_context(bridge.generate(order("b")))
+        for _ in range(3):  # turns of the loop
+            await asyncio.sleep(0)
+        return knot() is not None
 
 
 def test_cycles_are_freed_when_the_last_request_has_left() -> None:
-    assert not asyncio.run(_knot_after(garbage.IdleGarbageCollector(), another_comes=False))
+    assert not asyncio.run(_knot_after(another_comes=False))
 
 
 def test_nothing_is_looked_through_while_another_request_is_in() -> None:
-    assert asyncio.run(_knot_after(garbage.IdleGarbageCollector(), another_comes=True))
+    assert asyncio.run(_knot_after(another_comes=True))
 
 
 def test_an_idle_server_is_waited_for_while_a_request_is_in_and_not_before() -> None:
-    async def waits() -> list[bool]:
-        collector = garbage.IdleGarbageCollector()
-        await collector.wait_idle()  # no request has come yet
-        collector.on_busy()
-        waiting = asyncio.create_task(collector.wait_idle())
-        await asyncio.sleep(0)
-        before = waiting.done()
-        collector.on_idle()
-        await waiting
-        collector.on_busy()
-        return [before, waiting.done()]
+    async def waits() -> tuple[bool, bool]:
+        async with running() as idle:
+            await idle.drain()  # no request has come yet
+        async with running() as busy:
+            await busy.pause()
+            async with busy.generate(order("a", max_tokens=2000)):
+                draining = asyncio.create_task(busy.drain())
+                await asyncio.sleep(0)
+                before = draining.done()
+            await draining
+            return before, draining.done()
 
-    assert asyncio.run(waits()) == [False, True]
+    assert asyncio.run(waits()) == (False, True)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 
-from server.api import live_page
-from server.api.live_page import BOARD, PAGES
+from server.api import live
+from server.api.live import BOARD, PAGES
 from tests.server.harness import http, post, start
 
 FILES = [f"/page/{path.name}" for path in PAGES.iterdir()] + ["/board/board.js"]
@@ -67,6 +67,6 @@ def test_only_the_pages_own_files_are_served(url: str) -> None:
 def test_a_missing_bundle_is_an_error_that_names_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live_page, "BOARD", tmp_path)
+    monkeypatch.setattr(live, "BOARD", tmp_path)
     with pytest.raises(FileNotFoundError, match="`make bundle`"):
-        live_page.install(FastAPI())
+        live.install_page(FastAPI())

@@ -14,7 +14,7 @@ from engine.scheduling.sampling_params import SamplingParams
 from engine.text.byte_tokenizer import ByteTokenizer
 from engine.text.tokenizer import HFTokenizer
 from server.api.openai.completions import (
-    CompletionOptions,
+    CompletionRequest,
     CompletionSerializer,
     best_choices,
 )
@@ -203,9 +203,8 @@ def test_after_a_prompt_that_the_tokenizer_rewrites_output_begins_where_the_prom
     stream = RequestStream(0, 1000, lambda: None)
     params = SamplingParams(logprobs=0, prompt_logprobs=0)
     stream.queued([Prompt(tokenizer.encode(prompt), params)], [1])
-    options = CompletionOptions(echo=True, logprobs=True)
-    serializer = CompletionSerializer("m", [prompt], options, include_usage=False)
-    serializer.begin(stream, tokenizer)
+    body = CompletionRequest(model="m", prompt=prompt, echo=True, logprobs=0)
+    serializer = CompletionSerializer(body, "m", stream, tokenizer)
     scores = [TokenScore(-1.0, [])] * 2
     delta = OutputDelta(
         0, 0, [120], ["x"], Logprobs(["x"], [-1.0], [[]], [False]), scores, "length"

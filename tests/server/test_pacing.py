@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from engine.scheduling.sampling_params import SamplingParams
-from server.core import pacing
-from server.core.pacing import StreamPacer
-from server.core.request_stream import OutputDelta, Prompt, RequestStream
+from server.core import request_stream
+from server.core.request_stream import OutputDelta, Prompt, RequestStream, StreamPacer
 from tests.server.bridges import order, read, running
 
 
@@ -39,8 +38,8 @@ async def write(pacer: StreamPacer, streams: list[RequestStream], tokens: range,
 
 
 def turns(count: int, rest: float, monkeypatch: pytest.MonkeyPatch) -> list[list[list[int]]]:
-    monkeypatch.setattr(pacing, "SECONDS_PER_STREAM", rest)
-    monkeypatch.setattr(pacing, "MAX_REST", 3600)
+    monkeypatch.setattr(request_stream, "SECONDS_PER_STREAM", rest)
+    monkeypatch.setattr(request_stream, "MAX_REST", 3600)
 
     async def test() -> list[list[list[int]]]:
         pacer, streams = StreamPacer(lambda: None), [generation() for _ in range(count)]
@@ -59,13 +58,13 @@ def test_streams_that_gained_between_two_writes_get_it_in_one(
 
 
 def test_a_handful_get_each_token_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert turns(3, pacing.SECONDS_PER_STREAM, monkeypatch) == [[[n] for n in range(6)]] * 3
+    assert turns(3, request_stream.SECONDS_PER_STREAM, monkeypatch) == [[[n] for n in range(6)]] * 3
 
 
 def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pacing, "MIN_REST", 0)
+    monkeypatch.setattr(request_stream, "MIN_REST", 0)
 
     async def test() -> None:
         one = generation()
@@ -91,9 +90,9 @@ def test_after_a_rest_what_the_engine_handed_over_meanwhile_is_written(
 def test_first_tokens_ends_and_replies_do_not_wait_for_a_rest_to_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pacing, "MIN_REST", 0)
-    monkeypatch.setattr(pacing, "SECONDS_PER_STREAM", 3600)
-    monkeypatch.setattr(pacing, "MAX_REST", 3600)
+    monkeypatch.setattr(request_stream, "MIN_REST", 0)
+    monkeypatch.setattr(request_stream, "SECONDS_PER_STREAM", 3600)
+    monkeypatch.setattr(request_stream, "MAX_REST", 3600)
 
     async def test() -> None:
         async with running() as bridge:

@@ -1,14 +1,16 @@
 """In how many writes an answer leaves: each one stops the engine for a moment."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from starlette.types import Message
 
 from engine.scheduling.sampling_params import SamplingParams
-from server.api.openai.chat import ChatSerializer
-from server.api.teaching import TeachingSerializer
+from server.api.openai.chat import ChatRequest, ChatSerializer
+from server.api.openai.completions import TeachingSerializer
 from server.core.bridge import Bridge
 from server.core.models import Models
 from server.core.request_stream import GenerationRequest, Prompt, RequestContext, RequestStream
@@ -19,7 +21,7 @@ from tests.server.harness import sse_data
 SCOPE = {"type": "http", "state": {"context": RequestContext(lambda _stream: None)}}
 
 
-def writes(serializer: StreamSerializer, **sampling: Any) -> list[list[Any]]:
+def writes(serializer: Callable[..., StreamSerializer], **sampling: Any) -> list[list[Any]]:
     """The events of each write of a streamed answer, after its headers."""
 
     async def test() -> list[bytes]:
@@ -47,11 +49,13 @@ def writes(serializer: StreamSerializer, **sampling: Any) -> list[list[Any]]:
 
 
 def chat_writes(*, include_usage: bool = False, **sampling: Any) -> list[list[Any]]:
-    return writes(ChatSerializer("m", include_usage=include_usage), **sampling)
+    options = {"include_usage": include_usage}
+    body = ChatRequest.model_validate({"messages": [], "stream": True, "stream_options": options})
+    return writes(partial(ChatSerializer, body, "m"), **sampling)
 
 
 def test_the_last_token_and_the_end_leave_in_one_write() -> None:
-    pieces = writes(TeachingSerializer(), max_tokens=3)
+    pieces = writes(TeachingSerializer, max_tokens=3)
     *rest, last = [[event.get("token") for event in piece] for piece in pieces]
     assert [token for piece in (*rest, last) for token in piece] == ["a", "b", "c", None]
     assert last[-2:] == ["c", None]

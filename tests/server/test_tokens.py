@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from engine.events.vocabulary import RequestArrived
+from engine.scheduling.admission import RequestError
 from engine.text.byte_tokenizer import ByteTokenizer
 from server.api.openai.chat import encode_conversation
-from server.core.prompts import (
+from server.core.admission import (
     CHARACTERS_PER_TOKEN,
     LEAST_CHARACTERS,
     MAX_CHARACTERS,
-    max_characters,
+    check_length,
 )
 from tests.facts import assert_names
 from tests.server.harness import post, trace
@@ -92,7 +93,9 @@ def test_text_anywhere_in_a_message_counts(url: str, path: str, more: dict) -> N
 def test_the_limit_in_characters_follows_the_context(context: int, limit: int) -> None:
     config = SimpleNamespace(num_blocks=1 << 30, block_size=1)
     bridge: Any = SimpleNamespace(config=config, max_context=context)
-    assert max_characters(bridge) == limit
+    check_length([1] * limit, bridge)
+    with pytest.raises(RequestError):
+        check_length([1] * (limit + 1), bridge)
 
 
 def test_tokenize_names_the_length_it_was_given(url: str) -> None:

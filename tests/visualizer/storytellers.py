@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from engine.clock import VirtualClock
 from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import EventLog
 from engine.runner import Row, Sampled
 from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import VirtualClock
 from engine.text.byte_tokenizer import ByteTokenizer
 
 _KIND = "You are a kind storyteller. Use short words. Keep it under ten lines.\n"

@@ -21,8 +21,7 @@ from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import figures
-from visualizer.figures.logs import MAX_POINTS
-from visualizer.figures.theme import LINE_WIDTH, PALETTES, TITLE_WIDTH
+from visualizer.figures.theme import LINE_WIDTH, MAX_POINTS, PALETTES, TITLE_WIDTH
 
 OF_A_LOG: dict[str, Callable[..., go.Figure]] = {
     name: getattr(figures, name) for name in ("ttft", "itl", "throughput", "memory")

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+from httpx_sse import ServerSentEvent
 
 import visualizer.watching.live
 from engine.config import EngineConfig
@@ -19,7 +20,6 @@ from server.process import BackgroundServer
 from tests.server.app_under_test import TOKENIZER, AlphabetRunner
 from tests.server.harness import post, start, trace
 from visualizer import watch
-from visualizer.watching.server_events import ServerEvent
 
 BODY = {"prompt": "Once upon a time", "max_tokens": 5}
 PATIENCE = 30.0
@@ -181,13 +181,13 @@ def test_events_that_cannot_be_read_are_logged_and_the_board_starts_over(
 
     async def feed(
         _url: str, _key: str | None, last: str | None
-    ) -> AsyncIterator[list[ServerEvent]]:
+    ) -> AsyncIterator[list[ServerSentEvent]]:
         nonlocal connections
         connections += 1
         assert last is None
         if connections == 1:
-            yield [ServerEvent(id="r:5", data='{"type":"step_started","step":1}')]
-        yield [ServerEvent(id="r:0", data=keyframe)]
+            yield [ServerSentEvent(id="r:5", data='{"type":"step_started","step":1}')]
+        yield [ServerSentEvent(id="r:0", data=keyframe)]
         await asyncio.Event().wait()
 
     monkeypatch.setattr(visualizer.watching.live, "batches", feed)

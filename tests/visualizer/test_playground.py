@@ -18,9 +18,8 @@ from tests.facts import assert_names, raises_naming
 from visualizer import playground, show
 from visualizer.logs import StepIndex
 from visualizer.playing import rerun
-from visualizer.playing.numbers import UNITS, change, numbers, table
+from visualizer.playing.numbers import MIME, UNITS, change, numbers, plots, table
 from visualizer.playing.playground import Playground
-from visualizer.playing.plots import MIME, plots
 from visualizer.playing.rerun import Setup, SetupError
 
 
@@ -182,7 +181,8 @@ def test_controls_come_to_rest_first_and_there_is_one_run_at_a_time(
     monkeypatch.setattr(Setup, "run", counted)
 
     async def drag() -> Playground:
-        p = Playground(Setup(), debounce=0)
+        p = Playground(Setup())
+        p._debounce = 0
         for budget in range(47, 22, -1):
             p.controls["token_budget"].value = budget
         for budget in (22, 21, 20):

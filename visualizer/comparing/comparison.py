@@ -27,10 +27,9 @@ from engine.events.messages import count
 from visualizer.comparing.differences import first_difference, pair
 from visualizer.comparing.inputs import input_changes
 from visualizer.comparing.same_machine import fit_record, model_error, retime
-from visualizer.html import MODULE, page_of
-from visualizer.logs import LogLike, read_log
+from visualizer.html import MODULE, write_page
+from visualizer.logs import LogLike, read_log, settings_of
 from visualizer.moments import names_of, plain
-from visualizer.settings import settings_of
 from visualizer.widgets.log_model import AXES, SAVED_BYTES, LogModel
 from visualizer.widgets.picture import PictureWidget
 
@@ -82,10 +81,8 @@ class Comparison(PictureWidget):
         self.settings = _changed_settings(*logs)
         self.inputs = input_changes(*logs, self._pairs, self._names_of[0])
         self._difference = first_difference(*logs, self._pairs)
-        paired = set(self._pairs), set(self._pairs.values())
-        self._unmatched = [
-            sorted(known.keys() - ids) for known, ids in zip(self._names_of, paired, strict=True)
-        ]
+        paired = self._pairs.keys(), set(self._pairs.values())
+        self._unmatched = [sorted(self._names_of[run].keys() - paired[run]) for run in (0, 1)]
         model_a, model_b = _models(*logs, self.step)
         super().__init__(a=model_a, b=model_b, facts=self._facts())
 
@@ -120,11 +117,8 @@ class Comparison(PictureWidget):
     @property
     def unmatched(self) -> tuple[list[str], list[str]]:
         """Names of the requests that only A has, and of those that only B has."""
-        a, b = (
-            [names[id_] for id_ in ids]
-            for names, ids in zip(self._names_of, self._unmatched, strict=True)
-        )
-        return a, b
+        (names_a, names_b), (only_a, only_b) = self._names_of, self._unmatched
+        return [names_a[id_] for id_ in only_a], [names_b[id_] for id_ in only_b]
 
     @property
     def first_difference(self) -> str | None:
@@ -132,9 +126,8 @@ class Comparison(PictureWidget):
         found = self._difference
         if found is None:
             return None
-        name_a, name_b = self.names
-        a, b = (plain(*pair) for pair in zip((found.a, found.b), self._names_of, strict=True))
-        return f"Step {found.step}: in {name_a} {a}; in {name_b} {b}."
+        a, b = plain(found.a, self._names_of[0]), plain(found.b, self._names_of[1])
+        return f"Step {found.step}: in {self.names[0]} {a}; in {self.names[1]} {b}."
 
     @property
     def verdict(self) -> str:
@@ -158,18 +151,13 @@ class Comparison(PictureWidget):
         """
         import pandas as pd
 
-        frames = self._frames
+        a, b = self._frames
         # A sample that was never forked has an id but no row.
-        known = [
-            (one, two)
-            for one, two in self._pairs.items()
-            if one in frames[0].index and two in frames[1].index
-        ]
-        others = [two for _, two in known]
-        a = frames[0].loc[[one for one, _ in known]]
-        b = frames[1].loc[others].set_axis(a.index)
-        names = [self._names_of[0][one] for one, _ in known]
-        table = pd.DataFrame({"name": names, "id_b": others}, index=a.index)
+        known = {one: two for one, two in self._pairs.items() if one in a.index and two in b.index}
+        a = a.loc[list(known)]
+        b = b.loc[list(known.values())].set_axis(a.index)
+        names = [self._names_of[0][one] for one in known]
+        table = pd.DataFrame({"name": names, "id_b": known.values()}, index=a.index)
         for name in MEASURES:
             table[f"{name}_a"], table[f"{name}_b"] = a[name], b[name]
             table[f"{name}_change"] = b[name] - a[name]
@@ -187,15 +175,9 @@ class Comparison(PictureWidget):
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
         """Return the comparison as a self-contained page, and write it to `path` if one is given."""
         other = base64.b64encode(self.b.packed).decode()
-        text = page_of(
-            self.a.packed,
-            {"compare": {"b": other, "facts": self.facts}},
-            theme=theme,
-            title=f"Underglass: {self.names[0]} and {self.names[1]}",
-        )
-        if path is not None:
-            Path(path).write_text(text, "utf-8")
-        return text
+        options = {"compare": {"b": other, "facts": self.facts}}
+        title = f"Underglass: {self.names[0]} and {self.names[1]}"
+        return write_page(self.a.packed, options, path, theme=theme, title=title)
 
     def _facts(self) -> dict[str, Any]:
         """Return the texts and numbers that the page shows."""
@@ -204,26 +186,17 @@ class Comparison(PictureWidget):
         paired = len(table)
         largest = table["ttft_ms_change"].abs().fillna(0) + table["itl_ms_change"].abs().fillna(0)
         table = table.loc[largest.sort_values(ascending=False, kind="stable").index[:MAX_ROWS]]
-        rows = json.loads(table.astype(object).reset_index().to_json(orient="values"))
         return {
             "names": list(self.names),
             "axis": self.axis,
-            "settings": [
-                [name, _value_text(one), _value_text(two)]
-                for name, (one, two) in self.settings.items()
-            ],
+            "settings": [[name, *map(_value_text, both)] for name, both in self.settings.items()],
             "inputs": self.inputs,
             "note": self.note,
             "verdict": self.verdict,
             "difference": found
-            and {
-                "step": found.step,
-                "a": found.a,
-                "b": found.b,
-                "requests": list(found.requests),
-            },
-            "rows": rows,
-            "totals": json.loads(self.totals.astype(object).reset_index().to_json(orient="values")),
+            and {name: getattr(found, name) for name in ("step", "a", "b", "requests")},
+            "rows": _rows(table),
+            "totals": _rows(self.totals),
             "paired": paired,
             "renumbered": [list(both) for both in self._pairs.items() if both[0] != both[1]],
             "unmatched": self._unmatched,
@@ -262,15 +235,15 @@ def _models(a: EventLog, b: EventLog, step: int | None) -> tuple[LogModel, LogMo
 
 def _nearest(log: EventLog, step: int) -> int | None:
     """Return the step of the log that is nearest to `step`, or None if the log has no steps."""
-    steps = [event.step for event in log if isinstance(event, v.StepStarted)]
+    steps = [event.step for event in log.of(v.StepStarted)]
     return min(max(step, steps[0]), steps[-1]) if steps else None
 
 
 def _changed_settings(a: EventLog, b: EventLog) -> dict[str, tuple[Any, Any]]:
     """Return the settings and classes that differ, with None for one that a run lacks."""
     one, two = _settings_and_classes(a), _settings_and_classes(b)
-    both = {name: (one.get(name), two.get(name)) for name in one | two}
-    return {name: values for name, values in both.items() if values[0] != values[1]}
+    different = [name for name in one | two if one.get(name) != two.get(name)]
+    return {name: (one.get(name), two.get(name)) for name in different}
 
 
 def _settings_and_classes(log: EventLog) -> dict[str, Any]:
@@ -279,6 +252,11 @@ def _settings_and_classes(log: EventLog) -> dict[str, Any]:
         model = first.model.get("name")
         settings |= first.classes | ({"model": model} if model else {})
     return settings
+
+
+def _rows(table: "pd.DataFrame") -> list[Any]:
+    """Return the rows as JSON values, each after its index."""
+    return list(json.loads(table.astype(object).reset_index().to_json(orient="values")))
 
 
 def _value_text(value: Any) -> str:

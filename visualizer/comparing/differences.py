@@ -86,47 +86,39 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
     made: list[Decision] = []
     events: list[Decision] = []  # decisions before the rows are known
 
-    def name(request: int) -> int:
-        return ids.get(request, -2 - request)
+    def decision(kind: str, request: int, *key: Any) -> Decision:
+        return Decision(kind, request, (ids.get(request, -2 - request), *key), index)
 
-    for index, event in enumerate(log):
+    for index, event in enumerate(log):  # noqa: B007 (`decision` reads the index)
         match event:
             case v.StepStarted():
                 if step:
                     yield step, made + events
                 step, made, events = event.step, [], []
-            case v.Preempted(request=request):
-                by = name(event.needed_by)
-                events.append(Decision("preempted", request, (name(request), by), index))
+            case v.Preempted(request=request, needed_by=by):
+                events.append(decision("preempted", request, ids.get(by, -2 - by)))
             case (
                 v.RadixEvicted(reason="room", needed_by=request)
                 | v.BlockEvicted(reason="room", needed_by=request)
             ):
-                node = state.nodes[event.node]
-                lost = len(node.tokens), tuple(state.prefix_tokens(event.node))
-                events.append(Decision("evicted", request, (name(request), *lost), index))
+                lost = len(state.nodes[event.node].tokens), tuple(state.prefix_tokens(event.node))
+                events.append(decision("evicted", request, *lost))
             case v.Admitted(request=request):
-                found = len(event.blocks) * state.block_size, event.resumed
-                events.append(Decision("admitted", request, (name(request), *found), index))
+                found = len(event.blocks) * state.block_size
+                events.append(decision("admitted", request, found, event.resumed))
             case v.StepScheduled():
                 rows = [
-                    Decision(
-                        "scheduled",
-                        row.request,
-                        (name(row.request), row.start, row.count, tuple(row.drafts)),
-                        index,
-                    )
+                    decision("scheduled", row.request, row.start, row.count, tuple(row.drafts))
                     for row in event.rows
                 ]
                 made, events = _in_order(events, rows, log), []
             case v.StepFinished():
-                for row in event.tokens:
-                    gained = *row.ids, row.accepted, row.forced
-                    made.append(
-                        Decision("output", row.request, (name(row.request), *gained), index)
-                    )
+                made += [
+                    decision("output", row.request, *row.ids, row.accepted, row.forced)
+                    for row in event.tokens
+                ]
             case v.RequestFinished(request=request) if event.reason != "abort":
-                made.append(Decision("finished", request, (name(request), event.reason), index))
+                made.append(decision("finished", request, event.reason))
         state.apply(event)
     if step:
         yield step, made + events
@@ -171,11 +163,11 @@ def first_difference(a: EventLog, b: EventLog, pairs: dict[int, int]) -> Differe
 def _one_goes_on(
     one: tuple[int, list[Decision]] | None, two: tuple[int, list[Decision]] | None
 ) -> Difference:
-    longer, step = (one, True) if one else (two, False)
+    longer = one or two
     assert longer is not None
     ends: Words = ["the run has ended: no request is left"]
     goes: Words = [f"the run goes on, with {count(len(longer[1]), 'decision')} in this step"]
-    a, b = (goes, ends) if step else (ends, goes)
+    a, b = (goes, ends) if one else (ends, goes)
     return Difference(longer[0], "scheduled", (None, None), a, b)
 
 
@@ -203,8 +195,7 @@ class _Divergence:
     def _describe(self, one: Decision, side: int) -> Words:
         """Say what was decided, and why."""
         moment = self.moments[side]
-        event = moment.log[one.at]
-        match event:
+        match event := moment.log[one.at]:
             case v.RadixEvicted() | v.BlockEvicted():
                 return moment.evicted(event)
             case v.StepFinished():
@@ -221,9 +212,8 @@ class _Divergence:
         if theirs is None:
             return ["this run does not have the request"]
         moment = self.moments[side]
-        it: Words = (
-            [theirs, " "] if side == 0 else ["it "]
-        )  # the sentence about the first run has already named the request
+        # The sentence about the first run has already named the request.
+        it: Words = [theirs, " "] if side == 0 else ["it "]
         if lead.kind in ("output", "finished"):
             same = other and other.request == theirs
             return self._describe(other, side) if other and same else [*it, "gets nothing"]
@@ -246,10 +236,10 @@ class _Divergence:
     def _supply(self, side: int, request: int) -> str:
         """Describe the available blocks when the request got its own, or else at the step's end."""
         moment = self.moments[side]
-        end = len(moment.events)
-        for offset, event in enumerate(moment.events):
-            if isinstance(event, v.BlocksAllocated) and event.request == request:
-                end = offset
-                break
-        at = moment.state_at(end)
+        allocations = (
+            offset
+            for offset, event in enumerate(moment.events)
+            if isinstance(event, v.BlocksAllocated) and event.request == request
+        )
+        at = moment.state_at(next(allocations, len(moment.events)))
         return f" ({supply_words(len(at.free), at.evictable)})"

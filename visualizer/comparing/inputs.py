@@ -3,7 +3,7 @@
 from engine.events import EventLog
 from engine.events import vocabulary as v
 
-_PARAMETERS = ("priority", "max_tokens", "n")
+_PARAMETERS = ("priority", "max_tokens", "n", "sampling")
 _MAX_LINES = 5  # a different arrival rate would change every request
 
 
@@ -34,15 +34,14 @@ def _inputs(log: EventLog) -> dict[int, dict[str, object]]:
     known: dict[int, dict[str, object]] = {}
     step = 0
     for event in log:
-        if isinstance(event, v.Keyframe):
-            step = event.state["step"]
-        elif isinstance(event, v.StepStarted):
-            step = event.step
-        elif isinstance(event, v.RequestArrived):
-            parameters = {name: getattr(event, name) for name in _PARAMETERS}
-            known[event.request] = {"arrives": step + 1, **parameters, "sampling": event.sampling}
-        elif isinstance(event, v.RequestFinished) and event.reason == "abort":
-            known.get(event.request, {})["aborted"] = step + 1
-    for one in known.values():
-        one.setdefault("aborted", None)
+        match event:
+            case v.Keyframe():
+                step = event.state["step"]
+            case v.StepStarted():
+                step = event.step
+            case v.RequestArrived():
+                parameters = {name: getattr(event, name) for name in _PARAMETERS}
+                known[event.request] = {"arrives": step + 1, **parameters, "aborted": None}
+            case v.RequestFinished(reason="abort") if event.request in known:
+                known[event.request]["aborted"] = step + 1
     return known

@@ -14,16 +14,16 @@ import plotly.graph_objects as go
 
 from engine.events import EventLog
 from visualizer.durations import duration
-from visualizer.figures.logs import MAX_POINTS, Logs, logs_by_name
 from visualizer.figures.theme import (
+    MAX_POINTS,
     Palette,
     empty_figure,
     escaped,
     new_figure,
     palette_of,
     short_name,
-    swatch,
 )
+from visualizer.logs import Logs, logs_by_name
 from visualizer.summary import percentiles, percentiles_text
 
 MAX_DOTS = 200
@@ -72,17 +72,15 @@ def _distribution(
     found = {name: values_of(log) for name, log in logs_by_name(logs).items()}
     if not any(len(values) for values, _ in found.values()):
         return empty_figure(palette, f"No {measure} to show yet")
-    lines = []
-    for index, (name, (values, _)) in enumerate(found.items()):
-        mark = swatch(palette.hue(index))
-        lines.append((mark, f"{short_name(name)}: " * bool(name) + _describe(values, unit)))
-    drawn = new_figure(palette, _title(measure, unit, {n: v for n, (v, _) in found.items()}), lines)
+    by_name = {name: values for name, (values, _) in found.items()}
+    curves = {name: _describe(values, unit) for name, values in by_name.items()}
+    drawn = new_figure(palette, _title(measure, unit, by_name), curves)
     for index, (name, (values, points)) in enumerate(found.items()):
         if len(values):
             # Earlier curves are wider so that later ones do not hide them.
             width = 2 + min(4.5, 1.5 * (len(found) - 1 - index))
             _curve(drawn, name, (values, points), palette.hue(index), width)
-    everything = pd.concat([values for values, _ in found.values()])
+    everything = pd.concat(by_name.values())
     wide = everything.min() > 0 and everything.max() > 20 * everything.median()
     drawn.update_xaxes(
         type="log" if wide else "linear",

@@ -6,8 +6,8 @@ Several logs are drawn one below the other on the same scales.
 import pandas as pd
 import plotly.graph_objects as go
 
-from visualizer.figures.logs import MAX_POINTS, Logs, logs_by_name
 from visualizer.figures.theme import (
+    MAX_POINTS,
     Palette,
     empty_figure,
     escaped,
@@ -16,7 +16,7 @@ from visualizer.figures.theme import (
     short_name,
     swatch,
 )
-from visualizer.settings import settings_of
+from visualizer.logs import Logs, logs_by_name, settings_of
 
 GAP = 0.09  # space between two logs, as a fraction of the height
 
@@ -35,7 +35,7 @@ def memory(logs: Logs, *, theme: str | None = None) -> go.Figure:
     totals = {name: int(settings_of(by_name[name])["num_blocks"]) for name in frames}
     steps_per_point = -(-max(map(len, frames.values())) // MAX_POINTS)
     keys = _keys(frames, totals, steps_per_point, palette)
-    drawn = new_figure(palette, _title(frames, totals), [], keys, rows=len(frames))
+    drawn = new_figure(palette, _title(frames, totals), keys=keys, rows=len(frames))
     style = drawn.layout.yaxis.to_plotly_json() | {"range": [0, 1.08 * max(totals.values())]}
     style["title"]["text"] = "KV blocks"
     height = (1 + GAP) / len(frames) - GAP

@@ -12,14 +12,7 @@ from collections.abc import Mapping
 
 import plotly.graph_objects as go
 
-from visualizer.figures.theme import (
-    empty_figure,
-    escaped,
-    new_figure,
-    palette_of,
-    short_name,
-    swatch,
-)
+from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_of
 from visualizer.summary import three_digits
 
 Points = Mapping[str, tuple[float, float, float]]
@@ -38,14 +31,12 @@ def roofline(
     if not points:
         return empty_figure(palette, "No steps to show", "Pass {name: (FLOPs, bytes, seconds)}.")
     ridge = flops_per_s / bytes_per_s
-    lines = [
-        (
-            swatch(palette.hue(index), "●"),
-            f"{short_name(name)}: {three_digits(flops / moved)} FLOPs/byte, {_rate(flops / seconds)}",
-        )
-        for index, (name, (flops, moved, seconds)) in enumerate(points.items())
-    ]
-    drawn = new_figure(palette, f"The roof bends at {three_digits(ridge)} FLOPs/byte", lines)
+    curves = {
+        name: f"{three_digits(flops / moved)} FLOPs/byte, {_rate(flops / seconds)}"
+        for name, (flops, moved, seconds) in points.items()
+    }
+    title = f"The roof bends at {three_digits(ridge)} FLOPs/byte"
+    drawn = new_figure(palette, title, curves, mark="●")
     intensities = [flops / moved for flops, moved, _ in points.values()]
     left, right = min([ridge, *intensities]) / 4, max([ridge, *intensities]) * 6
     drawn.add_scatter(
@@ -70,11 +61,8 @@ def roofline(
         )
     axis = {"type": "log", "rangemode": "normal"}
     drawn.update_xaxes(title_text="arithmetic intensity (FLOPs/byte, logarithmic)", dtick=1, **axis)
-    speeds = [
-        left * bytes_per_s,
-        flops_per_s,
-        *(flops / seconds for flops, _, seconds in points.values()),
-    ]
+    reached = [flops / seconds for flops, _, seconds in points.values()]
+    speeds = [left * bytes_per_s, flops_per_s, *reached]
     decades = range(math.floor(math.log10(min(speeds))), math.ceil(math.log10(max(speeds))) + 1)
     ticks = [10.0**decade for decade in decades]
     drawn.update_yaxes(

@@ -6,6 +6,7 @@ with a colour swatch and its numbers.
 
 import html
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import plotly.graph_objects as go
@@ -16,6 +17,7 @@ TITLE_WIDTH, LINE_WIDTH = 44, 56  # characters that fit in a column 360 pixels w
 TITLE_PX, LINE_PX = 15, 12
 REMOVED_BUTTONS = ["sendChartToCloud", "select2d", "lasso2d"]  # the first one uploads the chart
 NAME_LENGTH = 24
+MAX_POINTS = 1500  # of a curve; more would not be visible on a screen
 NO_STEP = "This log has no step with a time yet: run a step, then draw the figure again."
 
 
@@ -36,7 +38,6 @@ class Palette:
         return self.hues[index % len(self.hues)]
 
 
-_ON_BOTH = ("#1f78b2", "#cf7f22", "#9b79fd", "#0ea493", "#de3460", "#836900")
 PALETTES = {
     "light": Palette(
         "#ffffff", "#16181d", "#5a606b", "#d9dce2", "#969ca8", "#f5f6f8",
@@ -51,7 +52,7 @@ PALETTES = {
     # For an unknown background: 4.2:1 is the best contrast possible on both white and #14161a.
     None: Palette(
         "rgba(0,0,0,0)", "#757c88", "#757c88", "rgba(128,135,147,0.35)", "#808793", "#16181d",
-        _ON_BOTH,
+        ("#1f78b2", "#cf7f22", "#9b79fd", "#0ea493", "#de3460", "#836900"),
     ),
 }  # fmt: skip
 
@@ -82,18 +83,26 @@ def swatch(colour: str, form: str = "■") -> str:
 def new_figure(
     palette: Palette,
     title: str,
-    lines: list[tuple[str, str]],
-    keys: list[tuple[str, str]] | None = None,
+    curves: Mapping[str, str] | None = None,
     *,
+    mark: str = "■",
+    keys: Sequence[tuple[str, str]] = (),
+    advice: str = "",
     rows: int = 1,
 ) -> go.Figure:
-    """Return a figure with a heading and no data.
+    """Return a figure with a heading and no data. Below the title are these texts:
 
-    Below the title, each entry of `lines` gets its own line, while `keys` share lines. Each entry is a
-    pair of a swatch and a text.
+    curves  {name: what to say about the curve}, each on its own line after a `mark` in the curve's
+            colour; a single curve may have the name ""
+    keys    pairs of a swatch and a text, which share lines
+    advice  what to do about an empty figure
     """
     heads = _balanced(title)
-    below = [line for mark, words in lines for line in _wrapped(mark, words)] + _packed(keys or [])
+    below = _wrapped(advice)
+    for index, (name, words) in enumerate((curves or {}).items()):
+        first, *more = _wrapped(f"{short_name(name)}: {words}" if name else words)
+        below += [f"{swatch(palette.hue(index), mark)} {first}", *more]
+    below += _packed(keys)
     heading = "<br>".join(
         [f"<b>{html.escape(head, quote=False)}</b>" for head in heads]
         + [
@@ -125,6 +134,11 @@ def new_figure(
             "remove": REMOVED_BUTTONS,
         },
     )  # fmt: skip
+    _style_axes(drawn, palette)
+    return drawn
+
+
+def _style_axes(drawn: go.Figure, palette: Palette) -> None:
     axis = {
         "gridcolor": palette.rule, "zeroline": False, "linecolor": palette.muted, "ticks": "outside",
         "tickcolor": palette.rule, "tickfont": {"size": 11, "color": palette.muted},
@@ -132,12 +146,11 @@ def new_figure(
     }  # fmt: skip
     drawn.update_xaxes(showline=True, showgrid=False, **axis)
     drawn.update_yaxes(showline=False, rangemode="tozero", **axis)
-    return drawn
 
 
 def empty_figure(palette: Palette, title: str, advice: str = NO_STEP) -> go.Figure:
     """Return a figure that explains why there is nothing to show."""
-    drawn = new_figure(palette, title, [("", advice)])
+    drawn = new_figure(palette, title, advice=advice)
     drawn.update_layout(height=160, xaxis_visible=False, yaxis_visible=False)
     return drawn
 
@@ -149,12 +162,11 @@ def _balanced(title: str) -> list[str]:
     return next((one for one in narrower if len(one) == len(lines)), lines)
 
 
-def _wrapped(mark: str, words: str) -> list[str]:
-    lines = [html.escape(line, quote=False) for line in textwrap.wrap(words, LINE_WIDTH)]
-    return [f"{mark} {lines[0]}" if mark else lines[0], *lines[1:]]
+def _wrapped(words: str) -> list[str]:
+    return [html.escape(line, quote=False) for line in textwrap.wrap(words, LINE_WIDTH)]
 
 
-def _packed(keys: list[tuple[str, str]]) -> list[str]:
+def _packed(keys: Sequence[tuple[str, str]]) -> list[str]:
     """Put the keys side by side, and start a new line when the next key does not fit."""
     lines, length = list[str](), LINE_WIDTH
     for mark, words in keys:

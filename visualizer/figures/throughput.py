@@ -7,15 +7,8 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from visualizer.durations import duration
-from visualizer.figures.logs import Logs, logs_by_name
-from visualizer.figures.theme import (
-    empty_figure,
-    escaped,
-    new_figure,
-    palette_of,
-    short_name,
-    swatch,
-)
+from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_of, short_name
+from visualizer.logs import Logs, logs_by_name
 from visualizer.summary import three_digits
 
 WINDOWS = 50  # approximate number in the longest run
@@ -28,8 +21,7 @@ def throughput(logs: Logs, *, theme: str | None = None) -> go.Figure:
     A step's tokens are counted when the step ends. A window spans at least five median steps.
     """
     palette = palette_of(theme)
-    frames = {name: log.steps for name, log in logs_by_name(logs).items()}
-    frames = {name: steps[steps.start_ms.notna()] for name, steps in frames.items()}
+    frames = {name: log.steps.dropna(subset="start_ms") for name, log in logs_by_name(logs).items()}
     frames = {name: steps for name, steps in frames.items() if len(steps)}
     if not frames:
         return empty_figure(palette, "No throughput to show yet")
@@ -43,13 +35,11 @@ def throughput(logs: Logs, *, theme: str | None = None) -> go.Figure:
         name: 1000 * int(tokens.sum()) / lengths[name] if lengths[name] else math.nan
         for name, tokens in outputs.items()
     }
-    lines = []
-    for index, (name, tokens) in enumerate(outputs.items()):
-        words = (
-            f"{tokens.sum():,} tokens in {duration(lengths[name])}: {three_digits(means[name])}/s"
-        )
-        lines.append((swatch(palette.hue(index)), f"{short_name(name)}: " * bool(name) + words))
-    drawn = new_figure(palette, _title(means), lines)
+    curves = {
+        name: f"{tokens.sum():,} tokens in {duration(lengths[name])}: {three_digits(means[name])}/s"
+        for name, tokens in outputs.items()
+    }
+    drawn = new_figure(palette, _title(means), curves)
     unit, unit_ms = ("s", 1000) if longest > 10_000 else ("ms", 1)
     for index, (name, steps) in enumerate(frames.items()):
         edges, rates = _rates(steps, outputs[name], first, window)

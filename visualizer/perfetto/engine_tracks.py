@@ -13,13 +13,11 @@ CACHE = PID, 2
 US_PER_S = 1_000_000
 IDLE_US = 1000  # after a longer pause between steps, the counters drop to 0
 
-NameOf = Callable[[int], str]
-
 
 class EngineTracks:
     """Writes each step to the trace once it has finished."""
 
-    def __init__(self, trace: Trace, name_of: NameOf, budget: int) -> None:
+    def __init__(self, trace: Trace, name_of: Callable[[int], str], budget: int) -> None:
         self._trace = trace
         self._name_of = name_of
         self._last_values: dict[str, dict[str, int]] = {}  # by counter
@@ -42,7 +40,7 @@ class EngineTracks:
             "decode_tokens": tokens[DECODE],
             "output_tokens": output,
             "batch": len(step.plan.rows),
-            "waiting": step.waiting,
+            "waiting": step.requests.get("waiting", 0),
         }
         self._trace.slice(STEPS, f"step {step.number}", step.start, step.end, args)
         if step.scheduled > step.start:  # on a virtual clock, scheduling takes no time
@@ -65,15 +63,11 @@ class EngineTracks:
             self._count_tokens(self._end, 0, 0, 0)
         self._end = step.end
         lasted = step.end - step.start
-        self._count_tokens(
-            step.start, prefill, others, output * US_PER_S // lasted if lasted else 0
-        )
-        if step.memory is not None:
-            memory = step.memory
-            blocks = {"used": memory.used, "cached": memory.cached, "free": memory.free}
-            self._set_counter("KV blocks", step.start, blocks)
-            requests = {"running": step.running, "waiting": step.waiting}
-            self._set_counter("requests", step.start, requests)
+        per_second = output * US_PER_S // lasted if lasted else 0
+        self._count_tokens(step.start, prefill, others, per_second)
+        if step.blocks:
+            self._set_counter("KV blocks", step.start, step.blocks)
+            self._set_counter("requests", step.start, step.requests)
 
     def _count_tokens(self, at: int, prefill: int, others: int, per_second: int) -> None:
         self._set_counter("tokens per step", at, {"prefill": prefill, "decode": others})
@@ -91,13 +85,13 @@ class EngineTracks:
 
     def _summary(self, step: Step) -> str:
         """Describe the step in words: its rows, its preemptions and why the queue waits."""
-        rows = step.tokens().total()
         parts = [
             f"{count} {kind}{'' if count == 1 else 's'}"
             for kind in (PREFILL, CATCH_UP, DECODE)
             if (count := step.kinds.count(kind))
         ]
-        words = [f"{', '.join(parts) or 'no requests'}, {rows} of {self._budget} tokens"]
+        tokens = f"{step.tokens().total()} of {self._budget} tokens"
+        words = [f"{', '.join(parts) or 'no requests'}, {tokens}"]
         words += [
             f"{self._name_of(event.request)} preempted for {self._name_of(event.needed_by)}"
             for event in step.transitions

@@ -5,13 +5,12 @@ from typing import Any
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.events.vocabulary import Event
-from visualizer.logs import count_requests
+from visualizer.logs import count_requests, settings_of
 from visualizer.perfetto.engine_tracks import EngineTracks
 from visualizer.perfetto.lanes import MAX_OWN_LANES, Lanes
 from visualizer.perfetto.request_lanes import RequestLanes
 from visualizer.perfetto.step import Step
 from visualizer.perfetto.trace import Trace
-from visualizer.settings import settings_of
 
 
 class Reader:
@@ -21,17 +20,14 @@ class Reader:
         self._log = log
         self._trace = trace
         self._state = State()
-        self._has_times = all(
-            "start" in event.t for event in log if isinstance(event, v.StepFinished)
-        )
+        self._has_times = all("start" in event.t for event in log.of(v.StepFinished))
         self._steps_read = 0
         self._now = _first_time(log) if self._has_times else 0  # the latest known time
         self._last: Step | None = None  # the finished step, until the next one starts
         self._current: Step | None = None
         settings = settings_of(log)
-        self._requests = RequestLanes(
-            trace, Lanes(count_requests(log) > MAX_OWN_LANES), settings.get("block_size", 0)
-        )
+        lanes = Lanes(count_requests(log) > MAX_OWN_LANES)
+        self._requests = RequestLanes(trace, lanes, settings.get("block_size", 0))
         self._engine = EngineTracks(trace, self._requests.name, settings.get("token_budget", 0))
 
     def read(self) -> None:
@@ -44,15 +40,11 @@ class Reader:
         self._engine.close()
         first = self._log[0] if len(self._log) else None
         clock = first.clock if isinstance(first, v.RunStarted) else "unknown (the log is a window)"
-        self._trace.close(
-            {
-                "made_by": "Underglass",
-                "times": f"microseconds, clock: {clock}"
-                if self._has_times
-                else "none in the log; each step is drawn as one millisecond",
-                "settings": settings_of(self._log),
-            }
-        )
+        times = "none in the log; each step is drawn as one millisecond"
+        if self._has_times:
+            times = f"microseconds, clock: {clock}"
+        settings = settings_of(self._log)
+        self._trace.close({"made_by": "Underglass", "times": times, "settings": settings})
 
     def _before(self, event: Event) -> None:
         """Read values from the state that the event is about to change."""
@@ -126,9 +118,8 @@ class Reader:
                 name = "preempted" if request.preemptions else "waiting"
                 self._requests.wait(request.id, name, self._now, {})
         self._current = Step(state.step)
-        planned = [
-            row for row in state.plan if row.request in state.requests
-        ]  # the other rows' requests have failed
+        # A row's request is missing if it has failed.
+        planned = [row for row in state.plan if row.request in state.requests]
         if planned:
             self._current.schedule(v.StepScheduled(planned, []), state)
 

@@ -53,12 +53,10 @@ class RequestLanes:
         self._block_size = block_size
         self._spans: dict[int, Span] = {}
         self._names: dict[int, str] = {}
-        self._blocked_steps: Counter[str] = (
-            Counter()
-        )  # reason -> number of steps in which it blocked the queue
-        self._producer: dict[
-            int, tuple[int, Point]
-        ] = {}  # block -> the request that computed it, and the track and time
+        # Reason -> number of steps in which it blocked the queue.
+        self._blocked_steps: Counter[str] = Counter()
+        # Block -> the request that computed it, and the track and time.
+        self._producer: dict[int, tuple[int, Point]] = {}
         trace.process(PID, "requests")
 
     def name(self, request: int) -> str:
@@ -67,8 +65,7 @@ class RequestLanes:
 
     def arrive(self, request: int, label: str, begin: int, args: dict[str, Any]) -> Span:
         """Start the span of a request that arrived or that was in the window's keyframe."""
-        self._names[request] = f"r{request} {label}" if label else f"r{request}"
-        name = self._names[request]
+        name = self._names[request] = f"r{request} {label}" if label else f"r{request}"
         before = self._lanes.count
         lane = self._lanes.allocate(begin)
         if lane > before:
@@ -91,18 +88,15 @@ class RequestLanes:
     def step(self, step: Step) -> None:
         """Record what happened to each request in a step."""
         hits: dict[int, list[Point]] = {}
+        found: dict[int, int] = {}  # blocks in the cache
         for event in step.transitions:
             if isinstance(event, Admitted):
                 self._close(self._spans[event.request], step.start)
                 hits[event.request] = self._sources(event)
+                found[event.request] = len(event.blocks)
             else:
                 self._preempt(event, step)
         self._count_blocked(step)
-        found = {
-            m.request: len(m.blocks)
-            for m in step.transitions
-            if isinstance(m, Admitted) and m.blocks
-        }
         accepted = {row.request: row.accepted for row in step.outputs}
         for row, kind in zip(step.plan.rows, step.kinds, strict=True):
             span = self._spans[row.request]
@@ -111,7 +105,7 @@ class RequestLanes:
                 self._extend(span, DECODE, step, drafts)
             else:
                 args = {"tokens": row.count - drafts[0], "from_token": row.start}
-                if row.request in found:
+                if found.get(row.request):
                     args["cached_tokens"] = found[row.request] * self._block_size
                 _add_drafts(args, drafts)
                 self._close(span, step.start)
@@ -152,8 +146,8 @@ class RequestLanes:
     def _preempt(self, event: Preempted, step: Step) -> None:
         span = self._spans[event.request]
         self._close(span, step.start)
-        by = self.name(event.needed_by)
-        args = {"needed_by": by, "computed_tokens_lost": step.lost[event.request]}
+        lost = step.lost[event.request]
+        args = {"needed_by": self.name(event.needed_by), "computed_tokens_lost": lost}
         self.wait(event.request, "preempted", step.start, args)
         span.preempted_at = span.track, step.middle
 
@@ -190,12 +184,10 @@ class RequestLanes:
         here = span.track, step.middle
         for source in hits:
             self._trace.flow("prefix hit", source, here)
-        if span.preempted_at is not None:
-            self._trace.flow("resumed", span.preempted_at, here)
-            span.preempted_at = None
-        if span.forked_at is not None:
-            self._trace.flow("forked", span.forked_at, here)
-            span.forked_at = None
+        for name, earlier in (("resumed", span.preempted_at), ("forked", span.forked_at)):
+            if earlier is not None:
+                self._trace.flow(name, earlier, here)
+        span.preempted_at = span.forked_at = None
 
     def _close(self, span: Span, at: int) -> None:
         """Close the open phase, if any. A wait ends at `at`."""

@@ -21,22 +21,6 @@ PREFILL, CATCH_UP, DECODE = "prefill", "catch-up", "decode"
 
 
 @dataclass(slots=True)
-class Memory:
-    """The number of KV blocks used by requests, held only by the prefix cache, and free."""
-
-    used: int
-    cached: int
-    free: int
-
-    @classmethod
-    def of(cls, state: State) -> "Memory":
-        """Count the blocks in a state."""
-        tables = (state.requests[request].table for request in state.running)
-        used, free = len(set[int]().union(*tables)), len(state.free)
-        return cls(used, len(state.refs) - used - free, free)
-
-
-@dataclass(slots=True)
 class Step:
     """The events of a step, in order. Times are in microseconds."""
 
@@ -45,22 +29,18 @@ class Step:
     scheduled: int = 0
     end: int = 0
     transitions: list[Admitted | Preempted] = field(default_factory=list)
-    lost: dict[int, int] = field(
-        default_factory=dict
-    )  # preempted request -> tokens it had computed
-    evictions: list[tuple[RadixEvicted | BlockEvicted, int]] = field(
-        default_factory=list
-    )  # each with its number of blocks
+    # Preempted request -> tokens it had computed.
+    lost: dict[int, int] = field(default_factory=dict)
+    # Each with its number of blocks.
+    evictions: list[tuple[RadixEvicted | BlockEvicted, int]] = field(default_factory=list)
     plan: StepScheduled = field(default_factory=lambda: StepScheduled([], []))
     kinds: list[str] = field(default_factory=list)  # one for each row of the plan
-    running: int = 0
-    waiting: int = 0
+    requests: dict[str, int] = field(default_factory=dict)  # how many are running, waiting
     deferred: list[int] = field(default_factory=list)  # waiting requests deferred by the policy
-    memory: Memory | None = None
+    blocks: dict[str, int] = field(default_factory=dict)  # of KV memory: used, cached, free
     forks: list[Forked] = field(default_factory=list)
-    ended: list[tuple[int, dict[str, Any]]] = field(
-        default_factory=list
-    )  # requests that ended within the step
+    # Requests that ended within the step.
+    ended: list[tuple[int, dict[str, Any]]] = field(default_factory=list)
     outputs: list[TokenRow] = field(default_factory=list)
 
     @property
@@ -72,9 +52,11 @@ class Step:
         """Store the plan. `state` is the state after scheduling."""
         self.plan = plan
         self.kinds = [_kind(row, state) for row in plan.rows]
-        self.running, self.waiting = len(state.running), len(state.waiting)
+        self.requests = {"running": len(state.running), "waiting": len(state.waiting)}
         self.deferred = [request for request, _ in plan.skipped if request in state.waiting]
-        self.memory = Memory.of(state)
+        tables = (state.requests[request].table for request in state.running)
+        used, free = len(set[int]().union(*tables)), len(state.free)
+        self.blocks = {"used": used, "cached": len(state.refs) - used - free, "free": free}
 
     def finish(self, event: StepFinished, index: int, has_times: bool) -> None:
         """Store outputs and times. If the log has no times, use millisecond number `index`."""

@@ -28,18 +28,11 @@ class Trace:
 
     def process(self, pid: int, name: str) -> None:
         """Name a process. The viewer sorts processes by id."""
-        self._add({"ph": "M", "pid": pid, "tid": 0, "name": "process_name", "args": {"name": name}})
-        order = {"sort_index": pid}
-        self._add({"ph": "M", "pid": pid, "tid": 0, "name": "process_sort_index", "args": order})
+        self._name("process", (pid, 0), name, pid)
 
     def thread(self, track: Track, name: str) -> None:
         """Name a track. The viewer sorts the tracks of a process by id."""
-        pid, tid = track
-        self._add(
-            {"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": name}}
-        )
-        order = {"sort_index": tid}
-        self._add({"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": order})
+        self._name("thread", track, name, track[1])
 
     def slice(
         self, track: Track, name: str, begin: int, end: int, args: dict[str, Any] | None = None
@@ -72,6 +65,11 @@ class Trace:
         """Write the remaining events, then `about`, which the viewer shows as trace metadata."""
         self._flush()
         self._file.write(b'\n],"otherData":' + _encode(about) + b"}\n")
+
+    def _name(self, kind: str, track: Track, name: str, order: int) -> None:
+        entry = {"ph": "M", "pid": track[0], "tid": track[1]}
+        self._add(entry | {"name": f"{kind}_name", "args": {"name": name}})
+        self._add(entry | {"name": f"{kind}_sort_index", "args": {"sort_index": order}})
 
     def _add(self, entry: dict[str, Any]) -> None:
         self._pending.append(_encode(entry))

@@ -36,7 +36,8 @@ TRAFFIC = {
 }
 RUNS_ON = {"model": ("runs on", "the simulated machine is fast; the model generates real text")}
 
-NAMES = {name: label for name, (label, _) in (ENGINE | TRAFFIC | RUNS_ON).items()}
+_TITLES = ENGINE | TRAFFIC | RUNS_ON
+NAMES = {name: label for name, (label, _) in _TITLES.items()}
 
 _RANGES = {  # minimum, maximum, step
     "token_budget": (4, 256, 1),
@@ -62,10 +63,8 @@ _LABEL = {"description_width": "96px"}
 
 def build(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return {setting: widget} for each setting that has a control, set to its current value."""
-    titles = ENGINE | TRAFFIC | RUNS_ON
-    return {
-        name: _control(name, *titles[name], settings[name]) for name in titles if name in settings
-    }
+    shown = [name for name in _TITLES if name in settings]
+    return {name: _control(name, *_TITLES[name], settings[name]) for name in shown}
 
 
 def lay_out(controls: Mapping[str, Any]) -> Any:

@@ -1,10 +1,20 @@
-"""A table of ten measures for this run and the previous one, with the change."""
+"""What the playground says about two runs: a table of ten measures, and four figures.
+
+The figures are plotly JSON for the notebook to draw. A FigureWidget would load its own copy of
+plotly.js, which the notebook already has.
+"""
 
 import html
+import json
+from typing import Any
 
 import pandas as pd
 
 from engine.events import EventLog
+from visualizer import figures
+
+MIME = "application/vnd.plotly.v1+json"
+FIGURES = (figures.ttft, figures.itl, figures.throughput, figures.memory)
 
 UNITS = {
     "steps": "",
@@ -80,3 +90,14 @@ def _three_digits(value: float) -> str:
     if pd.isna(value):
         return "\N{EN DASH}"
     return f"{value:,.0f}" if value == int(value) or value >= 100 else f"{value:.3g}"
+
+
+def plots(now: EventLog, before: EventLog | None) -> list[dict[str, Any]]:
+    """Return the figures' MIME bundles. This run comes first to keep its colour constant."""
+    logs = {"this run": now} if before is None else {"this run": now, "the run before": before}
+    bundles = []
+    for figure in FIGURES:
+        drawn = json.loads(figure(logs).to_json())
+        drawn["config"] = {"displayModeBar": False, "responsive": True}
+        bundles.append({MIME: drawn, "text/plain": figure.__name__})
+    return bundles

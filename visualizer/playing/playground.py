@@ -13,6 +13,7 @@ it never runs two workloads at the same time.
 import asyncio
 import html
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import ipywidgets as widgets
@@ -23,12 +24,12 @@ from engine.events.messages import count
 from visualizer.durations import duration
 from visualizer.logs import StepIndex
 from visualizer.playing import controls
-from visualizer.playing.numbers import numbers, table
-from visualizer.playing.plots import plots
+from visualizer.playing.numbers import numbers, plots, table
 from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError, Workload
-from visualizer.playing.style import STYLE
 from visualizer.widgets.board import Board
 
+# The style sheet uses JupyterLab's colours and so follows its light or dark theme.
+STYLE = Path(__file__).with_name("playground.css").read_text("utf-8")
 DEBOUNCE_SECONDS = 0.25  # how long the controls must rest before the workload runs
 
 
@@ -45,12 +46,12 @@ class Playground(widgets.VBox):  # type: ignore[misc]
 
     log = traitlets.Instance(EventLog)
 
-    def __init__(self, setup: Setup, *, debounce: float = DEBOUNCE_SECONDS) -> None:
+    def __init__(self, setup: Setup) -> None:
         self.setup = setup
         self.controls = controls.build(setup.settings)
         self.previous: EventLog | None = None
         self.board_before: Board | None = None
-        self._debounce = debounce
+        self._debounce = DEBOUNCE_SECONDS
         self._pending = False  # a control has moved, and the workload has not run since then
         self._ignore_moves = False
         self._settling: asyncio.Task[None] | None = None
@@ -66,7 +67,7 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         self._boards.add_class("underglass-stage")
         self._message_box.add_class("underglass-words")
         parts = [
-            widgets.HTML(STYLE, layout={"display": "none"}),
+            widgets.HTML(f"<style>\n{STYLE}</style>", layout={"display": "none"}),
             controls.lay_out(self.controls),
             widgets.HBox([self._message_box, self._run_choice], layout={"flex_flow": "row wrap"}),
             self._numbers,
@@ -129,7 +130,6 @@ class Playground(widgets.VBox):  # type: ignore[misc]
                 await self._run()
 
     async def _run(self) -> None:
-        in_thread = asyncio.get_running_loop().run_in_executor
         try:
             setup = self.setup.changed(**{name: one.value for name, one in self.controls.items()})
             if setup == self.setup:  # the control was moved back, so there is nothing to run
@@ -137,10 +137,10 @@ class Playground(widgets.VBox):  # type: ignore[misc]
                 return
             if setup.model:
                 self._show_message("Running on the model \N{HORIZONTAL ELLIPSIS}")
-            run = await in_thread(None, setup.run)
+            run = await asyncio.to_thread(setup.run)
             self._show(setup, run)
             # Drawing the figures takes longer than the run, so show the board first.
-            self._show_plots(await in_thread(None, plots, self.log, self.previous))
+            self._show_plots(await asyncio.to_thread(plots, self.log, self.previous))
         except SetupError as error:
             self._show_message(str(error), failed=True)
         except Exception as error:

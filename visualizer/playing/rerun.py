@@ -75,12 +75,8 @@ class Setup:
             names = ", ".join(self.settings)
             raise SetupError(f"{unknown[0]} is not a setting; the settings are {names}")
         of_config = EngineConfig.__struct_fields__
-        config = {name: value for name, value in changes.items() if name in of_config}
-        traffic = {
-            name: value
-            for name, value in changes.items()
-            if name not in of_config and name != "model"
-        }
+        config = {name: changes[name] for name in of_config if name in changes}
+        traffic = {name: changes[name] for name in asdict(self.traffic) if name in changes}
         try:
             return replace(
                 self,

@@ -3,13 +3,14 @@
 A question and its choices use only information available before the step.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from engine.events import EventLog
+from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.events.messages import Words, count
-from engine.events.state import ROOT
+from engine.events.state import ROOT, NodeState
 from visualizer.moments import Moment, prefix_text
 
 MOST_PREFIXES = 6
@@ -69,36 +70,34 @@ def ask(log: EventLog, step: int, kind: str) -> Question | None:
     return _ASK[kind](Moment(log, step))
 
 
+def _question(
+    moment: Moment, kind: str, form: str, words: Words, answer: Iterable[int], **more: Any
+) -> Question:
+    """Return a question whose `words` begin with a string."""
+    said: Words = [f"Step {moment.step} comes next. {words[0]}", *words[1:]]
+    return Question(kind, moment.step, moment.index, said, form, tuple(sorted(answer)), **more)
+
+
 def _preempted(moment: Moment) -> Question | None:
     victims = {event.request for event in moment.events if isinstance(event, v.Preempted)}
-    choices = sorted(moment.before.running)
+    choices = tuple(sorted(moment.before.running))
     words = "There are too few KV blocks for the running requests. Which are preempted?"
     if not victims <= set(choices):
         return None
-    return _which_requests(moment, "preempted", words, victims, choices)
+    return _question(moment, "preempted", "requests", [words], victims, choices=choices)
 
 
 def _admitted(moment: Moment) -> Question:
     admitted = {event.request for event in _admissions(moment)}
-    choices = sorted(moment.before.waiting)
-    return _which_requests(
-        moment, "admitted", "Which of the waiting requests are admitted?", admitted, choices
-    )
+    words: Words = ["Which of the waiting requests are admitted?"]
+    choices = tuple(sorted(moment.before.waiting))
+    return _question(moment, "admitted", "requests", words, admitted, choices=choices)
 
 
 def _scheduled(moment: Moment) -> Question:
-    choices = sorted([*moment.before.running, *moment.before.waiting])
-    return _which_requests(
-        moment, "scheduled", "Which requests get tokens of the budget?", set(moment.rows), choices
-    )
-
-
-def _which_requests(
-    moment: Moment, kind: str, words: str, answer: set[int], choices: list[int]
-) -> Question:
-    said: Words = [f"{_lead(moment)}{words}"]
-    chosen = tuple(sorted(answer))
-    return Question(kind, moment.step, moment.index, said, "requests", chosen, tuple(choices))
+    words: Words = ["Which requests get tokens of the budget?"]
+    choices = tuple(sorted([*moment.before.running, *moment.before.waiting]))
+    return _question(moment, "scheduled", "requests", words, moment.rows, choices=choices)
 
 
 def _blocked(moment: Moment) -> Question | None:
@@ -108,8 +107,8 @@ def _blocked(moment: Moment) -> Question | None:
     if request not in moment.before.waiting:
         return None
     answer = int(any(event.request == request for event in admitted))
-    words: Words = [_lead(moment), request, " waits. Is it admitted?"]
-    return Question("blocked", moment.step, moment.index, words, "yes", (answer,), about=request)
+    words: Words = ["", request, " waits. Is it admitted?"]
+    return _question(moment, "blocked", "yes", words, [answer], about=request)
 
 
 def _hit(moment: Moment) -> Question:
@@ -118,7 +117,7 @@ def _hit(moment: Moment) -> Question:
     verb = "resumes" if event.resumed else "is admitted"
     tail = f" {verb} with {count(length, 'token')}. How many of them are cached?"
     found = len(event.blocks) * moment.before.block_size
-    return _how_many(moment, "hit", [_lead(moment), event.request, tail], found, event.request)
+    return _how_many(moment, "hit", ["", event.request, tail], found, event.request)
 
 
 def _tokens(moment: Moment) -> Question | None:
@@ -128,13 +127,12 @@ def _tokens(moment: Moment) -> Question | None:
         return None
     row = next((row for row in rows if _is_cut(moment, row)), rows[0])
     budget = count(moment.before.settings["token_budget"], "token")
-    lead = f"{_lead(moment)}The step has a budget of {budget}. How many does "
+    lead = f"The step has a budget of {budget}. How many does "
     return _how_many(moment, "tokens", [lead, row.request, " get?"], row.count, row.request)
 
 
 def _how_many(moment: Moment, kind: str, words: Words, answer: int, about: int) -> Question:
-    at = kind, moment.step, moment.index
-    return Question(*at, words, "number", (answer,), unit="tokens", about=about)
+    return _question(moment, kind, "number", words, [answer], unit="tokens", about=about)
 
 
 def _is_cut(moment: Moment, row: v.ScheduledRow) -> bool:
@@ -151,12 +149,7 @@ def _evicted(moment: Moment) -> Question | None:
         for event in moment.events
         if isinstance(event, v.RadixEvicted) and event.reason == "room"
     }
-    leaves = [
-        node
-        for node in before.nodes.values()
-        if node.id != ROOT and not node.lock and not node.children
-    ]
-    leaves.sort(key=lambda node: (node.id not in gone, node.last))
+    leaves = sorted(evictable_leaves(before), key=lambda node: (node.id not in gone, node.last))
     offered = sorted(node.id for node in leaves[:MOST_PREFIXES])
     if not gone < set(offered):
         return None  # a leaf became evictable only during the step, or there is nothing to choose
@@ -164,13 +157,16 @@ def _evicted(moment: Moment) -> Question | None:
         f"“{prefix_text(before, id_, 60)}”, {count(len(before.nodes[id_].blocks), 'block')}"
         for id_ in offered
     )
-    words: Words = [f"{_lead(moment)}It needs KV blocks. Which cached prefix is evicted?"]
-    at = "evicted", moment.step, moment.index
-    return Question(*at, words, "prefixes", tuple(sorted(gone)), tuple(offered), texts)
+    words: Words = ["It needs KV blocks. Which cached prefix is evicted?"]
+    choices = tuple(offered)
+    return _question(moment, "evicted", "prefixes", words, gone, choices=choices, texts=texts)
 
 
-def _lead(moment: Moment) -> str:
-    return f"Step {moment.step} comes next. "
+def evictable_leaves(state: State) -> Iterator[NodeState]:
+    """Yield the leaves of the radix tree that can be evicted."""
+    for node in state.nodes.values():
+        if node.id != ROOT and not node.lock and not node.children:
+            yield node
 
 
 def _admissions(moment: Moment) -> list[v.Admitted]:

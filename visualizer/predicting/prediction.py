@@ -18,11 +18,11 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from engine.events import EventLog, State
+from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.events.messages import Words, count
 from visualizer.html import MODULE
-from visualizer.logs import LogLike, read_log
+from visualizer.logs import LogLike, part_of, read_log
 from visualizer.moments import names_of, plain
 from visualizer.predicting.asking import KINDS, Question
 from visualizer.predicting.questions import questions
@@ -52,14 +52,6 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         self.answers: list[dict[str, Any]] = []
         super().__init__(**self._state_before(0))
 
-    def answer(self, value: int | bool | Sequence[int]) -> str:
-        """See `Prediction.answer`."""
-        if len(self.answers) > self.turn or self.turn >= len(self.questions):
-            raise ValueError("there is no open question: call next() or start over with predict()")
-        chosen = [int(value)] if isinstance(value, int) else [int(one) for one in value]
-        self.given = {"number": self.turn, "value": chosen}
-        return str(self.answers[-1]["why"])
-
     @traitlets.observe("given")
     def _check_answer(self, change: Any) -> None:
         """Check the reader's answer and show the step."""
@@ -83,7 +75,7 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
         )
         with self.hold_sync():
             self.score += right
-            self.log = self._packed_until(_end_of_step(self._events, question.index))
+            self.log = self._packed_until(_next_step(self._events, question.index + 1))
             self.verdict = {
                 "number": number,
                 "right": right,
@@ -117,21 +109,9 @@ class Game(ipywidgets.Widget):  # type: ignore[misc]
 
     def _packed_until(self, end: int) -> str:
         """Return the events before index `end`, packed, in base64. A long log is cut at its start."""
-        starts = (
-            index
-            for index in range(max(1, end - MAX_EVENTS), end)
-            if isinstance(self._events[index], v.StepStarted)
-        )
-        begin = next(starts, 0) if end > MAX_EVENTS else 0
-        part = EventLog()
-        if begin:
-            state = State()
-            for event in self._events[:begin]:
-                state.apply(event)
-            part.append(state.keyframe())
-        for event in self._events[begin:end]:
-            part.append(event)
-        return base64.b64encode(gzip.compress(part.to_bytes(), mtime=0)).decode()
+        begin = _next_step(self._events, end - MAX_EVENTS) if end > MAX_EVENTS else 0
+        part = part_of(self._events, begin, end).to_bytes()
+        return base64.b64encode(gzip.compress(part, mtime=0)).decode()
 
     def _python_value(self, question: Question, value: tuple[int, ...]) -> Any:
         """Return an answer in the form used by `Prediction.answers`."""
@@ -171,7 +151,12 @@ class Prediction(anywidget.AnyWidget):
 
         Returns the explanation. Raises ValueError if there is no open question.
         """
-        return str(self.game.answer(value))
+        game = self.game
+        if len(game.answers) > game.turn or game.turn >= len(game.questions):
+            raise ValueError("there is no open question: call next() or start over with predict()")
+        chosen = [int(value)] if isinstance(value, int) else [int(one) for one in value]
+        game.given = {"number": game.turn, "value": chosen}
+        return str(game.answers[-1]["why"])
 
     def next(self) -> None:
         """Move on to the next question."""
@@ -212,9 +197,7 @@ def _answer_words(question: Question) -> Words:
     return [f"{question.answer[0]} {question.unit}"]
 
 
-def _end_of_step(log: EventLog, index: int) -> int:
-    """Return the index after the last event of the step that starts at `index`."""
-    for end in range(index + 1, len(log)):
-        if isinstance(log[end], v.StepStarted):
-            return end
-    return len(log)
+def _next_step(log: EventLog, index: int) -> int:
+    """Return the index of the first step_started from `index` on, or else the end of the log."""
+    later = range(index, len(log))
+    return next((at for at in later if isinstance(log[at], v.StepStarted)), len(log))

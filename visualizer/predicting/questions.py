@@ -8,12 +8,12 @@ log and over the kinds of question. A given seed always selects the same questio
 import random
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
-from engine.events.state import ROOT
-from visualizer.predicting.asking import KINDS, Question, ask
+from visualizer.predicting.asking import KINDS, Question, ask, evictable_leaves
 
 MOST_CHOICES = 10  # requests to choose from
 _LACKS_MEMORY = ("no_free_blocks", "whole_sequence")
@@ -81,7 +81,8 @@ def _candidates(log: EventLog) -> Iterator[_Candidate]:
             waiting, running = len(state.waiting), len(state.running)
         elif isinstance(event, v.Preempted | v.Admitted | v.RadixEvicted | v.BlockEvicted):
             events.append(event)
-            if isinstance(event, v.RadixEvicted) and event.reason == "room" and _choosable(state):
+            evicted = isinstance(event, v.RadixEvicted) and event.reason == "room"
+            if evicted and len([*islice(evictable_leaves(state), 2)]) == 2:
                 yield _Candidate(step, "evicted", 2.5)
         elif isinstance(event, v.StepScheduled) and step:
             reason = event.blocked.reason if event.blocked else ""
@@ -112,13 +113,3 @@ def _weights(
         yield "scheduled", 1.5 if partly and new else 0.2
     if any(row.count > 1 for row in plan.rows):
         yield "tokens", 2 if sum(row.count > 1 for row in plan.rows) > 1 else 1
-
-
-def _choosable(state: State) -> bool:
-    """Return whether at least two leaves can be evicted."""
-    found = 0
-    for node in state.nodes.values():
-        found += node.id != ROOT and not node.lock and not node.children
-        if found > 1:
-            return True
-    return False

@@ -15,8 +15,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from typing import Any
 
 import anywidget
@@ -24,11 +23,12 @@ import httpx
 import ipywidgets
 import msgspec
 import traitlets
+from httpx_sse import ServerSentEvent
 
 from engine.events import State
 from engine.events.vocabulary import AnyEvent, Event, Keyframe
 from visualizer.html import MODULE
-from visualizer.watching.server_events import ServerEvent, UnauthorizedError, batches
+from visualizer.watching.server_events import UnauthorizedError, batches
 
 RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0, 8.0, 15.0)
 
@@ -69,7 +69,7 @@ class Live(anywidget.AnyWidget):
         self._run = ""
         self._status: dict[str, Any] = {}
         self._views: set[str] = set()
-        self._cancel: _TaskCanceller | None = None
+        self._task: asyncio.Task[None] | None = None  # on the listening thread's event loop
         self.feed.on_msg(self._on_message)
 
     @property
@@ -137,37 +137,38 @@ class Live(anywidget.AnyWidget):
     def _connect(self) -> None:
         """Start the listening thread unless it is already running."""
         with self._lock:
-            if self._cancel is not None:
+            if self._task is not None:
                 return
-            cancel = self._cancel = _TaskCanceller()
-        thread = threading.Thread(
-            target=lambda: asyncio.run(self._listen(cancel)),
-            name=f"watch {self.url}",
-            daemon=True,
-        )
-        thread.start()
+            runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            task = self._task = runner.get_loop().create_task(self._listen())
+
+        def listen() -> None:
+            with runner:
+                runner.run(asyncio.wait({task}))
+            if not task.cancelled():
+                task.result()  # re-raises an unexpected error so that the thread reports it
+
+        threading.Thread(target=listen, name=f"watch {self.url}", daemon=True).start()
 
     def _disconnect(self) -> None:
         with self._lock:
-            cancel, self._cancel = self._cancel, None
-            if cancel is not None:
-                cancel()
-                self._state = None
+            if self._task is not None:
+                self._task.get_loop().call_soon_threadsafe(self._task.cancel)
+                self._task = self._state = None
 
-    async def _listen(self, cancel: "_TaskCanceller") -> None:
-        listening = asyncio.create_task(self._keep_listening())
-        with cancel.cancelling(listening):
-            await asyncio.wait({listening})
-        self.connected = False
-        with self._lock:
-            if self._cancel is cancel:  # the server rejected the key; the next view connects again
-                self._cancel = None
-        if not listening.cancelled():
-            listening.result()  # re-raises an unexpected error so that the thread reports it
+    async def _listen(self) -> None:
+        try:
+            await self._keep_listening()
+        finally:
+            self.connected = False
+            with self._lock:
+                if self._task is asyncio.current_task():  # the server rejected the key
+                    self._task = None
 
     async def _keep_listening(self) -> None:
         attempt = 0
-        while True:
+        # A connection that is just being made can swallow the cancellation, so check the task too.
+        while self._task is asyncio.current_task():
             try:
                 async with aclosing(batches(self.url, self._key, self._last_seen())) as received:
                     async for batch in received:
@@ -192,16 +193,16 @@ class Live(anywidget.AnyWidget):
     def _last_seen(self) -> str | None:
         return None if self._state is None else f"{self._run}:{self._state.seq}"
 
-    def _forward(self, batch: list[ServerEvent]) -> None:
+    def _forward(self, batch: list[ServerSentEvent]) -> None:
         """Fold a batch and send it to all views, one message per series of consecutive events."""
         with self._lock:
             lines: list[str] = []
             dropped = first = 0
             joins = False
             for received in batch:
-                if received.name == "status":
+                if received.event == "status":
                     self._status = json.loads(received.data)
-                elif received.name == "dropped":
+                elif received.event == "dropped":
                     dropped = json.loads(received.data)["dropped"]
                 elif received.id:
                     run, _, number = received.id.partition(":")
@@ -216,7 +217,7 @@ class Live(anywidget.AnyWidget):
                     self._state.apply(event)
                     lines.append(received.data)
             self._send_events(first, lines, joins=joins, dropped=dropped)
-            if any(received.name == "status" for received in batch):
+            if any(received.event == "status" for received in batch):
                 self.feed.send({"type": "status", "status": self._status})
 
     def _send_events(
@@ -241,35 +242,6 @@ class Live(anywidget.AnyWidget):
     def _send_to_all(self, message: dict[str, Any]) -> None:
         with self._lock:
             self.feed.send(message)
-
-
-class _TaskCanceller:
-    """Cancels a task on another thread's event loop, even if called before the task exists."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._cancel: Callable[[], object] | None = None
-        self._called = False
-
-    @contextmanager
-    def cancelling(self, task: "asyncio.Task[None]") -> Iterator[None]:
-        """Within this context, calling this object cancels `task`."""
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            self._cancel = lambda: loop.call_soon_threadsafe(task.cancel)
-            if self._called:
-                task.cancel()
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._cancel = None
-
-    def __call__(self) -> None:
-        with self._lock:
-            self._called = True
-            if self._cancel is not None:
-                self._cancel()
 
 
 def watch(url: str = "http://localhost:8000", api_key: str | None = None) -> Live:

@@ -5,19 +5,11 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import httpx
-import msgspec
+from httpx_sse import EventSource, ServerSentEvent
 
 READ_TIMEOUT = 40.0  # seconds; an idle server sends a comment every 15 seconds
 BATCH_SECONDS = 0.04  # events that arrive within this time form one batch
 MAX_QUEUED = 10_000
-
-
-class ServerEvent(msgspec.Struct):
-    """One server-sent event."""
-
-    id: str = ""
-    name: str = ""
-    data: str = ""
 
 
 class UnauthorizedError(Exception):
@@ -26,7 +18,7 @@ class UnauthorizedError(Exception):
 
 async def batches(
     url: str, key: str | None, last_seen: str | None
-) -> AsyncGenerator[list[ServerEvent]]:
+) -> AsyncGenerator[list[ServerSentEvent]]:
     """Yield a server's events in batches until the connection ends. Raises httpx.HTTPError.
 
     `last_seen` is the id of the last event received; the stream continues after that event.
@@ -43,39 +35,28 @@ async def batches(
         if response.status_code == 401:
             raise UnauthorizedError
         response.raise_for_status()
-        queue: asyncio.Queue[ServerEvent | None] = asyncio.Queue(MAX_QUEUED)
+        queue: asyncio.Queue[ServerSentEvent | None] = asyncio.Queue(MAX_QUEUED)
         reading = asyncio.create_task(_read(response, queue))
         try:
-            event: ServerEvent | None = ServerEvent()
-            while event is not None:
-                event = await queue.get()
+            ended = False
+            while not ended:
+                batch = [await queue.get()]
                 await asyncio.sleep(BATCH_SECONDS)
-                batch: list[ServerEvent] = []
-                while event is not None:
-                    batch.append(event)
-                    if queue.empty():
-                        break
-                    event = queue.get_nowait()
-                if batch:
-                    yield batch
+                while not queue.empty():
+                    batch.append(queue.get_nowait())
+                ended = batch[-1] is None
+                if events := [event for event in batch if event is not None]:
+                    yield events
             await reading
         finally:
             reading.cancel()
 
 
-async def _read(response: httpx.Response, queue: "asyncio.Queue[ServerEvent | None]") -> None:
+async def _read(response: httpx.Response, queue: "asyncio.Queue[ServerSentEvent | None]") -> None:
+    """Put the events into the queue, then None."""
     try:
-        event = ServerEvent()
-        async for line in response.aiter_lines():
-            field, _, value = line.partition(": ")
-            if field == "id":
-                event.id = value
-            elif field == "event":
-                event.name = value
-            elif field == "data":
-                event.data = value
-            elif not line and event.data:
+        async for event in EventSource(response).aiter_sse():
+            if event.data:  # a comment has none
                 await queue.put(event)
-                event = ServerEvent()
     finally:
         await queue.put(None)

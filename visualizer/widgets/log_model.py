@@ -17,7 +17,7 @@ import traitlets
 
 from engine.events import EventLog
 from visualizer.html import MODULE
-from visualizer.logs import LogLike, Select, StepIndex, count_requests, read_log
+from visualizer.logs import LogLike, Select, StepIndex, count_requests, part_of, read_log
 from visualizer.named_logs import Scenario, find_scenario
 
 AXES = ("steps", "time")
@@ -169,12 +169,7 @@ def _part(model: LogModel, step: int) -> bytes:
     while True:
         first = min(max(0, position - count // 2), len(ends) - count)
         begin = ends[first - 1] if first else 0
-        part = EventLog()
-        if begin:
-            part.append(log.state(log.next_seq - len(log) + begin - 1).keyframe())
-        for event in log[begin : ends[first + count - 1]]:
-            part.append(event)
-        data = _pack(part)
+        data = _pack(part_of(log, begin, ends[first + count - 1]))
         if len(data) <= model.max_saved:
             return data
         if count == 1:

@@ -32,9 +32,8 @@ class PictureWidget(anywidget.AnyWidget):
         """Display the widget under an id, so that the output can be updated."""
         handle: Any = DisplayHandle()  # type: ignore[no-untyped-call]
         self._without_picture.append(handle)
-        self.wants_picture = (
-            True  # set before display, because the front end reads it when it draws the output
-        )
+        # Set before display, because the front end reads it when it draws the output.
+        self.wants_picture = True
         data, metadata = self._bundle()
         handle.display(data, metadata=metadata, raw=True)
 

@@ -64,19 +64,21 @@ class _GroupAttention:
         # Read whole blocks, starting at the window of the row's first new token. Without a window,
         # read them all.
         window = config.window or group.seq_lens[-1]
-        starts = [max(seq_len - group.query_len - window + 1, 0) for seq_len in group.seq_lens]
-        first_positions = [start // size * size for start in starts]
-        tables = [
-            table[first // size : -(-seq_len // size)]
-            for table, first, seq_len in zip(
-                group.block_tables, first_positions, group.seq_lens, strict=True
-            )
-        ]
+        low = size  # the first slot that any row reads in its first block
+        first_positions, ends = list[int](), list[int]()  # ends: slots from the first block on
+        tables: list[list[int]] = []
+        for seq_len, table in zip(group.seq_lens, group.block_tables, strict=True):
+            start = max(seq_len - group.query_len - window + 1, 0)
+            first = start - start % size
+            low = min(low, start % size)
+            first_positions.append(first)
+            ends.append(seq_len - first)
+            tables.append(table[first // size : -(-seq_len // size)])
         # Pad shorter tables with a full block, because a full block holds no garbage.
         widest = max(tables, key=len)
-        block_index = [
-            block for table in tables for block in table + widest[:1] * (len(widest) - len(table))
-        ]
+        block_index: list[int] = []
+        for table in tables:
+            block_index += table + widest[:1] * (len(widest) - len(table))
         self._block_index = torch.tensor(block_index)
 
         # All layers share one buffer, so even a long context allocates only once per step.
@@ -84,8 +86,7 @@ class _GroupAttention:
         buffer = kv_cache.tensor.new_empty(rows, num_slots, 2, kv_heads, head_dim)
         self._blocks = buffer.view(len(block_index), -1)
         self._slots = buffer.view(rows * num_slots, -1)
-        ends = [s - first for s, first in zip(group.seq_lens, first_positions, strict=True)]
-        low, high = min(start % size for start in starts), max(ends)
+        high = max(ends)
         keys, values = buffer[:, low:high].unbind(dim=2)
         self._keys, self._values = keys.transpose(1, 2), values.transpose(1, 2)
 

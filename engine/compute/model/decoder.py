@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from engine.compute.model.config import LlamaConfig
 from engine.compute.model.linear import Linear
-from engine.compute.model.rope import rotary_table, rotate
+from engine.compute.model.rope import rotary_table
 from engine.compute.weights.checkpoint import Checkpoint
 
 # (layer, queries [tokens, heads, head_dim], keys and values [tokens, 2 * kv_heads, head_dim])
@@ -84,7 +84,9 @@ class Layer:
         heads = self._qkv(self._attention_norm(x)).view(self._shape)
         queries_keys = heads[:, : self._num_rotated]
         normed = queries_keys if self._qk_norm is None else self._qk_norm(queries_keys)
-        rotate(normed, cos, sin, out=queries_keys)
+        # Rotary embedding (`rope.py`): the pair (a, b) becomes (a cos - b sin, b cos + a sin).
+        swapped = normed.roll(normed.shape[-1] // 2, dims=-1)
+        torch.addcmul(normed.mul_(cos), swapped, sin, out=queries_keys)
         attended = attend(self._index, heads[:, : self._heads], heads[:, self._heads :])
         x.add_(self._output(attended))
 

@@ -14,7 +14,8 @@ from engine.compute.model.config import LlamaConfig
 def rotary_table(config: LlamaConfig, length: int) -> Tensor:
     """Return the cosines and sines of positions `0 .. length - 1`: float32 `[length, 2, head_dim]`.
 
-    The sines of a head's first half are negated, which saves `rotate` a negation.
+    The sines of a head's first half are negated, which saves `Layer.forward` a negation when it
+    rotates queries and keys.
     """
     exponents = torch.arange(0, config.head_dim, 2, dtype=torch.float32) / config.head_dim
     frequencies = 1.0 / config.rope_theta**exponents
@@ -25,13 +26,3 @@ def rotary_table(config: LlamaConfig, length: int) -> Tensor:
     angles = torch.outer(torch.arange(length, dtype=torch.float32), frequencies)
     cos, sin = angles.cos() * scale, angles.sin() * scale
     return torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)), dim=1)
-
-
-def rotate(heads: Tensor, cos: Tensor, sin: Tensor, out: Tensor) -> None:
-    """Rotate `heads` `[tokens, heads, head_dim]`; cos and sin are `[tokens, 1, head_dim]`.
-
-    (a, b) becomes (a cos - b sin, b cos + a sin). The result is written to `out`, which may be
-    `heads` itself. `heads` is overwritten either way.
-    """
-    swapped = heads.roll(heads.shape[-1] // 2, dims=-1)
-    torch.addcmul(heads.mul_(cos), swapped, sin, out=out)

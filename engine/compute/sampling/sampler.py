@@ -3,7 +3,9 @@
     logit bias -> log-probabilities (reported) -> penalties -> min_tokens
         -> greedy: the likeliest token | else temperature -> min-p -> top-k -> top-p -> one draw
 
-Stages that no request uses are skipped.
+Stages that no request uses are skipped. All reported log-probabilities are read from one tensor, so a
+token's own and its entry among the most likely tokens are the same float. Clients compare them: lm-eval
+checks whether a text is the greedy one.
 
 Differs from vLLM (`vllm/v1/sample/sampler.py`):
 
@@ -16,8 +18,10 @@ Differs from vLLM (`vllm/v1/sample/sampler.py`):
 - Reported log-probabilities include the logit bias. vLLM's default (`raw_logprobs`) leaves it out.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,7 +32,6 @@ from engine.compute.sampling.logits_processors import (
     apply_min_tokens,
     apply_repetition_penalty,
 )
-from engine.compute.sampling.logprobs import compute_logprobs, top_logprobs
 from engine.compute.sampling.randomness import uniforms
 from engine.compute.sampling.truncation import TokenProbs, truncated_probs
 
@@ -126,6 +129,39 @@ def process_logits(logits: Tensor, positions: list[LogitPosition]) -> Tensor:
         # Last, so that no penalty changes the logits of forbidden tokens.
         apply_min_tokens(logits, positions, rows)
     return logprobs
+
+
+def compute_logprobs(logits: Tensor) -> Tensor:
+    """Return the natural logarithms of the probabilities, [rows, vocab] like `logits`.
+
+    Raises FloatingPointError if the logits are not finite.
+    """
+    logprobs = torch.log_softmax(logits, dim=-1)
+    if logprobs[:, 0].isnan().any():  # one bad logit makes its whole row NaN
+        raise FloatingPointError("the model's logits are not finite: its weights or KV are damaged")
+    return logprobs
+
+
+def top_logprobs(logprobs: Tensor, counts: Sequence[int]) -> list[list[tuple[int, float]]]:
+    """Return the `counts[i]` most likely tokens of row i of `logprobs` [rows, vocab].
+
+    The most likely token comes first, and ties are ordered by id. A row's result must not depend on
+    how many tokens another row asks for.
+    """
+    table = logprobs.numpy()
+    most = min(max(counts, default=0), table.shape[-1])
+    if most == 0:
+        return [[] for _ in counts]
+    threshold = np.partition(table, -most, axis=-1)[:, -most]
+    # This also finds tokens tied with the last one. They are cut off at the end.
+    rows, ids = np.divmod(np.flatnonzero(table >= threshold[:, None]), table.shape[-1])
+    values = table[rows, ids]
+    order = np.lexsort((-values, rows))  # stable, and ids ascend within a row
+    pairs = list(zip(ids[order].tolist(), values[order].tolist(), strict=True))
+    firsts = np.searchsorted(rows, np.arange(len(counts))).tolist()
+    return [
+        pairs[first : first + min(count, most)] for first, count in zip(firsts, counts, strict=True)
+    ]
 
 
 def _probs(logits: Tensor, positions: list[LogitPosition], logits_to_probs: TokenProbs) -> Tensor:

@@ -1,12 +1,11 @@
 """LMTP, the protocol of LMQL's language model transport: many token streams over one connection.
 
-frames.py    frames, and the bounded queue in which they wait to be sent
-calls.py     the fields of a client's frames, and their validation
-session.py   one client: its streams, and what each of its frames does
+messages.py  frames, the fields of a client's frames, and their validation
+session.py   one client: its WebSocket, its streams, what each of its frames does, its send queue
 streams.py   one GENERATE or SCORE, from its prompt to its tokens
 buffers.py   named token lists of a session, with their prefix locked in the engine's radix tree
-routes.py    sessions over a WebSocket;  inprocess.py  over an engine in the same process
-client.py    the client for both;  interactive.py  `underglass lmtp`
+client.py    the client;  inprocess.py  the same for an engine in this process
+interactive.py  `underglass lmtp`
 
 `docs/lmtp.md` describes the messages.
 """

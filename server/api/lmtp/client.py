@@ -9,16 +9,15 @@ client for an engine in this process.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
-from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.client import connect as connect_websocket
 from websockets.exceptions import ConnectionClosed
 
-from server.api.lmtp.frames import frame, items_of, split
+from server.api.lmtp.messages import frame, items_of, split
 
 Prompt = str | Sequence[int]
 
@@ -40,28 +39,22 @@ class StreamError(RuntimeError):
         self.retry_after: float | None = item.get("retry_after")
 
 
-class Link(Protocol):
-    """A transport for frames."""
-
-    async def send(self, text: str) -> None:
-        """Send a frame."""
-        ...
-
-    async def receive(self) -> str | None:
-        """Return the next frame, or None if there are no more."""
-        ...
-
-
 class Client:
-    """An LMTP client on a link; `connect` and `in_process` create one.
+    """An LMTP client; `connect` and `in_process` create one.
+
+    send     sends a frame
+    receive  returns the next frame, or None if there are no more
 
     `on_message` is called with each MSG item that is not an error. Such items report that a model is
     loading, that a stream is queued or that a buffer was kept.
     """
 
-    def __init__(self, link: Link) -> None:
+    def __init__(
+        self, send: Callable[[str], Awaitable[None]], receive: Callable[[], Awaitable[str | None]]
+    ) -> None:
         self.on_message: Callable[[dict[str, Any]], None] = lambda _message: None
-        self._link = link
+        self._send = send
+        self._receive = receive
         self._last_id = 0
         self._open: dict[int, asyncio.Queue[dict[str, Any]]] = {}
         self._lost = ""
@@ -94,9 +87,9 @@ class Client:
         await self._ask("RELEASE", "buffer", buffer=buffer)
 
     async def read(self) -> None:
-        """Pass received items to their streams until the link ends. Run it as a task."""
+        """Pass received items to their streams until there are no more. Run it as a task."""
         try:
-            while (text := await self._link.receive()) is not None:
+            while (text := await self._receive()) is not None:
                 word, content = split(text)
                 for item in items_of(content):
                     if word == "MSG" and "error" not in item:
@@ -122,7 +115,7 @@ class Client:
         finally:
             del self._open[stream_id]
             if not finished:
-                await self._link.send(frame("CANCEL", {"stream_id": stream_id}))
+                await self._send(frame("CANCEL", {"stream_id": stream_id}))
 
     async def _ask(self, word: str, answered: str, **fields: object) -> dict[str, Any]:
         """Send a command and return the item that has the field `answered`."""
@@ -145,7 +138,7 @@ class Client:
         self._last_id += 1
         stream_id, items = self._last_id, asyncio.Queue[dict[str, Any]]()
         self._open[stream_id] = items
-        await self._link.send(frame(word, {"stream_id": stream_id} | fields))
+        await self._send(frame(word, {"stream_id": stream_id} | fields))
         return stream_id, items
 
 
@@ -169,8 +162,20 @@ async def connect(
         compression=None,
         proxy=None,  # the server is on this machine or on the local network
     )
-    async with connection as websocket, over(_WebSocketLink(websocket)) as client:
-        yield client
+    async with connection as websocket:
+
+        async def send(text: str) -> None:
+            with suppress(ConnectionClosed):  # `receive` reports it
+                await websocket.send(text)
+
+        async def receive() -> str | None:
+            try:
+                return await websocket.recv(decode=True)
+            except ConnectionClosed:
+                return None
+
+        async with over(send, receive) as client:
+            yield client
 
 
 def _websocket_url(url: str) -> str:
@@ -179,9 +184,11 @@ def _websocket_url(url: str) -> str:
 
 
 @asynccontextmanager
-async def over(link: Link) -> AsyncIterator[Client]:
-    """Yield a client that reads from a link while the block runs."""
-    client = Client(link)
+async def over(
+    send: Callable[[str], Awaitable[None]], receive: Callable[[], Awaitable[str | None]]
+) -> AsyncIterator[Client]:
+    """Yield a client that reads frames while the block runs."""
+    client = Client(send, receive)
     reading = asyncio.create_task(client.read())
     try:
         yield client
@@ -190,21 +197,6 @@ async def over(link: Link) -> AsyncIterator[Client]:
         await asyncio.wait({reading})
         if not reading.cancelled():
             reading.result()  # raises if a frame could not be read, or `on_message` failed
-
-
-class _WebSocketLink:
-    def __init__(self, websocket: ClientConnection) -> None:
-        self._websocket = websocket
-
-    async def send(self, text: str) -> None:
-        with suppress(ConnectionClosed):  # `receive` reports it
-            await self._websocket.send(text)
-
-    async def receive(self) -> str | None:
-        try:
-            return await self._websocket.recv(decode=True)
-        except ConnectionClosed:
-            return None
 
 
 def _as_json(prompt: Prompt) -> str | list[int]:

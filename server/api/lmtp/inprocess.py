@@ -58,7 +58,7 @@ async def client_of(models: Models, *, label: str = "") -> AsyncIterator[Client]
 
     serving = asyncio.create_task(serve())
     try:
-        async with over(_QueueLink(to_server, to_client)) as client:
+        async with over(to_server.put, to_client.get) as client:
             yield client
     finally:
         serving.cancel()
@@ -85,20 +85,6 @@ class _LoggingOutbox(Outbox):
     def next_seq(self) -> int:
         """The next event's number."""
         return self._log.next_seq
-
-
-class _QueueLink:
-    def __init__(
-        self, to_server: asyncio.Queue[str | None], to_client: asyncio.Queue[str | None]
-    ) -> None:
-        self._to_server = to_server
-        self._to_client = to_client
-
-    async def send(self, text: str) -> None:
-        await self._to_server.put(text)
-
-    async def receive(self) -> str | None:
-        return await self._to_client.get()
 
 
 async def _frames(queue: asyncio.Queue[str | None]) -> AsyncIterator[str]:

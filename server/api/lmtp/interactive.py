@@ -22,8 +22,8 @@ from typing import Any
 import msgspec
 from websockets.exceptions import InvalidHandshake, InvalidURI
 
-from server.api.lmtp.calls import GenerateCall
 from server.api.lmtp.client import Client, StreamError, connect
+from server.api.lmtp.messages import GenerateCall
 
 DEFAULT_MAX_TOKENS = 64
 PARAMETERS = {field.encode_name for field in msgspec.structs.fields(GenerateCall)}

@@ -1,39 +1,90 @@
 """One LMTP client: its streams, and the handling of its frames.
 
-The transport is a WebSocket (`routes.py`) or a pair of queues within the process (`inprocess.py`). When
+The transport is a WebSocket (`install`) or a pair of queues within the process (`inprocess.py`). When
 the client disconnects, its streams are aborted and its buffers released. An error in one stream is sent
 on that stream and does not affect the others.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
+from starlette.applications import Starlette
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
 from server.api.lmtp.buffers import Buffer, Buffers
-from server.api.lmtp.calls import (
+from server.api.lmtp.messages import (
     STREAM_WORDS,
     Call,
     CancelCall,
+    FrameError,
     ModelInfoCall,
     PromptCall,
     ReleaseCall,
     StreamId,
+    item,
     parse_call,
+    split,
     stream_of,
 )
-from server.api.lmtp.frames import FrameError, SendQueue, item, split
-from server.api.lmtp.streams import Stream, error_item
+from server.api.lmtp.streams import Stream
 from server.core.bridge import Bridge
 from server.core.models import Models
 from server.core.request_stream import RequestContext
 from server.http.bodies import read_apart
-from server.http.errors import ApiError, bad_request, internal_error
+from server.http.errors import ApiError, bad_request, internal_error, no_route
+from server.http.request_log import label_in
 
 MAX_STREAMS = 1024
+LIMIT_BYTES = 64 << 10
+FRAME_BYTES = 256 << 10  # aiohttp, which LMQL uses, accepts 4 MiB
 
 logger = logging.getLogger(__name__)
+
+
+def install(app: Starlette, models: Models) -> None:
+    """Serve LMTP at `/lmtp` and at `/`, where LMQL's client expects it; other paths get a 404.
+
+    Middleware (`server/http/access.py`) has already checked the client. It rejects pages from other
+    sites and, with `--api-key`, clients without the key.
+    """
+
+    async def lmtp(websocket: WebSocket) -> None:
+        await websocket.accept()
+        # LMQL's client cannot send a header, but its URL may have a query.
+        label = websocket.headers.get("x-client") or websocket.query_params.get("client", "")
+        context = websocket.state.context
+        session = Session(models, websocket.send_text, label_in(label), context)
+        try:
+            await session.serve(_frames(websocket))
+        except _NotTextError:
+            await websocket.close(1003)
+        except WebSocketDisconnect:  # the client left while a frame was being sent
+            pass
+
+    async def not_found(websocket: WebSocket) -> None:
+        await websocket.send_denial_response(no_route(websocket.url.path).response())
+
+    for path in ("/", "/lmtp"):
+        app.router.add_websocket_route(path, lmtp)
+    app.router.add_websocket_route("/{path:path}", not_found)
+
+
+class _NotTextError(Exception):
+    """A binary frame, which LMTP does not use."""
+
+
+async def _frames(websocket: WebSocket) -> AsyncIterator[str]:
+    """Yield text frames until the client disconnects. Raises _NotTextError."""
+    while True:
+        message = await websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            return
+        if message.get("text") is None:
+            raise _NotTextError
+        yield message["text"]
 
 
 class Session:
@@ -83,7 +134,10 @@ class Session:
         async for text in frames:
             word, stream_id = "", None
             try:
-                word, content = _split(text)
+                try:
+                    word, content = split(text)
+                except FrameError as error:
+                    raise bad_request(None, str(error), "not_a_frame") from error
                 stream_id = await read_apart(len(content), partial(stream_of, content))
                 call = await read_apart(len(content), partial(parse_call, word, content))
                 await self._handle(call)
@@ -91,7 +145,7 @@ class Session:
                 # A TOKEN error ends the stream for the client, so a running one must not get one.
                 opens_stream = word in STREAM_WORDS and stream_id is not None
                 reply = "TOKEN" if opens_stream and stream_id not in self._streams else "MSG"
-                await self._queue.put(reply, [error_item(stream_id, error)])
+                await self._fail(reply, stream_id, error)
 
     async def _handle(self, call: Call) -> None:
         if isinstance(call, PromptCall | ModelInfoCall):
@@ -121,6 +175,7 @@ class Session:
         self._streams[call.stream_id] = task
 
     async def _run(self, call: PromptCall | ModelInfoCall, before: Buffer | None) -> None:
+        word = "TOKEN" if isinstance(call, PromptCall) else "MSG"
         try:
             if not self._models.is_loaded(call.model):
                 await self._answer(call, status="loading", model=call.model)
@@ -128,19 +183,31 @@ class Session:
                 if isinstance(call, ModelInfoCall):
                     await self._answer(call, model_info=_model_info(bridge))
                 else:
-                    stream = Stream(call, bridge, self._queue, self._buffers, before)
+                    stream = Stream(call, bridge, self._queue.put, self._buffers, before)
                     await stream.run(self._label, self._context)
         except ApiError as error:
-            await self._fail(call, error)
+            await self._fail(word, call.stream_id, error)
         except Exception as error:  # a server bug: the client must not wait forever
             logger.exception("stream %r failed", call.stream_id)
-            await self._fail(call, internal_error(error))
+            await self._fail(word, call.stream_id, internal_error(error))
         finally:
             self._streams.pop(call.stream_id, None)
 
-    async def _fail(self, call: PromptCall | ModelInfoCall, error: ApiError) -> None:
-        word = "TOKEN" if isinstance(call, PromptCall) else "MSG"
-        await self._queue.put(word, [error_item(call.stream_id, error)])
+    async def _fail(self, word: str, stream_id: StreamId | None, error: ApiError) -> None:
+        """Send an error. LMQL's client shows the `error` text.
+
+        `retry` is true if the same request may succeed later, because the server failed or was full.
+        """
+        content: dict[str, object] = {
+            "stream_id": stream_id,
+            "error": error.error["message"],
+            "code": error.error["code"] or "invalid_request",
+            "param": error.error["param"],
+            "retry": error.status == 429 or error.status >= 500,
+        }
+        if "Retry-After" in error.headers:
+            content["retry_after"] = float(error.headers["Retry-After"])
+        await self._queue.put(word, [item(content)])
 
     async def _cancel(self, call: CancelCall) -> None:
         """Cancel a stream; this answer is its last message. Harmless if it has already ended."""
@@ -154,11 +221,61 @@ class Session:
         await self._queue.put("MSG", [item({"stream_id": call.stream_id} | content)])
 
 
-def _split(text: str) -> tuple[str, str]:
-    try:
-        return split(text)
-    except FrameError as error:
-        raise bad_request(None, str(error), "not_a_frame") from error
+class SendQueue:
+    """A bounded queue of items for one client; sends them in order, several per frame.
+
+        streams --put--> waiting items --run--> one frame per word, as fast as the client reads
+
+    A client that reads slowly gets fewer, longer frames. When more than `LIMIT_BYTES` are queued,
+    streams wait, and each fills its own bounded buffer (`server/core/request_stream.py`). A client that
+    accepts nothing for `stall_seconds` is disconnected.
+
+    `send` takes a frame and returns when the connection has accepted it.
+    """
+
+    def __init__(self, send: Callable[[str], Awaitable[None]], stall_seconds: float) -> None:
+        self._send = send
+        self._stall_seconds = stall_seconds
+        self._items: list[tuple[str, bytes]] = []
+        self._bytes = 0
+        self._filled = asyncio.Event()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+
+    async def put(self, word: str, items: list[bytes]) -> None:
+        """Add items of a TOKEN or MSG frame; wait while the queue is full."""
+        await self._has_room.wait()
+        self._items += [(word, one) for one in items]
+        self._bytes += sum(map(len, items))
+        self._filled.set()
+        if self._bytes > LIMIT_BYTES:
+            self._has_room.clear()
+
+    async def run(self) -> None:
+        """Send queued items until cancelled. Raises TimeoutError if the client accepts nothing."""
+        while True:
+            await self._filled.wait()
+            items, self._items, self._bytes = self._items, [], 0
+            self._filled.clear()
+            for text in _joined(items):
+                async with asyncio.timeout(self._stall_seconds):
+                    await self._send(text)
+            if self._bytes <= LIMIT_BYTES:
+                self._has_room.set()
+
+
+def _joined(items: list[tuple[str, bytes]]) -> Iterator[str]:
+    """Join consecutive items of the same word into frames of up to about `FRAME_BYTES`."""
+    word, joined, size = "", list[bytes](), 0
+    for next_word, one in items:
+        if joined and (next_word != word or size > FRAME_BYTES):
+            yield f"{word} [{b','.join(joined).decode()}]"
+            joined, size = [], 0
+        word = next_word
+        joined.append(one)
+        size += len(one)
+    if joined:
+        yield f"{word} [{b','.join(joined).decode()}]"
 
 
 def _model_info(bridge: Bridge) -> dict[str, object]:

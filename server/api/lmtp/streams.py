@@ -5,7 +5,7 @@ them, and appear in the event log. SCORE is a request for the log-probabilities 
 request samples at least one token; for SCORE this token costs nothing and is dropped.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Any
 
@@ -13,12 +13,19 @@ from engine.engine import Engine
 from engine.scheduling.admission import RequestError
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
-from engine.text.tokenizer import Tokenizer
+from engine.text.tokenizer import Tokenizer, encode_continuation
 from server.api.lmtp.buffers import Buffer, Buffers
-from server.api.lmtp.calls import GenerateCall, PromptCall, ScoreCall, StreamId, Tokens
-from server.api.lmtp.frames import MIN_LOGPROB, SendQueue, item
+from server.api.lmtp.messages import (
+    MIN_LOGPROB,
+    GenerateCall,
+    PromptCall,
+    ScoreCall,
+    StreamId,
+    Tokens,
+    item,
+)
+from server.core.admission import check_length, max_request_tokens
 from server.core.bridge import Bridge
-from server.core.prompts import check_length, encode_continuation, max_request_tokens
 from server.core.request_stream import (
     GenerationRequest,
     OutputDelta,
@@ -26,17 +33,20 @@ from server.core.request_stream import (
     RequestContext,
     RequestStream,
 )
-from server.http.errors import ApiError, bad_request
+from server.http.errors import bad_request
 
 
 class Stream:
-    """One stream of a session; its prompt follows the tokens of `before`."""
+    """One stream of a session; its prompt follows the tokens of `before`.
+
+    `put` adds items of a TOKEN or MSG frame to the session's send queue.
+    """
 
     def __init__(
         self,
         call: PromptCall,
         bridge: Bridge,
-        queue: SendQueue,
+        put: Callable[[str, list[bytes]], Awaitable[None]],
         buffers: Buffers,
         before: Buffer | None,
     ) -> None:
@@ -46,12 +56,12 @@ class Stream:
         self._bridge = bridge
         self._before = before.tokens if before is not None else []
         self._buffers = buffers
-        self._queue = queue
+        self._put = put
         self._scored: list[int] = []  # known once the prompt has been tokenized
         self._keep: Callable[[Engine, Request], None] | None = None
 
     async def run(self, label: str, context: RequestContext | None) -> None:
-        """Submit the request and put every token into the queue.
+        """Submit the request and put every token into the send queue.
 
         Raises ApiError if the request cannot be served or fails.
         """
@@ -99,7 +109,7 @@ class Stream:
                 if delta.finish_reason is not None and call.keep is not None:
                     await self._send_message(status="kept", **self._buffers.summary(call.keep))
                 items = _token_items(call.stream_id, delta, with_text=with_text)
-                await self._queue.put("TOKEN", [item(one) for one in items])
+                await self._put("TOKEN", [item(one) for one in items])
 
     async def _send_scores(self, call: ScoreCall, stream: RequestStream) -> None:
         scores: list[float] = []
@@ -120,10 +130,10 @@ class Stream:
         if isinstance(call.scored, str):
             for one, text in zip(items, self._bridge.tokenizer.pieces(scored), strict=True):
                 one["text"] = text
-        await self._queue.put("TOKEN", [item(one) for one in items])
+        await self._put("TOKEN", [item(one) for one in items])
 
     async def _send_message(self, **content: object) -> None:
-        await self._queue.put("MSG", [item({"stream_id": self._call.stream_id} | content)])
+        await self._put("MSG", [item({"stream_id": self._call.stream_id} | content)])
 
 
 def _encode_prompt(prompt: Tokens, before: Sequence[int], tokenizer: Tokenizer) -> list[int]:
@@ -163,23 +173,6 @@ def _encode_after(text: Tokens, tokenizer: Tokenizer) -> list[int]:
     if isinstance(text, str):
         return encode_continuation(text, tokenizer)
     return [id_ for id_ in text if id_ is not None]
-
-
-def error_item(stream_id: StreamId | None, error: ApiError) -> bytes:
-    """Return an error as an item. LMQL's client shows the `error` text.
-
-    `retry` is true if the same request may succeed later, because the server failed or was full.
-    """
-    content: dict[str, object] = {
-        "stream_id": stream_id,
-        "error": error.error["message"],
-        "code": error.error["code"] or "invalid_request",
-        "param": error.error["param"],
-        "retry": error.status == 429 or error.status >= 500,
-    }
-    if "Retry-After" in error.headers:
-        content["retry_after"] = float(error.headers["Retry-After"])
-    return item(content)
 
 
 def _token_items(

@@ -1,4 +1,4 @@
-"""/v1/chat/completions: its body, its prompt, and its response.
+"""/v1/chat/completions: its body, its route, its prompt, and its response.
 
 A stream has these chunks for each choice: the role with empty content, the content as it is generated,
 and an empty delta with the finish_reason. It ends with a chunk without choices, if `include_usage` is
@@ -10,22 +10,32 @@ chunk it gets. If the stream fails before that, it starts with the error.
 import re
 import secrets
 from collections.abc import Sequence
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Self
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from starlette.responses import Response
 
 from engine.scheduling.sampling_params import SamplingParams
-from engine.text.tokenizer import Tokenizer
-from server.api.openai.logprobs import chat_logprobs
-from server.api.openai.requests import FIRST_ERROR, MAX_LOGPROBS, SamplingRequest
-from server.api.openai.responses import OpenAISerializer, count_tokens
+from engine.text.tokenizer import Tokenizer, encode_continuation
+from server.api.openai.requests import (
+    FIRST_ERROR,
+    MAX_LOGPROBS,
+    OPENAI_TEMPERATURE,
+    Client,
+    SamplingRequest,
+)
+from server.api.openai.responses import CHAT_COMPLETION, OpenAISerializer, chat_logprobs
+from server.core.admission import characters_in, check_length, max_request_tokens
 from server.core.bridge import Bridge
-from server.core.prompts import characters_in, check_length, encode_continuation, max_request_tokens
+from server.core.models import Models
 from server.core.request_stream import OutputDelta, Prompt
 from server.core.settings import MAX_NAME_LENGTH
+from server.http.bodies import JsonRoute
 from server.http.errors import bad_request
-from server.http.streaming import sse
+from server.http.streaming import StreamedAnswer, WholeAnswer, sse
 
 MAX_MESSAGES = 4096
 
@@ -66,17 +76,13 @@ class ChatRequest(SamplingRequest):
         description="With logprobs, also return those of this many most likely tokens.",
     )
 
-    def check_fields(self) -> None:
-        """See `SamplingRequest`."""
-        super().check_fields()
+    @model_validator(mode="after")
+    def _check_chat_fields(self) -> Self:
         if self.top_logprobs and not self.logprobs:
             raise bad_request("top_logprobs", "top_logprobs needs logprobs: true")
-
-    @property
-    def output_limit(self) -> int | None:
-        """See `SamplingRequest`."""
-        newer = self.max_completion_tokens
-        return self.max_tokens if newer is None else newer
+        if self.max_completion_tokens is not None:
+            self.max_tokens = self.max_completion_tokens
+        return self
 
     @property
     def fields(self) -> dict[str, str]:
@@ -86,11 +92,27 @@ class ChatRequest(SamplingRequest):
             fields["max_tokens"] = "max_completion_tokens"
         return fields
 
-    def engine_fields(self) -> dict[str, Any]:
-        """See `SamplingRequest`."""
-        return super().engine_fields() | {
-            "logprobs": (self.top_logprobs or 0) if self.logprobs else None,
-        }
+
+def routes(models: Models) -> APIRouter:
+    """Return the route /v1/chat/completions."""
+    router = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
+    settings = models.settings
+
+    @router.post("/v1/chat/completions", responses=CHAT_COMPLETION)
+    async def chat_completions(body: ChatRequest, x_client: Client = None) -> Response:
+        """Answer a conversation."""
+        params = body.sampling(
+            {"max_tokens": settings.chat_max_tokens, "temperature": OPENAI_TEMPERATURE},
+            logprobs=(body.top_logprobs or 0) if body.logprobs else None,
+        )
+        messages = template_messages(body.messages)
+        encode = partial(encode_chat, messages, params, fit=body.max_tokens is None)
+        request = body.to_generation(encode, x_client)
+        answer = StreamedAnswer if body.stream else WholeAnswer
+        serializer = partial(ChatSerializer, body, settings.model_name)
+        return answer(models, body.model, request, serializer)
+
+    return router
 
 
 def template_messages(messages: list[ChatMessage]) -> list[dict[str, Any]]:
@@ -167,16 +189,20 @@ class ChatSerializer(OpenAISerializer):
     With log-probabilities, every token is sent, even if it has no text.
     """
 
-    def __init__(self, model: str, *, include_usage: bool) -> None:
-        super().__init__("chatcmpl", "chat.completion.chunk", model, include_usage=include_usage)
-        self._sent_roles = False
+    id_prefix = "chatcmpl"
+    kind = "chat.completion.chunk"
+    _sent_roles = False
 
     def chunk(self, delta: OutputDelta) -> bytes:
         """See `StreamSerializer`. The first chunk of the stream starts with the role of each choice."""
         self.num_tokens += len(delta.ids)
-        text, logprobs = "".join(delta.texts), self._logprobs(delta)
-        data = b"" if self._sent_roles else self._roles()
-        self._sent_roles = True
+        text, logprobs = "".join(delta.texts), chat_logprobs(delta, self.tokenizer)
+        data = b""
+        if not self._sent_roles:
+            self._sent_roles = True
+            choices = range(sum(prompt.params.n for prompt in self.stream.prompts))
+            role = {"role": "assistant", "content": ""}
+            data = b"".join(self._chunk(index, role) for index in choices)
         if text or logprobs:
             data += self._chunk(delta.choice, {"content": text}, logprobs)
         if delta.finish_reason:
@@ -186,31 +212,17 @@ class ChatSerializer(OpenAISerializer):
     def render(self, choices: list[OutputDelta]) -> dict[str, Any]:
         """See `WholeSerializer`."""
         self.kind = "chat.completion"
-        self.num_tokens = count_tokens(choices)
-        messages = [
+        self.num_tokens = sum(len(delta.ids) for delta in choices)
+        rendered = [
             {
                 "index": delta.choice,
-                "message": {
-                    "role": "assistant",
-                    "content": "".join(delta.texts),
-                    "refusal": None,
-                },
-                "logprobs": self._logprobs(delta),
+                "message": {"role": "assistant", "content": "".join(delta.texts), "refusal": None},
+                "logprobs": chat_logprobs(delta, self.tokenizer),
                 "finish_reason": delta.finish_reason,
             }
             for delta in choices
         ]
-        return self.wrap(messages, usage=self.usage())
-
-    def _roles(self) -> bytes:
-        choices = sum(prompt.params.n for prompt in self.stream.prompts)
-        role = {"role": "assistant", "content": ""}
-        return b"".join(self._chunk(index, role) for index in range(choices))
-
-    def _logprobs(self, delta: OutputDelta) -> dict[str, Any] | None:
-        if delta.logprobs is None:
-            return None
-        return chat_logprobs(delta.ids, delta.logprobs, self.tokenizer)
+        return self.wrap(rendered, usage=self.usage())
 
     def _chunk(
         self,

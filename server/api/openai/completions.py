@@ -1,43 +1,48 @@
-"""/v1/completions: its body, its prompts, and its response.
+"""/v1/completions: its body, its route, its prompts, and its responses.
 
 A stream has these chunks for each choice: the text as it is generated, and the last text together with
-the finish_reason. It ends with a chunk without choices, if `include_usage` is set, and `[DONE]`.
+the finish_reason. It ends with a chunk without choices, if `include_usage` is set, and `[DONE]`. A body
+without `model` and `stream` gets the teaching stream instead (`TeachingSerializer`).
 """
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from fastapi import APIRouter
+from pydantic import Field, model_validator
+from starlette.responses import Response
 
 from engine.scheduling.sampling_params import SamplingParams
-from server.api.openai.logprobs import CompletionLogprobs, echoed_pieces
-from server.api.openai.requests import FIRST_ERROR, MAX_LOGPROBS, SamplingRequest
-from server.api.openai.responses import OpenAISerializer, count_tokens
+from engine.text.tokenizer import Tokenizer
+from server.api.openai.requests import (
+    FIRST_ERROR,
+    MAX_LOGPROBS,
+    OPENAI_TEMPERATURE,
+    Client,
+    SamplingRequest,
+)
+from server.api.openai.responses import (
+    COMPLETION,
+    LogprobLists,
+    OpenAISerializer,
+    chat_logprobs,
+    echoed_pieces,
+)
+from server.core.admission import check_length
 from server.core.bridge import Bridge
-from server.core.prompts import check_length
+from server.core.models import Models
 from server.core.request_stream import OutputDelta, Prompt, RequestStream
+from server.http.bodies import JsonRoute
 from server.http.errors import bad_request
-from server.http.streaming import sse
+from server.http.streaming import StreamedAnswer, WholeAnswer, sse
 
 MAX_PROMPTS = 1024
 
+_OPENAI_DEFAULTS = {"max_tokens": 16, "temperature": OPENAI_TEMPERATURE}
+_TEACHING_DEFAULTS = {"max_tokens": 50, "temperature": 0.0}  # the same text for a whole class
+
 _Ids = Annotated[list[int], FIRST_ERROR]
 _Prompts = Field(fail_fast=True, max_length=MAX_PROMPTS)
-
-
-@dataclass(frozen=True, slots=True)
-class CompletionOptions:
-    """Which parts a completion contains.
-
-    echo      the prompt, before the output
-    logprobs  log-probabilities of the tokens in the completion
-    output    the output; False for max_tokens 0, when the one token that the engine samples anyway
-              is dropped
-    """
-
-    echo: bool = False
-    logprobs: bool = False
-    output: bool = True
 
 
 class CompletionRequest(SamplingRequest):
@@ -61,9 +66,8 @@ class CompletionRequest(SamplingRequest):
         description="Return log-probabilities, including those of this many most likely tokens.",
     )
 
-    def check_fields(self) -> None:
-        """See `SamplingRequest`."""
-        super().check_fields()
+    @model_validator(mode="after")
+    def _check_completion_fields(self) -> Self:
         if self.max_tokens == 0 and not self.echo:
             raise bad_request("max_tokens", "max_tokens 0 needs echo: true, or nothing is returned")
         if self.stream and self.best_of is not None and self.best_of > (self.n or 1):
@@ -74,6 +78,7 @@ class CompletionRequest(SamplingRequest):
             )
         if self.is_teaching:
             self._check_teaching()
+        return self
 
     def _check_teaching(self) -> None:
         """Raise ApiError for options that need more than the teaching stream's one sample."""
@@ -91,13 +96,6 @@ class CompletionRequest(SamplingRequest):
                 )
 
     @property
-    def options(self) -> CompletionOptions:
-        """Which parts the response contains."""
-        return CompletionOptions(
-            echo=bool(self.echo), logprobs=self.logprobs is not None, output=self.max_tokens != 0
-        )
-
-    @property
     def is_teaching(self) -> bool:
         """Whether the body requests the teaching stream."""
         return self.model is None and self.stream is None
@@ -106,16 +104,6 @@ class CompletionRequest(SamplingRequest):
     def fields(self) -> dict[str, str]:
         """See `SamplingRequest`."""
         return {"prompt_logprobs": "logprobs"}
-
-    def engine_fields(self) -> dict[str, Any]:
-        """See `SamplingRequest`."""
-        return super().engine_fields() | {
-            # The engine samples at least one token; the serializer drops it.
-            "max_tokens": 1 if self.max_tokens == 0 else self.max_tokens,
-            "best_of": None if self.best_of == (self.n or 1) else self.best_of,
-            "logprobs": self.logprobs,
-            "prompt_logprobs": self.logprobs if self.echo else None,
-        }
 
     def prompts(self) -> list[str | list[int]]:
         """Return the prompts as a list, each as text or as token ids."""
@@ -129,6 +117,32 @@ class CompletionRequest(SamplingRequest):
         return list(prompt)
 
 
+def routes(models: Models) -> APIRouter:
+    """Return the route /v1/completions."""
+    router = APIRouter(tags=["OpenAI"], route_class=JsonRoute)
+
+    @router.post("/v1/completions", responses=COMPLETION)
+    async def completions(body: CompletionRequest, x_client: Client = None) -> Response:
+        """Continue a text. Without `model` and `stream` in the body: the teaching stream."""
+        params = body.sampling(
+            _TEACHING_DEFAULTS if body.is_teaching else _OPENAI_DEFAULTS,
+            # The engine samples at least one token; the serializer drops it.
+            max_tokens=1 if body.max_tokens == 0 else body.max_tokens,
+            best_of=None if body.best_of == (body.n or 1) else body.best_of,
+            logprobs=body.logprobs,
+            prompt_logprobs=body.logprobs if body.echo else None,
+        )
+        encode = partial(encode_prompts, body.prompts(), params)
+        request = body.to_generation(encode, x_client)
+        if body.is_teaching:
+            return StreamedAnswer(models, body.model, request, TeachingSerializer)
+        answer = StreamedAnswer if body.stream else WholeAnswer
+        serializer = partial(CompletionSerializer, body, models.settings.model_name)
+        return answer(models, body.model, request, serializer)
+
+    return router
+
+
 def encode_prompts(
     prompts: list[str | list[int]], params: SamplingParams, bridge: Bridge
 ) -> list[Prompt]:
@@ -139,23 +153,25 @@ def encode_prompts(
 
 
 class CompletionSerializer(OpenAISerializer):
-    """Writes a completion, streamed or whole.
+    """Writes a completion, streamed or whole."""
 
-    `prompts` are the request's prompts before tokenization.
-    """
+    id_prefix = "cmpl"
+    kind = "text_completion"
 
     def __init__(
         self,
-        model: str,
-        prompts: list[str | list[int]],
-        options: CompletionOptions,
-        *,
-        include_usage: bool,
+        body: CompletionRequest,
+        default_model: str,
+        stream: RequestStream,
+        tokenizer: Tokenizer,
     ) -> None:
-        super().__init__("cmpl", "text_completion", model, include_usage=include_usage)
-        self._prompts = prompts
-        self._options = options
-        self._is_plain = options == CompletionOptions()
+        super().__init__(body, default_model, stream, tokenizer)
+        self._prompts = body.prompts()
+        self._echo = bool(body.echo)
+        self._with_logprobs = body.logprobs is not None
+        # With max_tokens 0, the one token that the engine samples anyway is dropped.
+        self._with_output = body.max_tokens != 0
+        self._is_plain = self._with_output and not (self._echo or self._with_logprobs)
         self._lengths: dict[int, int] = {}  # choice -> characters written so far
 
     def chunk(self, delta: OutputDelta) -> bytes:
@@ -168,7 +184,7 @@ class CompletionSerializer(OpenAISerializer):
     def render(self, choices: list[OutputDelta]) -> dict[str, Any]:
         """See `WholeSerializer`. Samples that `best_of` leaves out also count as output."""
         best = [self._choice(delta) for delta in best_choices(self.stream, choices)]
-        self.num_tokens = count_tokens(choices) if self._options.output else 0
+        self.num_tokens = sum(len(delta.ids) for delta in choices) if self._with_output else 0
         return self.wrap(best, usage=self.usage())
 
     def _choice(self, delta: OutputDelta) -> dict[str, Any]:
@@ -180,30 +196,30 @@ class CompletionSerializer(OpenAISerializer):
         }
         if not self._is_plain:
             self._apply_options(choice, delta)
-        if self._options.output:
+        if self._with_output:
             self.num_tokens += len(delta.ids)
         return choice
 
     def _apply_options(self, choice: dict[str, Any], delta: OutputDelta) -> None:
         """Add the prompt and log-probabilities to a choice, or drop its output, as requested."""
-        options, index = self._options, delta.choice
+        index = delta.choice
         is_first = index not in self._lengths
-        logprobs = CompletionLogprobs(self.tokenizer, self._lengths.get(index, 0))
-        if not options.output:
+        logprobs = LogprobLists(self.tokenizer, self._lengths.get(index, 0))
+        if not self._with_output:
             choice["text"] = ""
             choice["finish_reason"] = delta.finish_reason and "length"
-        if options.echo and is_first:
+        if self._echo and is_first:
             at = index // self.stream.prompts[0].params.n
             ids, prompt = self.stream.prompts[at].tokens, self._prompts[at]
             pieces = echoed_pieces(prompt, ids, self.tokenizer)
             text = prompt if isinstance(prompt, str) else "".join(pieces)
             choice["text"] = text + choice["text"]
-            if options.logprobs:
+            if self._with_logprobs:
                 logprobs.add_prompt(ids, pieces, delta.prompt_scores)
             logprobs.offset = len(text)
-        if options.logprobs and options.output and delta.logprobs is not None:
+        if self._with_logprobs and self._with_output and delta.logprobs is not None:
             logprobs.add(delta.ids, delta.logprobs)
-        if options.logprobs and (delta.ids or is_first):
+        if self._with_logprobs and (delta.ids or is_first):
             choice["logprobs"] = logprobs.to_json()
         self._lengths[index] = logprobs.offset
 
@@ -229,3 +245,48 @@ def _mean_logprob(delta: OutputDelta) -> float:
     assert delta.logprobs is not None  # best_of requests them
     sampled = len(delta.ids) - sum(delta.logprobs.forced)  # forced tokens add 0.0 to the sum
     return sum(delta.logprobs.chosen) / max(1, sampled)
+
+
+class TeachingSerializer:
+    """Writes the teaching stream: one event per token, and nothing else to understand.
+
+        data: {"token": " there", "token_id": 311, "is_first": true, "ttft_ms": 12.4}
+        data: {"token": " was", "token_id": 285, "is_first": false}
+        ...
+        data: {"done": true, "full_text": " there was ..."}
+
+    `token` may be empty: a token can end inside a character, which is then sent with the next token.
+    `full_text` is all the tokens joined. `ttft_ms` is the time from the moment the server read the
+    request to the end of the step that sampled its first token, exactly as in the event log.
+
+    With `logprobs`, an event has the token's log-probability and the most likely tokens there:
+
+        {..., "logprob": -0.3, "top_logprobs": [{"token": " there", "logprob": -0.3, "bytes": [...]}]}
+    """
+
+    done = b""
+
+    def __init__(self, stream: RequestStream, tokenizer: Tokenizer) -> None:
+        self._pieces: list[str] = []
+        self._submitted_at = stream.submitted_at
+        self._tokenizer = tokenizer
+
+    def chunk(self, delta: OutputDelta) -> bytes:
+        """Write one event per token."""
+        events = []
+        logprobs = chat_logprobs(delta, self._tokenizer)
+        for index, (token_id, text) in enumerate(zip(delta.ids, delta.texts, strict=True)):
+            event: dict[str, Any] = {"token": text, "token_id": token_id}
+            event["is_first"] = not self._pieces
+            if not self._pieces:
+                event["ttft_ms"] = (delta.at - self._submitted_at) / 1000
+            if logprobs is not None:
+                entry = logprobs["content"][index]
+                event |= {name: entry[name] for name in ("logprob", "top_logprobs")}
+            self._pieces.append(text)
+            events.append(sse(event))
+        return b"".join(events)
+
+    def closing(self) -> bytes:
+        """Write the whole text."""
+        return sse({"done": True, "full_text": "".join(self._pieces)})

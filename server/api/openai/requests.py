@@ -6,12 +6,15 @@ asks for nothing, is accepted. Bounds that OpenAI's API and LMTP share are in `s
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Self
 
+from fastapi import Header
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from engine.scheduling.sampling_params import SamplingError, SamplingParams
+from server.core.bridge import Bridge
+from server.core.request_stream import GenerationRequest, Prompt
 from server.core.settings import (
     LARGEST_COUNT,
     LARGEST_WHOLE,
@@ -22,6 +25,13 @@ from server.core.settings import (
     MAX_STOPS,
 )
 from server.http.errors import bad_request, unknown_field
+from server.http.request_log import label_in
+
+OPENAI_TEMPERATURE = 1.0  # OpenAI's default
+
+Client = Annotated[
+    str | None, Header(alias="X-Client", description="The request's label in the event log.")
+]
 
 MAX_LOGPROBS = 20  # OpenAI's limit; each one adds an object to every token on the wire
 _TOKEN_ID = re.compile("0|[1-9][0-9]{0,9}")
@@ -32,6 +42,12 @@ Stop = Annotated[str, Field(max_length=MAX_STOP_LENGTH)]
 # Only the first error is reported. Without `fail_fast`, pydantic collects one for each element, and
 # one for each member of a union. That takes 3.4 s and 0.8 GB for 250,000 floats in place of ids.
 FIRST_ERROR = Field(fail_fast=True)
+
+# Fields that have the same name and meaning in SamplingParams.
+_SAMPLING_FIELDS = (
+    *("max_tokens", "min_tokens", "stop_token_ids", "ignore_eos", "temperature", "top_p", "top_k"),
+    *("min_p", "frequency_penalty", "presence_penalty", "repetition_penalty", "seed", "n"),
+)
 
 # Fields of OpenAI's API that are not supported (some of them in one endpoint only), and the values
 # that ask for nothing.
@@ -161,11 +177,7 @@ class SamplingRequest(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
-        self.check_fields()
-        return self
-
-    def check_fields(self) -> None:
+    def _check_shared_fields(self) -> Self:
         """Raise ApiError for an unsupported field or an unsupported combination of fields."""
         _check_unsupported(self.model_extra or {})
         if self.stream_options is not None:
@@ -176,48 +188,37 @@ class SamplingRequest(BaseModel):
         if isinstance(self.stop, list) and len(self.stop) > MAX_STOPS:
             message = f"stop must have at most {MAX_STOPS} entries, got {len(self.stop)}"
             raise bad_request("stop", message)
-
-    @property
-    def include_usage(self) -> bool:
-        """Whether the stream ends with token counts."""
-        return self.stream_options is not None and bool(self.stream_options.include_usage)
-
-    @property
-    def label(self) -> str:
-        """The request's label in the log, if the body has one."""
-        return self.safety_identifier or self.user or ""
-
-    @property
-    def output_limit(self) -> int | None:
-        """The maximum number of output tokens, if the client set one."""
-        return self.max_tokens
+        return self
 
     @property
     def fields(self) -> dict[str, str]:
         """The engine's field names -> this request's names, where they differ."""
         return {}
 
-    def engine_fields(self) -> dict[str, Any]:
-        """Return the sampling parameters under the engine's names; None where one is not set."""
-        names = (
-            "min_tokens stop_token_ids ignore_eos temperature top_p top_k min_p frequency_penalty "
-            "presence_penalty repetition_penalty seed n"
-        )
-        return {name: getattr(self, name) for name in names.split()} | {
-            "max_tokens": self.output_limit,
-            "stop": [self.stop] if isinstance(self.stop, str) and self.stop else self.stop or None,
-            "logit_bias": _by_token(self.logit_bias or {}) or None,
-        }
+    def sampling(self, defaults: Mapping[str, Any], **own: Any) -> SamplingParams:
+        """Return the engine's parameters. Raises ApiError for a bad value.
 
-    def sampling(self, *, max_tokens: int, temperature: float) -> SamplingParams:
-        """Return the engine's parameters, with these defaults. Raises ApiError for a bad value."""
-        given = {name: value for name, value in self.engine_fields().items() if value is not None}
+        defaults  the endpoint's defaults, for fields that the body does not set
+        own       the endpoint's own parameters under the engine's names; None for those not set
+        """
+        given = {name: getattr(self, name) for name in _SAMPLING_FIELDS} | {
+            "stop": [self.stop] if isinstance(self.stop, str) and self.stop else self.stop or None,
+            "logit_bias": _by_token(self.logit_bias) if self.logit_bias else None,
+        }
+        given = {name: value for name, value in (given | own).items() if value is not None}
         try:
-            return SamplingParams(**{"max_tokens": max_tokens, "temperature": temperature} | given)
+            return SamplingParams(**dict(defaults) | given)
         except SamplingError as error:
             field = self.fields.get(error.field, error.field)
             message = str(error).removeprefix(error.field)
             raise bad_request(field, field + message) from error
+
+    def to_generation(
+        self, encode: Callable[[Bridge], list[Prompt]], x_client: str | None
+    ) -> GenerationRequest:
+        """Return the request for the engine. `x_client` is the header that overrides `user`."""
+        label = label_in(x_client or "") or self.safety_identifier or self.user or ""
+        return GenerationRequest(encode, label, self.priority or 0, self.fields)
 
 
 def _by_token(bias: dict[str, float]) -> dict[int, float]:

@@ -1,5 +1,14 @@
 """Responses of OpenAI's endpoints: what their serializers share, and their schemas.
 
+Log-probabilities have two formats:
+
+    completions   four lists with one entry per token
+    chat          one object per token
+
+A token is named by its own text, regardless of its neighbours. A token that holds only part of a
+character is named U+FFFD. In the first format several tokens may share that name, and only the most
+likely one is listed under it. In the second format, `bytes` tells them apart.
+
 Serializers (`completions.py`, `chat.py`) write plain dicts. The pydantic models below only describe
 responses in the OpenAPI document: building them for each token would cost more than the token itself. A
 test compares real responses with the document.
@@ -7,39 +16,45 @@ test compares real responses with the document.
 
 import time
 import uuid
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
+from engine.scheduling.request import TokenScore
 from engine.text.tokenizer import Tokenizer
-from server.core.request_stream import OutputDelta, RequestStream
-from server.http.openapi import EVENT
-from server.http.streaming import sse
+from server.api.openai.requests import SamplingRequest
+from server.core.request_stream import Logprobs, OutputDelta, RequestStream
+from server.http.streaming import EVENT, sse
 
 FinishReason = Literal["stop", "length"]
+
+# JSON has no infinity. OpenAI uses the same number for a token with probability 0.
+_LEAST = -9999.0
 
 
 class OpenAISerializer:
     """The common part of both endpoints' serializers: the id, the time and the token counts.
 
+    id_prefix    the beginning of the response's id
     kind         the `object` of a chunk or response
     num_tokens   output tokens so far, over all choices
     """
 
+    id_prefix: str
+    kind: str
     done = b"data: [DONE]\n\n"
 
-    def __init__(self, prefix: str, kind: str, model: str, *, include_usage: bool) -> None:
-        self.kind = kind
-        self.num_tokens = 0
-        self._id = f"{prefix}-{uuid.uuid4().hex}"
-        self._created = int(time.time())
-        self._model = model
-        self._include_usage = include_usage
-
-    def begin(self, stream: RequestStream, tokenizer: Tokenizer) -> None:
-        """See `ResponseSerializer`."""
+    def __init__(
+        self, body: SamplingRequest, default_model: str, stream: RequestStream, tokenizer: Tokenizer
+    ) -> None:
         self.stream = stream
         self.tokenizer = tokenizer
+        self.num_tokens = 0
+        self._id = f"{self.id_prefix}-{uuid.uuid4().hex}"
+        self._created = int(time.time())
+        self._model = body.model or default_model
+        self._include_usage = body.stream_options is not None and body.stream_options.include_usage
 
     def wrap(self, choices: list[dict[str, Any]], **more: object) -> dict[str, Any]:
         """Return a response or chunk with these choices."""
@@ -61,9 +76,97 @@ class OpenAISerializer:
         }
 
 
-def count_tokens(choices: list[OutputDelta]) -> int:
-    """Return the number of tokens in all choices."""
-    return sum(len(choice.ids) for choice in choices)
+class LogprobLists:
+    """Log-probabilities in the format of completions, built token by token.
+
+    They belong to one piece of a choice's text. `offset` is where the piece begins in that text, in
+    characters. Tokens that a stop string removed from the text are also listed; their offsets are at
+    the end of the text or beyond.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, offset: int) -> None:
+        self._tokenizer = tokenizer
+        self.offset = offset
+        self._tokens: list[str] = []
+        self._logprobs: list[float | None] = []
+        self._top: list[dict[str, float] | None] = []
+        self._offsets: list[int] = []
+
+    def add_prompt(
+        self, ids: Sequence[int], pieces: Sequence[str], scores: Sequence[TokenScore]
+    ) -> None:
+        """Add the prompt's tokens. `scores` starts with the second: the first has no context."""
+        self._add(ids[0], pieces[0], None, [])
+        for token, piece, score in zip(ids[1:], pieces[1:], scores, strict=True):
+            self._add(token, piece, score.logprob, score.top)
+
+    def add(self, ids: Sequence[int], logprobs: Logprobs) -> None:
+        """Add tokens of the output."""
+        pieces, chosen, top = logprobs.pieces, logprobs.chosen, logprobs.top
+        for token, piece, logprob, likeliest in zip(ids, pieces, chosen, top, strict=True):
+            self._add(token, piece, logprob, likeliest)
+
+    def _add(
+        self, token: int, piece: str, logprob: float | None, top: Iterable[tuple[int, float]]
+    ) -> None:
+        self._tokens.append(_text(token, self._tokenizer))
+        self._logprobs.append(None if logprob is None else max(logprob, _LEAST))
+        self._top.append(None if logprob is None else self._by_text([*top, (token, logprob)]))
+        self._offsets.append(self.offset)
+        self.offset += len(piece)
+
+    def _by_text(self, pairs: Iterable[tuple[int, float]]) -> dict[str, float]:
+        largest: dict[str, float] = {}
+        for token, logprob in pairs:
+            text = _text(token, self._tokenizer)
+            largest[text] = max(logprob, largest.get(text, _LEAST))
+        return largest
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the lists under OpenAI's names."""
+        return {
+            "text_offset": self._offsets,
+            "token_logprobs": self._logprobs,
+            "tokens": self._tokens,
+            "top_logprobs": self._top,
+        }
+
+
+def chat_logprobs(delta: OutputDelta, tokenizer: Tokenizer) -> dict[str, Any] | None:
+    """Return log-probabilities in the format of chat; None if the request did not ask for them."""
+    logprobs = delta.logprobs
+    if logprobs is None:
+        return None
+    content = [
+        _entry(token, logprob, tokenizer)
+        | {"top_logprobs": [_entry(*pair, tokenizer) for pair in top]}
+        for token, logprob, top in zip(delta.ids, logprobs.chosen, logprobs.top, strict=True)
+    ]
+    return {"content": content, "refusal": None}
+
+
+def echoed_pieces(prompt: str | list[int], ids: Sequence[int], tokenizer: Tokenizer) -> list[str]:
+    """Return the prompt's text for `echo`, one piece per token.
+
+    A BOS token that the tokenizer added to a text has an empty piece: it is not part of the text.
+    """
+    pieces = tokenizer.pieces(ids)
+    if isinstance(prompt, str) and ids[0] == tokenizer.bos_id and not prompt.startswith(pieces[0]):
+        pieces[0] = ""
+    return pieces
+
+
+def _entry(token: int, logprob: float, tokenizer: Tokenizer) -> dict[str, Any]:
+    data = tokenizer.token_bytes(token)
+    text = data.decode("utf-8", errors="replace")
+    return {"token": text, "logprob": max(logprob, _LEAST), "bytes": list(data)}
+
+
+def _text(token: int, tokenizer: Tokenizer) -> str:
+    return tokenizer.token_bytes(token).decode("utf-8", errors="replace")
+
+
+# Schemas for the OpenAPI document
 
 
 class PromptTokensDetails(BaseModel):
@@ -162,25 +265,6 @@ class ChatCompletion(BaseModel):
     model: str
     choices: list[ChatChoice]
     usage: Usage
-
-
-class Model(BaseModel):
-    """A model that requests can name. It has `loaded` only with `--model auto`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    id: str
-    object: Literal["model"]
-    created: int
-    owned_by: str
-    loaded: bool | None = None
-
-
-class ModelList(BaseModel):
-    """All models."""
-
-    object: Literal["list"]
-    data: list[Model]
 
 
 _COMPLETION_STREAM = """\

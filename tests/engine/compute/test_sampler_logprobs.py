@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.compute.sampling.logprobs import score_prompts, top_logprobs
-from engine.compute.sampling.sampler import sample
+from engine.compute.sampling.prompt_logprobs import score_prompts
+from engine.compute.sampling.sampler import sample, top_logprobs
 from engine.runner import Row
 from tests.engine.compute.sampler_cases import (
     log_softmax,

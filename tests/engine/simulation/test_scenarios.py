@@ -11,8 +11,7 @@ import pytest
 import visualizer
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
-from engine.simulation.scenario import Scenario, write
-from engine.simulation.scenarios import SCENARIOS, scenario
+from engine.simulation.scenarios import SCENARIOS, Scenario, scenario, write
 from engine.simulation.speakers import Speaker, workload_of
 from tests.facts import raises_naming
 

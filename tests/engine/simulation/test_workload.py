@@ -10,9 +10,7 @@ from engine.simulation.simulate import simulate
 from engine.simulation.workload import (
     Arrival,
     Workload,
-    at_once,
     bursts,
-    fixed,
     lognormal,
     poisson,
     uniform,
@@ -63,11 +61,13 @@ def test_arrival_processes() -> None:
     assert times == sorted(times)
     assert times[-1] / 4000 == pytest.approx(50, rel=0.05)  # ms between arrivals at 20 a second
     assert [one.at_ms for one in drawn(5, arrivals=bursts(2, 300)).inputs] == [0, 0, 300, 300, 600]
-    assert {one.at_ms for one in drawn(5, arrivals=at_once()).inputs} == {0}
+    assert {one.at_ms for one in drawn(5, arrivals=bursts(5, 300)).inputs} == {0}
 
 
 def test_idle_time_passes_without_steps() -> None:
-    workload = drawn(3, arrivals=bursts(1, 5000), prompt=fixed(8), output=fixed(4), groups=0)
+    workload = drawn(
+        3, arrivals=bursts(1, 5000), prompt=uniform(8, 8), output=uniform(4, 4), groups=0
+    )
     log = simulate(workload, cost=COST)
     steps = log.steps
     assert len(steps) == 12
@@ -76,7 +76,7 @@ def test_idle_time_passes_without_steps() -> None:
 
 
 def test_an_arrival_inside_a_step_waits_for_its_end() -> None:
-    workload = drawn(2, arrivals=bursts(1, 5), prompt=fixed(8), output=fixed(4), groups=0)
+    workload = drawn(2, arrivals=bursts(1, 5), prompt=uniform(8, 8), output=uniform(4, 4), groups=0)
     frame = simulate(workload, cost=COST).requests
     assert frame.arrived_ms.tolist() == [0, 5]
     assert frame.admitted_step.tolist() == [1, 2]

@@ -2,7 +2,7 @@
 
 import torch
 
-from engine.training.batches import make_batch
+from engine.training.run import make_batch
 from engine.training.tokenizer import IGNORED
 
 

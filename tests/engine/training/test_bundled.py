@@ -1,22 +1,19 @@
 """The committed model: it loads, it does what its card says, and the card says what was counted."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-import engine.training
+from engine import Engine
+from engine.compute.loader import BUNDLED as DIRECTORY
 from engine.training import evaluate, serving
-from engine.training.evaluate import Writer
-
-DIRECTORY = Path(engine.training.__file__).parents[1] / "bundled"
 
 
 @pytest.fixture(scope="module")
-def writer():
-    return Writer.load(DIRECTORY)
+def bundled():
+    return Engine.load(DIRECTORY, evaluate.ENGINE)
 
 
 @pytest.fixture(scope="module")
@@ -40,17 +37,17 @@ def test_a_raw_completion_tells_a_story_and_stops():
     assert evaluate.names_are_consistent(story)
 
 
-def test_it_answers_sums_and_letter_counts_through_the_calculator(writer):
+def test_it_answers_sums_and_letter_counts_through_the_calculator(bundled):
     turns = [*evaluate.held_out_sums(8), *evaluate.held_out_letters(4)]
     judges = [evaluate.sum_is_right] * 8 + [evaluate.count_is_right] * 4
-    answers = writer.answers([turn.question for turn in turns])
+    answers = evaluate.answers(bundled, [turn.question for turn in turns])
     right = [judge(*pair) for judge, *pair in zip(judges, turns, answers, strict=True)]
     assert sum(right) >= 11, answers
 
 
-def test_it_explains_what_it_serves(writer):
+def test_it_explains_what_it_serves(bundled):
     names = ["the KV cache", "prefill", "continuous batching"]
-    answers = writer.answers([f"What is {name}?" for name in names])
+    answers = evaluate.answers(bundled, [f"What is {name}?" for name in names])
     for name, answer in zip(names, answers, strict=True):
         assert answer == serving.BY_NAME[name]["what"]
 

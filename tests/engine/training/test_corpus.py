@@ -119,12 +119,11 @@ def test_stories_keep_to_their_two_characters(seed):
     hero = words.character(rng)
     text, friend = stories.story(rng, hero)
     assert evaluate.names_are_consistent(text, hero.name)
-    assert {hero.name, friend.name} >= {w for w in re.findall(r"[A-Z]\w+", text) if w in NAMES}
+    assert {hero.name, friend.name} >= {
+        w for w in re.findall(r"[A-Z]\w+", text) if w in words.NAMES
+    }
     assert "{" not in text
     assert " a owl" not in text
-
-
-NAMES = {*words.GIRLS, *words.BOYS}
 
 
 @given(seeds, st.sampled_from(tuple(CHAT)))

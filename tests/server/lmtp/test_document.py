@@ -5,8 +5,8 @@ import re
 from pathlib import Path
 from typing import Any
 
-from server.api.lmtp.calls import CALLS
 from server.api.lmtp.interactive import PARAMETERS
+from server.api.lmtp.messages import CALLS
 from tests.server.lmtp.wire import Wire
 
 DOCUMENT = (Path(__file__).parents[3] / "docs" / "lmtp.md").read_text()

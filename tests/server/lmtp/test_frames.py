@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from server.api.lmtp.frames import FRAME_BYTES, LIMIT_BYTES, SendQueue, frame, split
-from server.api.lmtp.session import Session
+from server.api.lmtp.messages import frame, split
+from server.api.lmtp.session import FRAME_BYTES, LIMIT_BYTES, SendQueue, Session
 from tests.server.shelf import Shelf, registry
 
 ITEM = b'"' + b"x" * 998 + b'"'

@@ -105,6 +105,6 @@ def test_a_session_that_fails_ends_its_client(monkeypatch: pytest.MonkeyPatch) -
         async with in_process(alphabet()) as client:
             await anext(client.generate("x"))
 
-    monkeypatch.setattr(session, "_split", fails)
+    monkeypatch.setattr(session, "split", fails)
     with pytest.raises(ZeroDivisionError):
         asyncio.run(run())

@@ -1,4 +1,12 @@
-"""The event log over HTTP: live as server-sent events, and as a file.
+"""The live page at `/`, and the event log that it shows: as server-sent events, and as a file.
+
+All files of the page come from this server, so the page works offline:
+
+    server/pages/            layout, style, prompt box and the teacher's buttons
+    visualizer/static/       the board: the module that also draws in notebooks
+
+The files contain no user data and need no key. If the server has a key, the page asks the user for it
+and sends it with its other requests.
 
 A live viewer first gets a keyframe, the whole folded state, and then every event. The SSE id is the
 run's name followed by the event's number, as in `5f0c9a1e:412`. A viewer that reconnects sends its last
@@ -13,10 +21,12 @@ The log does not say whether the engine is paused or whether the server accepts 
 
 import asyncio
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request
-from starlette.responses import Response
+from fastapi import APIRouter, FastAPI, Header, Request
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
 from engine.events.vocabulary import Event
@@ -24,8 +34,20 @@ from server.api.operation import may_control
 from server.core.bridge import Bridge
 from server.core.event_log import Window, encode_event
 from server.core.models import Models, ViewedModel
-from server.http.openapi import EVENT
-from server.http.streaming import EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
+from server.http.streaming import EVENT, EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
+
+PAGES = Path(__file__).parents[1] / "pages"
+BOARD = Path(__file__).parents[2] / "visualizer" / "static"
+
+# Whatever a prompt contains, the page loads nothing from other sites, and other sites cannot frame it.
+# Blob scripts and inline styles are allowed because the board's module unpacks itself into a Blob and
+# brings its own style.
+_POLICY = (
+    "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self' blob:; "
+    "style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+# Browsers revalidate the files on every load, so they never show an old page for a new server.
+_HEADERS = {"Cache-Control": "no-cache"}
 
 _TRACE: dict[int | str, dict[str, Any]] = {
     200: {
@@ -49,6 +71,26 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
         },
     }
 }
+
+
+class _Files(StaticFiles):
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers.update(_HEADERS)
+        return response
+
+
+def install_page(app: FastAPI) -> None:
+    """Serve the page at `/` and its files below `/page/` and `/board/`."""
+    if not (BOARD / "board.js").exists():
+        raise FileNotFoundError(f"{BOARD / 'board.js'} is missing: build it with `make bundle`")
+    app.mount("/page", _Files(directory=PAGES))
+    app.mount("/board", _Files(directory=BOARD))
+
+    @app.get("/", include_in_schema=False)
+    async def page() -> Response:
+        headers = {**_HEADERS, "Content-Security-Policy": _POLICY}
+        return FileResponse(PAGES / "live.html", headers=headers)
 
 
 def routes(models: Models) -> APIRouter:

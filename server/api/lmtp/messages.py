@@ -1,8 +1,16 @@
-"""The fields of a client's frames. This module checks fields and types; the engine checks values.
+"""LMTP's messages: frames, and the fields of a client's frames.
 
-`null` means absent. An unknown field is rejected by name, never ignored: a client must not get an
-answer that lacks something it asked for. Fields that LMQL's client sends keep its names; the others
-have the engine's.
+A frame is a word, a space and JSON:
+
+    client   GENERATE {"stream_id": 1, "prompt": [791, 264], "max_tokens": 8}
+    server   TOKEN [{"stream_id": 1, "token": 311, "logprob": -0.2, "finish_reason": null, ...}]
+
+The server always sends a list, because one frame may carry several tokens. LMQL's own client
+(`lmql/models/lmtp/lmtp_client.py`) accepts nothing else.
+
+This module checks a client's fields and their types; the engine checks the values. `null` means
+absent. An unknown field is rejected by name, never ignored: a client must not get an answer that lacks
+something it asked for. Fields that LMQL's client sends keep its names; the others have the engine's.
 """
 
 import re
@@ -30,6 +38,42 @@ Stop = Annotated[str, Meta(max_length=MAX_STOP_LENGTH)]
 
 DEFAULT_MAX_TOKENS = 32  # as in LMQL's server
 MAX_TOP_LOGPROBS = 128
+
+# Sent instead of minus infinity, which JSON lacks. msgspec would write null, but LMQL sorts
+# log-probabilities and needs numbers.
+MIN_LOGPROB = -1e30
+
+_encode = msgspec.json.Encoder().encode
+
+
+class FrameError(ValueError):
+    """A frame is malformed. The message says what is wrong with it."""
+
+
+def frame(word: str, content: object) -> str:
+    """Return a whole frame."""
+    return f"{word} {_encode(content).decode()}"
+
+
+def item(content: object) -> bytes:
+    """Encode one item of a TOKEN or MSG frame."""
+    return _encode(content)
+
+
+def split(text: str) -> tuple[str, str]:
+    """Return a frame's word and its unparsed JSON. Raises FrameError if either is missing."""
+    word, space, content = text.partition(" ")
+    if not space or not word.isascii() or not word.isupper():
+        raise FrameError("a frame is a word in capitals, a space and JSON: GENERATE {...}")
+    return word, content
+
+
+def items_of(content: str) -> list[dict[str, Any]]:
+    """Parse the items of a TOKEN or MSG frame. Raises FrameError for anything else."""
+    try:
+        return msgspec.json.decode(content, type=list[dict[str, Any]])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise FrameError(str(error)) from error
 
 
 class Call(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

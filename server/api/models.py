@@ -1,4 +1,6 @@
-"""`/tokenize` and `/detokenize`: a prompt as the model sees it, in vLLM's format.
+"""Routes about the models: `/v1/models` lists them, `/tokenize` shows a prompt as a model sees it.
+
+The format of `/tokenize` and `/detokenize` is vLLM's:
 
     POST /tokenize   {"prompt": "Once upon"}  ->  {"tokens": [...], "token_strs": [...], ...}
     POST /detokenize {"tokens": [...]}        ->  {"prompt": "Once upon"}
@@ -7,7 +9,8 @@ The ids are exactly the ones that the model would get for a completion of this p
 """
 
 import asyncio
-from typing import Annotated, Any
+import time
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
@@ -16,7 +19,6 @@ from starlette.responses import Response
 from engine.scheduling.admission import RequestError
 from engine.text.chat_template import ChatTemplateError
 from engine.text.tokenizer import TokenizerError
-from server.api.json_route import JsonRoute
 from server.api.openai.chat import (
     MAX_MESSAGES,
     ChatMessage,
@@ -24,10 +26,31 @@ from server.api.openai.chat import (
     template_messages,
 )
 from server.api.openai.requests import FIRST_ERROR
+from server.core.admission import characters_in, check_length
 from server.core.bridge import Bridge
 from server.core.models import Models
-from server.core.prompts import characters_in, check_length
-from server.http.errors import bad_request
+from server.http.bodies import JsonRoute
+from server.http.errors import bad_request, no_model
+
+
+class Model(BaseModel):
+    """A model that requests can name. It has `loaded` only with `--model auto`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+    loaded: bool | None = None
+
+
+class ModelList(BaseModel):
+    """All models."""
+
+    object: Literal["list"]
+    data: list[Model]
+
 
 _MODEL = Field(None, description="The model whose tokenizer is used; by default the first.")
 
@@ -71,10 +94,35 @@ class DetokenizeResponse(BaseModel):
 
 
 def routes(models: Models) -> APIRouter:
-    """/tokenize and /detokenize. A model that a body names is loaded."""
-    router = APIRouter(tags=["Tokens"], route_class=JsonRoute)
+    """Return the routes /v1/models, /tokenize and /detokenize; the last two load a model they name."""
+    router = APIRouter(route_class=JsonRoute)
+    created = int(time.time())
 
-    @router.post("/tokenize", response_model=TokenizeResponse)
+    def entry(name: str, loaded: bool) -> dict[str, Any]:
+        model = {"id": name, "object": "model", "created": created, "owned_by": "underglass"}
+        return model | ({"loaded": loaded} if models.directory else {})
+
+    @router.get(
+        "/v1/models", tags=["OpenAI"], response_model=ModelList, response_model_exclude_unset=True
+    )
+    async def list_models() -> dict[str, Any]:
+        """List the models that requests can name; with `--model auto`, also which are loaded."""
+        return {"object": "list", "data": [entry(*one) for one in models.names().items()]}
+
+    @router.get(
+        "/v1/models/{name:path}",
+        tags=["OpenAI"],
+        response_model=Model,
+        response_model_exclude_unset=True,
+    )
+    async def one_model(name: str) -> dict[str, Any]:
+        """Describe one model. A server with only one model also answers requests that name another."""
+        names = models.names()
+        if name not in names:
+            raise no_model(name)
+        return entry(name, names[name])
+
+    @router.post("/tokenize", tags=["Tokens"], response_model=TokenizeResponse)
     async def tokenize(body: TokenizeRequest) -> Response:
         """Return the token ids of a text or a conversation."""
         if (body.prompt is None) == (body.messages is None):
@@ -89,7 +137,7 @@ def routes(models: Models) -> APIRouter:
         except (TokenizerError, ChatTemplateError) as error:
             raise bad_request(field, str(error)) from error
 
-    @router.post("/detokenize", response_model=DetokenizeResponse)
+    @router.post("/detokenize", tags=["Tokens"], response_model=DetokenizeResponse)
     async def detokenize(body: DetokenizeRequest) -> Response:
         """Return the text of token ids."""
         async with models.lease(body.model) as bridge:
