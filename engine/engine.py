@@ -10,17 +10,21 @@ reads the live objects, so tests can compare them with the log.
 Source: modelled on vLLM's `EngineCore.step` (`vllm/v1/engine/core.py`) and nano-vllm's
 `LLMEngine.step` (`nanovllm/engine/llm_engine.py`).
 
-Differs from vLLM: it schedules step k+1 while step k runs (asynchronous scheduling) and tokenizes
-in another process. Here one thread does everything in order.
+With `async_scheduling`, a step is scheduled while the one before runs: see `async_loop.py`. Otherwise
+one thread does everything in order.
+
+Differs from vLLM: it tokenizes in another process.
 """
 
 import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from engine import offline
+from engine.async_loop import AsyncLoop
 from engine.cache.block_pool import BlockPool
 from engine.cache.eviction import EvictionOrder, eviction_named
 from engine.cache.hash_cache import HashCache
@@ -139,11 +143,12 @@ class Engine:
         self.step_count = 0
         self.paused = False
         self._next_id = 1
-        self._interrupt: KeyboardInterrupt | None = None  # raised at the end of the step
+        self.interrupt: KeyboardInterrupt | None = None  # raised at the end of the step
         self._stopped = ""  # why no more steps are possible
-        self._recorder = Recorder(self.clock, self._emit)
+        self.recorder = Recorder(self.clock, self._emit)
+        self._async = AsyncLoop(self) if config.async_scheduling else None
         parts |= dict(policy=self.policy, pool=self.pool)
-        self._recorder.run_started(config, runner, self.tokenizer, class_names(parts))
+        self.recorder.run_started(config, runner, self.tokenizer, class_names(parts))
 
     @classmethod
     def load(
@@ -166,7 +171,10 @@ class Engine:
     # The step loop
 
     def step(self) -> StepOutput:
-        """Schedule once, run one forward pass and commit. Does nothing if there are no requests.
+        """Schedule once, run one forward pass and commit. Does nothing if there is no work.
+
+        With asynchronous scheduling, the output is that of the step before the scheduled one, which
+        is still running when this returns. The first output is therefore empty.
 
         Raises one of `part_errors.RECOVERABLE` when a part that was passed in makes a mistake; you
         can then call `step` again. If the mistake was in scheduling, the step computes nothing. A
@@ -175,30 +183,68 @@ class Engine:
         """
         if self._stopped:
             raise RuntimeError(f"{self._stopped}; this engine cannot go on, make a new one")
-        if not self.requests:
-            return StepOutput(self.step_count)
-        self.step_count += 1
+        if not self.has_work():
+            return self.empty_output()
+        return self._guarded(self._step if self._async is None else self._async.step)
+
+    def drain(self) -> StepOutput:
+        """Finish the step in flight without scheduling another; the output is empty if there is none.
+
+        Raises like `step`.
+        """
+        if not self.is_in_flight:
+            return self.empty_output()
+        assert self._async is not None
+        return self._guarded(partial(self._async.step, drain=True))
+
+    @property
+    def is_in_flight(self) -> bool:
+        """Whether a forward pass runs between two steps (asynchronous scheduling)."""
+        return self._async is not None and self._async.flight is not None
+
+    def _guarded(self, step: Callable[[], StepOutput]) -> StepOutput:
+        """Run a step. Stop the engine if it fails in an unforeseen way."""
         try:
-            self._recorder.step_started(self.step_count)
-            plan = self.scheduler.schedule()
-            self._recorder.step_scheduled()
-            try:
-                sampled = self._run(plan)
-            except Exception as error:  # the forward pass failed
-                output = self._end_requests(plan, error)
-            else:
-                output = self._commit(plan, sampled)
-            if plan.error is not None:
-                raise plan.error
+            output = step()
         except BaseException as error:
-            self._interrupt = None
+            self.interrupt = None
             if not isinstance(error, RECOVERABLE):
                 self._stopped = f"step {self.step_count} failed: {type(error).__name__}: {error}"
             raise
-        if self._interrupt is not None:
-            pressed, self._interrupt = self._interrupt, None
+        if self.interrupt is not None:
+            pressed, self.interrupt = self.interrupt, None
             raise pressed
         return output
+
+    def _step(self) -> StepOutput:
+        plan = self.schedule()
+        try:
+            sampled = self._run(plan)
+        except Exception as error:  # the forward pass failed
+            if plan.error is not None:  # a copy failed, so its request would use a wrong block
+                raise
+            requests = [row.request for row in plan.rows]
+            for request in requests:
+                request.forget_in_flight()
+            self.cache.withdraw(requests)
+            return self.end_requests(plan, requests, error)
+        if plan.error is not None:
+            self.recorder.step_finished(plan.step, [])
+            raise plan.error
+        return self.commit(plan, plan.rows, sampled)
+
+    def schedule(self) -> Plan:
+        """Plan the next step."""
+        self.step_count += 1
+        self.scheduler.step = self.step_count
+        self.recorder.step_started(self.step_count)
+        plan = self.scheduler.schedule()
+        self.recorder.step_scheduled(self.step_count)
+        return plan
+
+    def empty_output(self) -> StepOutput:
+        """Return the output of a call in which no step finished."""
+        return StepOutput(self.step_count)
 
     def _run(self, plan: Plan) -> list[list[Sampled]]:
         """Copy blocks, one at a time, then run the forward pass.
@@ -216,31 +262,42 @@ class Engine:
         try:
             return self.runner.run(rows, copies)
         except KeyboardInterrupt as pressed:  # a learner stopped the cell
-            self._interrupt = pressed
+            self.interrupt = pressed
             return self.runner.run(rows, copies)  # overwrites half-written data
 
-    def _commit(self, plan: Plan, sampled: list[list[Sampled]]) -> StepOutput:
-        """Fork samples, append tokens, cache full blocks and finish requests."""
-        output = StepOutput(self.step_count)
+    def commit(self, plan: Plan, rows: list[Row], sampled: list[list[Sampled]]) -> StepOutput:
+        """Fork samples, append tokens, cache full blocks and finish requests.
+
+        `rows` were computed. The plan lacks those of requests that were preempted in the meantime.
+        """
+        output, wasted = StepOutput(plan.step), list[int]()
         new: list[tuple[Request, Sampled]] = []
-        for row, samples in zip(tuple(plan.rows), sampled, strict=True):
+        for row, samples in zip(tuple(rows), sampled, strict=True):
+            request = row.request
+            was_preempted = not request.num_in_flight_tokens  # so there is nothing to fork
+            if request.finish_reason is not None or (was_preempted and len(row.samples) > 1):
+                wasted.append(request.id)
+                continue
             if row.scores:
-                row.request.prompt_scores[row.start :] = row.scores
-            requests = [row.request]
+                request.prompt_scores[row.start :] = row.scores
+            requests = [request]
             for sample in row.samples[1:]:
                 requests.append(self._fork(plan, row, sample))
             new += zip(requests, samples, strict=False)  # no samples until the row has caught up
-        for row in plan.rows:
+        committed = [row for row in plan.rows if row.request.finish_reason is None]
+        for row in committed:
             row.request.num_computed_tokens = row.start + row.count - len(row.drafts)
+            row.request.num_in_flight_tokens -= row.count
+            row.request.num_output_placeholders -= bool(row.samples)
         for request, one in new:
             if request.id not in self.output_processors:
                 self.output_processors[request.id] = self._new_output_processor(request)
             tokens = self.output_processors[request.id].append(one)
             request.num_computed_tokens += tokens.accepted
             output.tokens.append(tokens)
-        self.scheduler.plan = Plan()  # so that finished requests can be freed
-        self._recorder.step_finished(output.tokens)
-        for row in plan.rows:
+        self.scheduler.plans.remove(plan)  # so that finished requests can be freed
+        self.recorder.step_finished(plan.step, output.tokens, wasted)
+        for row in committed:
             if row.drafts:
                 self.cache.trim(row.request)
             self.cache.cache_full_blocks(row.request)
@@ -269,21 +326,19 @@ class Engine:
         self.requests[request.id] = request
         self.scheduler.running.append(request)
         plan.rows.append(Row(request, row.start, row.count, row.drafts))
+        request.num_in_flight_tokens = row.count
         self._emit(Forked(request.id, parent.id, sample))
         return request
 
-    def _end_requests(self, plan: Plan, error: Exception) -> StepOutput:
+    def end_requests(self, plan: Plan, requests: list[Request], error: Exception) -> StepOutput:
         """End the requests of a failed forward pass; other requests continue."""
-        if plan.error is not None:  # a copy failed, so its request would use a wrong block
-            raise error
-        output = StepOutput(self.step_count)
-        self.cache.withdraw([row.request for row in plan.rows])
-        for row in plan.rows:
-            row.request.error = f"{type(error).__name__}: {error}"
-            self._finish(row.request, "error")
-            output.finished.append(row.request)
-        self.scheduler.plan = Plan()
-        self._recorder.step_finished([])
+        output = StepOutput(plan.step)
+        for request in requests:
+            request.error = f"{type(error).__name__}: {error}"
+            self._finish(request, "error")
+            output.finished.append(request)
+        self.scheduler.plans.remove(plan)
+        self.recorder.step_finished(plan.step, [])
         return output
 
     def _finish(self, request: Request, reason: FinishReason, matched: str = "") -> None:
@@ -342,7 +397,7 @@ class Engine:
         self.scheduler.waiting.add(request)
         self._next_id += params.samples
         self.requests[request.id] = request
-        self._recorder.request_arrived(request, submitted_at)
+        self.recorder.request_arrived(request, submitted_at)
         if self.holds.live:
             self.holds.make_room(required_blocks(len(tokens), params, self.config))
         return request
@@ -373,8 +428,8 @@ class Engine:
         return True
 
     def has_work(self) -> bool:
-        """Return whether any request is waiting or running."""
-        return bool(self.requests)
+        """Return whether any request is waiting or running, or a forward pass is in flight."""
+        return bool(self.requests) or self.is_in_flight
 
     # Complete runs without a server
 

@@ -62,6 +62,11 @@ def check_parts(parts: Mapping[str, Any], config: EngineConfig) -> None:
                     f"{name} is a part of a model, and {runner} has none: load a model"
                 )
             _check_kind(name, part)
+    if config.async_scheduling and parts["drafter"] is not None:
+        raise ConfigError(
+            "async_scheduling must be False with a drafter, which needs the last token to propose the "
+            f"next ones; got async_scheduling=True and drafter={type(parts['drafter']).__name__}(...)"
+        )
     if (pool := parts["pool"]) is not None:
         new = len(pool.free) == pool.num_blocks
         _check_new("pool", "num_blocks", pool.num_blocks, config.num_blocks, new=new)

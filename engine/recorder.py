@@ -7,7 +7,7 @@ logs are compared.
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -40,6 +40,24 @@ class Clock(Protocol):
         ...
 
 
+@runtime_checkable
+class VirtualTime(Clock, Protocol):
+    """A clock whose time passes only as told; see `engine.simulation.cost_runner.VirtualClock`.
+
+    cpu_us  the time that scheduling a step takes
+    """
+
+    cpu_us: int
+
+    def advance(self, microseconds: int) -> None:
+        """Move the time forward."""
+        ...
+
+    def overlapped(self, work: Callable[[], object]) -> int:
+        """Do work without moving the time forward, and return the time at which it would end."""
+        ...
+
+
 class WallClock:
     """Real time."""
 
@@ -59,7 +77,7 @@ class Recorder:
     def __init__(self, clock: Clock, emit: Callable[[Event], None]) -> None:
         self._clock = clock
         self._emit = emit
-        self._started = self._scheduled = 0  # clock times of the current step
+        self._times: dict[int, dict[str, Any]] = {}  # clock times of the unfinished steps
 
     def run_started(
         self,
@@ -103,29 +121,32 @@ class Recorder:
 
     def step_started(self, step: int) -> None:
         """Emit the start of a step, before it is scheduled."""
-        self._started = self._clock.now()
+        self._times[step] = {"start": self._clock.now()}
         self._emit(StepStarted(step))
 
-    def step_scheduled(self) -> None:
-        """Record the time at which scheduling ended."""
-        self._scheduled = self._clock.now()
+    def step_scheduled(self, step: int) -> None:
+        """Record the time at which scheduling ended. On a virtual clock, it takes `cpu_us`."""
+        if isinstance(self._clock, VirtualTime):
+            self._clock.advance(self._clock.cpu_us)
+        self._times[step]["scheduled"] = self._clock.now()
 
-    def step_finished(self, outputs: Sequence[TokenOutput]) -> None:
-        """Emit the tokens of a step after its forward pass."""
+    def pass_ended(self, step: int, launched: int, ready: int) -> None:
+        """Record when a forward pass that overlapped with scheduling began and ended."""
+        self._times[step] |= {"launched": launched, "ready": ready}
+
+    def step_finished(
+        self, step: int, outputs: Sequence[TokenOutput], wasted: Sequence[int] = ()
+    ) -> None:
+        """Emit the tokens of a step after its forward pass, and which rows were in vain."""
         rows, logprobs, wanted = [], [], False
         for out in outputs:
             rows.append(TokenRow(out.request.id, out.ids, out.pieces, out.accepted, out.forced))
             logprobs.append([round(value, 4) for value in out.logprobs])
             wanted = wanted or bool(out.request.params.logprobs)
-        measured: dict[str, Any] = {
-            "start": self._started,
-            "scheduled": self._scheduled,
-            "end": self._clock.now(),
-            "logprobs": logprobs,
-        }
+        measured = self._times.pop(step) | {"end": self._clock.now(), "logprobs": logprobs}
         if wanted:
             measured["top_logprobs"] = [_rounded(out.top) for out in outputs]
-        self._emit(StepFinished(rows, measured))
+        self._emit(StepFinished(rows, step, list(wasted), measured))
 
 
 def _rounded(top_logprobs: list[list[tuple[int, float]]]) -> list[list[tuple[int, float]]]:

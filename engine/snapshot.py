@@ -6,6 +6,8 @@ event.
 
 from typing import TYPE_CHECKING, Any
 
+from engine.scheduling.scheduler import Plan
+
 if TYPE_CHECKING:
     from engine.engine import Engine
 
@@ -18,9 +20,11 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
         "tick": engine.cache.prefix_cache.tick,
         "waiting": [request.id for request in engine.scheduler.waiting],
         "running": [request.id for request in engine.scheduler.running],
-        "plan": [
-            [row.request.id, row.start, row.count, list(row.drafts)]
-            for row in engine.scheduler.plan.rows
+        "plan": _rows(engine.scheduler.plan),
+        "in_flight": [
+            [plan.step, _rows(plan)]
+            for plan in engine.scheduler.plans
+            if plan.rows and plan.step != engine.step_count
         ],
         "free": list(engine.pool.free),
         "queue": list(engine.cache.prefix_cache.eviction_queue),
@@ -57,3 +61,7 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
             for _, hold in sorted(engine.holds.live.items())
         ],
     }
+
+
+def _rows(plan: Plan) -> list[list[Any]]:
+    return [[row.request.id, row.start, row.count, list(row.drafts)] for row in plan.rows]

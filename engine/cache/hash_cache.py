@@ -26,7 +26,7 @@ scheduled them.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -215,13 +215,13 @@ class HashCache:
             self._by_key[key] = self.nodes[child.id] = child
         return child
 
-    def withdraw(self, requests: Sequence[Request]) -> None:
+    def withdraw(self, requests: Sequence[Request], lost: Set[int]) -> None:
         """Take the blocks that these requests will not compute out of the hash table.
 
-        One of the requests may have found such a block of an earlier one. It loses the block and
-        all behind it.
+        One of the requests may have found such a block of an earlier one, or one of the `lost`
+        blocks. It loses the block and all behind it.
         """
-        uncomputed = {block for one in requests for block in self._uncomputed_blocks(one)}
+        uncomputed = {block for one in requests for block in self._uncomputed_blocks(one)} | lost
         for request in reversed(requests):  # a request finds only blocks of earlier ones
             for block in reversed(self._uncomputed_blocks(request)):
                 node = self._remove(block)
@@ -237,7 +237,7 @@ class HashCache:
                 self._emit(BlocksTrimmed(request.id, keep))
 
     def _uncomputed_blocks(self, request: Request) -> list[int]:
-        computed = request.num_computed_tokens // self.block_size
+        computed = request.num_scheduled_tokens // self.block_size
         return request.block_table[computed : self.nodes[request.last_node].depth]
 
     def check_integrity(self) -> None:

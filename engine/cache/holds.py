@@ -99,6 +99,12 @@ class Holds:
         while self.live and self._config.num_blocks - len(self._held_blocks()) < blocks:
             self._end(next(iter(self.live)), "room")
 
+    def release_blocks(self, lost: set[int]) -> None:
+        """Release the holds of blocks that a failed forward pass has not written."""
+        for hold in list(self.live.values()):
+            if not lost.isdisjoint(hold.block_table):
+                self._end(hold.id, "room")
+
     def _end(self, hold_id: int, reason: HoldEnd) -> None:
         hold = self.live.pop(hold_id, None)
         if hold is not None:

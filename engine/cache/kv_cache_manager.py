@@ -10,7 +10,7 @@ Differs from vLLM: samples of one prompt share its partly filled block until the
 runs samples as separate requests that share full blocks only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.prefix_cache import BlockOwner, PrefixCache, PrefixMatch
@@ -57,17 +57,17 @@ class KVCacheManager:
 
     def blocks_needed(self, request: Request, count: int) -> int:
         """Count the blocks to allocate so that the next `count` tokens can be written."""
-        total = -(-(request.num_computed_tokens + count) // self.block_size)
+        total = -(-(request.num_scheduled_tokens + count) // self.block_size)
         return total - len(request.block_table) + self.writes_shared_block(request)
 
     def writes_shared_block(self, request: Request) -> bool:
         """Return whether the next token goes into a shared block, which must be copied first.
 
-        A block past the computed tokens, allocated earlier in this step, needs no copy: other
+        A block past the scheduled tokens, allocated earlier in this step, needs no copy: other
         requests that found it read only what this one writes.
         """
-        last = request.num_computed_tokens // self.block_size
-        partly_filled = request.num_computed_tokens % self.block_size != 0
+        last = request.num_scheduled_tokens // self.block_size
+        partly_filled = request.num_scheduled_tokens % self.block_size != 0
         return (
             partly_filled
             and self.pool.refs[request.block_table[last]] > 1
@@ -103,7 +103,8 @@ class KVCacheManager:
             blocks = self.pool.allocate(need)
             request.block_table += blocks
             self._emit(BlocksAllocated(request.id, blocks))
-        end = request.num_computed_tokens + count - drafts
+        # A placeholder's id is not known yet, so its block cannot be found.
+        end = min(request.num_scheduled_tokens + count - drafts, len(request.tokens))
         self.prefix_cache.cache_scheduled(request, end)
         return copy
 
@@ -119,16 +120,17 @@ class KVCacheManager:
         self.prefix_cache.release(owner)
         owner.num_computed_tokens = 0
 
-    def withdraw(self, requests: Sequence[Request]) -> None:
+    def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
         """Make what a step scheduled for these requests, and will not compute, unfindable.
 
-        `requests` are in the order in which they were scheduled.
+        `requests` are in the order in which they were scheduled. `lost` blocks are not computed, either;
+        a request that found one loses it.
         """
-        self.prefix_cache.withdraw(requests)
+        self.prefix_cache.withdraw(requests, lost)
 
     def trim(self, request: Request) -> None:
-        """Release the blocks past the computed tokens, which rejected drafts left unused."""
-        keep = -(-request.num_computed_tokens // self.block_size)
+        """Release the blocks past the scheduled tokens, which rejected drafts left unused."""
+        keep = -(-request.num_scheduled_tokens // self.block_size)
         if keep < len(request.block_table):
             self.prefix_cache.release(request, keep)
             self._emit(BlocksTrimmed(request.id, keep))

@@ -10,7 +10,7 @@ cache holds it. A block with count 0 is on the free stack, and a cached block wi
 evicted.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any, Protocol
 
 from engine.scheduling.request import Request
@@ -104,8 +104,11 @@ class PrefixCache(Protocol):
         """Note that a step has computed a request's tokens up to `num_computed_tokens`."""
         ...
 
-    def withdraw(self, requests: Sequence[Request]) -> None:
-        """Make what was scheduled for these requests unfindable: the step does not compute it."""
+    def withdraw(self, requests: Sequence[Request], lost: Set[int]) -> None:
+        """Make what was scheduled for these requests unfindable: the step does not compute it.
+
+        Nor are the `lost` blocks computed: these requests lose them.
+        """
         ...
 
     def check_integrity(self) -> None:

@@ -7,7 +7,7 @@ found from the next step on. A request locks its path, and whole unlocked leaves
 Source: SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.prefix_cache import NO_REQUEST, BlockOwner
@@ -103,7 +103,7 @@ class RadixCache:
     def cache_scheduled(self, request: Request, end: int) -> None:
         """Do nothing: a block enters the tree once it is computed."""
 
-    def withdraw(self, requests: Sequence[Request]) -> None:
+    def withdraw(self, requests: Sequence[Request], lost: Set[int]) -> None:
         """Do nothing: what was only scheduled is not in the tree."""
 
     def cache_computed(self, request: Request) -> None:

@@ -145,6 +145,8 @@ class State(EngineState):
 
     def _preempted(self, event: v.Preempted) -> None:
         request = self.requests[event.request]
+        for step, rows in self.plans.items():
+            self.plans[step] = [row for row in rows if row.request != event.request]
         self.running.remove(event.request)
         self._release_request(request)
         request.preemptions += 1
@@ -157,7 +159,7 @@ class State(EngineState):
         self._dereference(node.blocks)
 
     def _step_scheduled(self, event: v.StepScheduled) -> None:
-        self.plan = list(event.rows)
+        self.plans[self.step] = list(event.rows)
 
     def _forked(self, event: v.Forked) -> None:
         parent = self.requests[event.parent]
@@ -176,12 +178,15 @@ class State(EngineState):
         self.running.append(sample.id)
         self._reference(sample.table)
         self._move_lock(sample, parent.lock)
-        row = next(row for row in self.plan if row.request == parent.id)
-        self.plan.append(v.ScheduledRow(sample.id, row.start, row.count, list(row.drafts)))
+        for rows in self.plans.values():
+            for row in rows[:]:
+                if row.request == parent.id:
+                    rows.append(v.ScheduledRow(sample.id, row.start, row.count, list(row.drafts)))
 
     def _step_finished(self, event: v.StepFinished) -> None:
-        for row in self.plan:
-            if row.request in self.requests:  # else a failed forward pass has ended it
+        for row in self.plans.pop(event.step or self.step, []):
+            # A row is in vain if its request has ended, or if its step was dropped.
+            if row.request in self.requests and row.request not in event.wasted:
                 request = self.requests[row.request]
                 request.computed = row.start + row.count - len(row.drafts)
         for tokens in event.tokens:
@@ -189,7 +194,6 @@ class State(EngineState):
             request.tokens += tokens.ids
             request.texts += tokens.texts
             request.computed += tokens.accepted
-        self.plan = []
 
     def _blocks_trimmed(self, event: v.BlocksTrimmed) -> None:
         request = self.requests[event.request]

@@ -82,7 +82,8 @@ class EngineState:
     classes   the parts that run, as in `run_started`
     waiting   request ids in queue order
     running   request ids in order of admission
-    plan      the rows of the step in progress; empty between steps
+    plans     by step: the rows of the steps that are scheduled and have not finished. With asynchronous
+              scheduling there may be two
     free      free blocks; the last is allocated first
     queue     with the hash cache: cached blocks that nothing uses; the first is evicted first
     refs      by block: the number of block tables that name it, plus 1 while it is cached
@@ -97,7 +98,7 @@ class EngineState:
         self.classes: dict[str, str] = {}
         self.waiting: OrderedDict[int, None] = OrderedDict()
         self.running: list[int] = []
-        self.plan: list[ScheduledRow] = []
+        self.plans: dict[int, list[ScheduledRow]] = {}
         self.free: list[int] = []
         self.queue: OrderedDict[int, None] = OrderedDict()
         self.refs: list[int] = []
@@ -105,6 +106,11 @@ class EngineState:
         self.nodes: dict[int, NodeState] = {}
         self.node_of: dict[int, int] = {}
         self.holds: dict[int, HoldState] = {}
+
+    @property
+    def plan(self) -> list[ScheduledRow]:
+        """The rows of the current step; empty before it is scheduled and after it finished."""
+        return self.plans.get(self.step, [])
 
     @property
     def block_size(self) -> int:
@@ -151,7 +157,12 @@ class EngineState:
             "tick": self.tick,
             "waiting": list(self.waiting),
             "running": list(self.running),
-            "plan": [[row.request, row.start, row.count, list(row.drafts)] for row in self.plan],
+            "plan": _plain_rows(self.plan),
+            "in_flight": [
+                [step, _plain_rows(rows)]
+                for step, rows in self.plans.items()
+                if rows and step != self.step
+            ],
             "free": list(self.free),
             "queue": list(self.queue),
             "refs": list(self.refs),
@@ -191,7 +202,9 @@ class EngineState:
         self.classes = dict(state.get("classes", {}))  # older logs have none
         self.waiting = OrderedDict.fromkeys(state["waiting"])
         self.running = list(state["running"])
-        self.plan = [ScheduledRow(*row) for row in state["plan"]]
+        # Older logs have no step that is still being computed.
+        plans = [*state.get("in_flight", []), [self.step, state["plan"]]]
+        self.plans = {step: [ScheduledRow(*row) for row in rows] for step, rows in plans if rows}
         self.free = list(state["free"])
         self.queue = OrderedDict.fromkeys(state["queue"])
         fields = (*_CORE_REQUEST, *_DISPLAY_REQUEST)
@@ -244,6 +257,10 @@ _CORE_REQUEST = (
 )
 _DISPLAY_REQUEST = ("texts", "label", "priority", "max_tokens", "sampling")
 _CORE_NODE = ("id", "parent", "tokens", "blocks", "copies", "last", "lock")
+
+
+def _plain_rows(rows: list[ScheduledRow]) -> list[list[Any]]:
+    return [[row.request, row.start, row.count, list(row.drafts)] for row in rows]
 
 
 def _plain(value: Any) -> Any:

@@ -17,13 +17,15 @@ Line = dict[str, Any]
 def _name_the_prefix_cache(event: Line) -> Line:
     """Upgrade from schema 1, whose setting `prefix_cache` was True or False.
 
-    It had no hash cache, so its keyframes have neither an eviction queue nor copies of blocks.
+    It had no hash cache, so its keyframes have neither an eviction queue nor copies of blocks. Nor
+    had it asynchronous scheduling, so one step was unfinished at most.
     """
     state = event.get("state", {})
     for settings in (event.get("settings"), state.get("settings")):
         if settings is not None:
             settings["prefix_cache"] = "radix" if settings["prefix_cache"] else "off"
             settings["admission"] = "first_chunk"
+            settings["async_scheduling"] = False
     if state:
         state["queue"] = []
         for node in state["nodes"]:

@@ -38,6 +38,7 @@ WaitingReason = Literal[
     "after_preemption",  # a step that preempts admits no request
     "static_batch",  # batching is static, and the current batch has not finished
     "policy",  # the policy deferred the request
+    "awaits_token",  # it needs a token that is still being computed
 ]
 FinishReason = Literal["stop", "length", "abort", "error"]
 EvictionReason = Literal["room", "cleared"]
@@ -179,7 +180,8 @@ class BlockCopied(Event):
 class Preempted(Event):
     """A running request lost all its blocks and went to the front of the queue.
 
-    `needed_by` is the request that lacked blocks, possibly the victim itself. `refunded` tokens, which
+    Its row in a step that is still being computed leaves that step's plan: the KV is lost, and only the
+    token counts. `needed_by` is the request that lacked blocks, possibly the victim itself. `refunded` tokens, which
     the victim had already been given in this step, went back to the budget.
     """
 
@@ -241,9 +243,10 @@ class StepScheduled(Event):
     """Scheduling is done.
 
     rows     what each scheduled request computes, in order of scheduling
-    skipped  (request, reason) of running requests that got no tokens ("token_budget", or
-             "after_preemption" if one before it preempted itself) and of waiting ones that the policy
-             deferred
+    skipped  (request, reason) of running requests that got no tokens ("token_budget";
+             "after_preemption" if one before it preempted itself; "awaits_token" if the token that the
+             step before is computing is its last, or forks its samples) and of waiting ones that the
+             policy deferred
     blocked  the head of the queue; None if no request waits or all of them were deferred
     """
 
@@ -263,11 +266,20 @@ class Forked(Event):
 class StepFinished(Event):
     """The forward pass is over. A request gains tokens if its row reached its last token.
 
-    `t` has `start`, `scheduled` and `end`, and for each row and id `logprobs` (and `top_logprobs`, if
-    requested).
+    With asynchronous scheduling the next step may have started and may be scheduled already.
+
+    step    the step that finished; 0 in a log of schema 1, where it is the one that started last
+    wasted  requests whose row was in vain: they had ended when it was computed, or the pass before
+            failed, so that it was not. A request that was preempted in the meantime still gains its
+            token, unless the row would have forked it
+    t       `start`, `scheduled` and `end`, and for each row and id `logprobs` (and `top_logprobs`, if
+            requested). `end` is when the tokens were appended. With asynchronous scheduling,
+            `launched` and `ready` are when the forward pass began and ended
     """
 
     tokens: list[TokenRow]
+    step: int = 0
+    wasted: list[int] = []
     t: dict[str, Any] = {}
 
 

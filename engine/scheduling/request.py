@@ -31,6 +31,10 @@ class Request:
     texts                one piece of text per token; joined, they are the text
     root                 the id of the request it forked from, or its own id if it did not fork
     num_computed_tokens  leading tokens whose KV is in the request's blocks
+    num_in_flight_tokens     tokens after those that scheduled steps are still computing
+    num_output_placeholders  output tokens that those steps will add: their place in the text is
+                             known, and their ids are not. Without asynchronous scheduling, both
+                             counts are 0 whenever a step is scheduled
     block_table          KV blocks: token p is in block_table[p // block_size]
     last_node            the deepest radix node of its locked path; 0, the root, means no lock
     num_seqs             seats in the batch: n until it forks, then 1
@@ -54,6 +58,8 @@ class Request:
     sample: int = 0
     prompt_length: int = 0
     num_computed_tokens: int = 0
+    num_in_flight_tokens: int = 0
+    num_output_placeholders: int = 0
     block_table: list[int] = field(default_factory=list)
     last_node: int = 0
     num_seqs: int = 1
@@ -87,6 +93,29 @@ class Request:
     def num_uncomputed_tokens(self) -> int:
         """The number of tokens whose KV is not computed yet."""
         return len(self.tokens) - self.num_computed_tokens
+
+    @property
+    def num_scheduled_tokens(self) -> int:
+        """The number of leading tokens that are computed or being computed."""
+        return self.num_computed_tokens + self.num_in_flight_tokens
+
+    @property
+    def num_unscheduled_tokens(self) -> int:
+        """The number of tokens that a step may compute next, a placeholder included.
+
+        0 if the next token is certainly the last, whose KV is not needed, or if the samples have
+        still to fork.
+        """
+        length = len(self.tokens) + self.num_output_placeholders
+        if self.num_output_placeholders and (
+            length - self.prompt_length >= self.params.max_tokens or self.num_seqs > 1
+        ):
+            return 0
+        return length - self.num_scheduled_tokens
+
+    def forget_in_flight(self) -> None:
+        """Stop counting what steps in flight compute: the request has lost its blocks."""
+        self.num_in_flight_tokens = self.num_output_placeholders = 0
 
     @property
     def unscored(self) -> int:

@@ -48,10 +48,11 @@ from engine.speculation.drafter import Speculation
 _Obstacle = tuple[WaitingReason, int, int]  # reason, need, have
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Plan:
     """The work of one step.
 
+    step     its number
     rows     what the step computes, in order
     copies   block copies before the forward pass: (request, source, destination)
     budget   tokens left to hand out
@@ -60,6 +61,7 @@ class Plan:
              plan then has no rows
     """
 
+    step: int = 0
     rows: list[Row] = field(default_factory=list)
     copies: list[tuple[Request, int, int]] = field(default_factory=list)
     budget: int = 0
@@ -71,7 +73,9 @@ class Scheduler:
     """Plans one step at a time.
 
     running  running requests in order of admission
-    plan     what the current step computes; empty between steps and while a step is being planned
+    plans    the scheduled steps that have not finished: at most one, or two if scheduling is
+             asynchronous
+    step     the number of the step that is scheduled next or was scheduled last
     """
 
     def __init__(
@@ -87,7 +91,8 @@ class Scheduler:
         self.cache = cache
         self.waiting = WaitingQueue(policy, cache.prefix_cache.lookup)
         self.running: list[Request] = []
-        self.plan = Plan()
+        self.plans: list[Plan] = []
+        self.step = 0
         self._emit = emit
         self._speculation = speculation
         self._static_batch: set[int] = set()  # roots of the requests in the current static batch
@@ -101,7 +106,7 @@ class Scheduler:
         Admissions and preemptions stay in effect, and so do block copies, because they are already
         in the log.
         """
-        plan = Plan(budget=self.config.token_budget)
+        plan = Plan(self.step, budget=self.config.token_budget)
         try:
             preempted = self._schedule_running(plan)
             running_rows = list(plan.rows)  # newly admitted requests have no drafts yet
@@ -112,11 +117,21 @@ class Scheduler:
             self.cache.withdraw([row.request for row in plan.rows])
             for row in plan.rows:
                 self.cache.trim(row.request)
-            return Plan(copies=plan.copies, error=error)
+            return Plan(self.step, copies=plan.copies, error=error)
+        for row in plan.rows:
+            row.request.num_in_flight_tokens += row.count
+            row.request.num_output_placeholders += bool(row.samples)
         rows = [ScheduledRow(row.request.id, row.start, row.count, row.drafts) for row in plan.rows]
-        self.plan = plan
+        self.plans.append(plan)
         self._emit(StepScheduled(rows, plan.skipped, blocked))
         return plan
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the current step; an empty one before it is made and after it finished."""
+        if self.plans and self.plans[-1].step == self.step:
+            return self.plans[-1]
+        return Plan(self.step)
 
     def reserved_blocks(self) -> int:
         """Count the blocks that running requests may still allocate and are guaranteed to get.
@@ -149,7 +164,10 @@ class Scheduler:
                 reason = "after_preemption" if preempted_itself else "token_budget"
                 plan.skipped.append((request.id, reason))
                 continue
-            count = min(request.num_uncomputed_tokens, plan.budget)
+            count = min(request.num_unscheduled_tokens, plan.budget)
+            if count == 0:
+                plan.skipped.append((request.id, "awaits_token"))
+                continue
             # Recount the need after each victim: if a sibling leaves, a shared block needs no copy.
             while self.cache.blocks_needed(request, count) > self.cache.num_available_blocks:
                 victim = self.policy.victim(tuple(self.running), request)
@@ -169,18 +187,21 @@ class Scheduler:
         plan.budget += refunded
         plan.rows = [row for row in plan.rows if row.request is not victim]
         plan.copies = [copy for copy in plan.copies if copy[0] is not victim]
+        for other in self.plans:  # a step in flight: its token is still used, its KV is not
+            other.rows = [row for row in other.rows if row.request is not victim]
+        victim.forget_in_flight()
         self.running.remove(victim)
         self.cache.free(victim)
         victim.preemptions += 1
         self._emit(Preempted(victim.id, needed_by.id, refunded))
 
     def _add_row(self, plan: Plan, request: Request, count: int) -> None:
-        start = request.num_computed_tokens
+        start = request.num_scheduled_tokens
         copy = self.cache.allocate_slots(request, count)
         if copy is not None:
             plan.copies.append((request, *copy))
         samples: list[int] = []
-        if start + count == len(request.tokens):
+        if start + count == len(request.tokens) + request.num_output_placeholders:
             # With num_seqs > 1 the prompt is complete now, and the samples fork off in this step.
             samples = list(range(request.num_seqs)) if request.num_seqs > 1 else [request.sample]
         plan.rows.append(Row(request, start, count, samples=samples))

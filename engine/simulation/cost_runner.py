@@ -37,12 +37,16 @@ FIRST_TOKENS = 16
 
 
 class VirtualClock:
-    """Simulated time, which passes only when a runner advances it; see `engine.recorder.Clock`."""
+    """Simulated time; see `engine.recorder.Clock`.
+
+    It passes only when a runner advances it, and by `cpu_us` for the scheduling of each step.
+    """
 
     name = "virtual"
 
-    def __init__(self) -> None:
+    def __init__(self, cpu_us: int = 0) -> None:
         self._now = 0
+        self.cpu_us = cpu_us
 
     def now(self) -> int:
         """Return the number of microseconds."""
@@ -51,6 +55,13 @@ class VirtualClock:
     def advance(self, microseconds: int) -> None:
         """Move the time forward by `microseconds`."""
         self._now += microseconds
+
+    def overlapped(self, work: Callable[[], object]) -> int:
+        """Do work on a machine of its own, and return the time at which it ends there."""
+        started = self._now
+        work()
+        ended, self._now = self._now, started
+        return ended
 
 
 class Work(NamedTuple):
@@ -103,7 +114,11 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """The prices of a step in milliseconds. Raises ValueError for a negative price."""
+    """The prices of a step in milliseconds. Raises ValueError for a negative price.
+
+    cpu_ms  the time to schedule a step and process its output. It comes before the forward pass or,
+            with asynchronous scheduling, overlaps with the one before. `fit` counts it as `base_ms`
+    """
 
     base_ms: float
     per_token_ms: float
@@ -114,6 +129,7 @@ class Cost:
     batched_ms: float = 0.0
     per_call_ms: float = 0.0
     wake_ms: float = 0.0
+    cpu_ms: float = 0.0
 
     def __post_init__(self) -> None:
         for field, value in asdict(self).items():
@@ -121,7 +137,7 @@ class Cost:
                 raise ValueError(f"{field} must be 0 or more milliseconds, got {value!r}")
 
     def of(self, work: Work) -> float:
-        """Return the milliseconds of one step."""
+        """Return the milliseconds of one forward pass."""
         return (
             self.base_ms
             + self.per_token_ms * work.tokens
@@ -169,7 +185,7 @@ class CostRunner:
     ) -> None:
         self.cost = Cost(base_ms, per_token_ms, **prices)
         self._lasted_us = self._ended_at = 0  # of the latest step
-        self.clock = VirtualClock()
+        self.clock = VirtualClock(round(self.cost.cpu_ms * US_PER_MS))
         self.outputs = dict(outputs or {})
         self.end_token = end_token
 

@@ -1,0 +1,243 @@
+"""Asynchronous scheduling: step k+1 is scheduled while step k is computed.
+
+    schedule k+1  |  wait for k  |  commit k  |  start k+1      one call of `Engine.step`
+    ...pass k.....................|            |...pass k+1...
+
+A GPU that waits for the scheduler does nothing. So the scheduler works one step ahead. It does not
+know yet which token step k gives a request, only that there will be one: a placeholder. Three things
+follow:
+
+1. A stop token or a stop string is noticed one step late. The request's row in step k+1 is computed
+   in vain, and its token is dropped. `max_tokens` is known in advance, so no row exceeds it.
+2. A seat or a block that becomes free is used one step later.
+3. A victim of preemption may still be in the step that is being computed. Its token counts. Its KV is
+   lost, and the memory may be given away at once, because passes run one after the other.
+
+The tokens of step k are appended before pass k+1 starts. So the sampler knows all earlier tokens, and a
+row behind which a tool has forced tokens just gets no token of its own.
+
+A prompt that is about to fork into samples is not scheduled before it has (`awaits_token`).
+
+Source: vLLM's `AsyncScheduler` (`vllm/v1/core/sched/async_scheduler.py`) and `step_with_batch_queue`
+(`vllm/v1/engine/core.py`) with two batches.
+
+Differs from vLLM: there, a pass takes the tokens of the one before from the GPU, so it starts before
+those are appended; and drafts are combined with it.
+"""
+
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from engine.recorder import Clock, VirtualTime
+from engine.runner import Row, Runner, Sampled
+from engine.scheduling.request import Request
+from engine.scheduling.scheduler import Plan
+
+if TYPE_CHECKING:
+    from engine.engine import Engine, StepOutput
+
+_Copy = tuple[Request, int, int]
+
+
+class ForwardPass:
+    """A forward pass that runs while this thread goes on. Times are the clock's.
+
+    launched   when it started
+    ready      when it ended
+    interrupt  the Ctrl-C that interrupted it, if any; it was then repeated
+    """
+
+    def __init__(self, work: Callable[[], list[list[Sampled]]], clock: Clock) -> None:
+        self.launched = clock.now()
+        self.ready = 0
+        self.interrupt: KeyboardInterrupt | None = None
+        self._work = work
+        self._clock = clock
+        self._sampled: list[list[Sampled]] = []
+        self._error: BaseException | None = None
+        self._done = threading.Event()
+
+    def run(self) -> None:
+        """Run it to its end. An exception is raised by `wait`."""
+        try:
+            try:
+                self._sampled = self._work()
+            except KeyboardInterrupt as pressed:
+                self.interrupt = pressed
+                self._sampled = self._work()  # overwrites half-written data
+        except BaseException as error:
+            self._error = error
+        self.ready = self._clock.now()
+        self._done.set()
+
+    def wait(self) -> list[list[Sampled]]:
+        """Return the samples of each row. Raises what the runner raised."""
+        self._done.wait()
+        if isinstance(self._clock, VirtualTime):
+            self._clock.advance(max(0, self.ready - self._clock.now()))
+        if self._error is not None:
+            raise self._error
+        return self._sampled
+
+
+class Worker:
+    """A thread that runs forward passes in order. It ends when the worker is garbage."""
+
+    def __init__(self) -> None:
+        self._passes: queue.SimpleQueue[ForwardPass | None] = queue.SimpleQueue()
+        # A daemon thread: a forward pass that never returns must not keep the process alive.
+        threading.Thread(
+            target=_work, args=(self._passes,), name="forward pass", daemon=True
+        ).start()
+        weakref.finalize(self, self._passes.put, None)
+
+    def start(self, one: ForwardPass) -> None:
+        """Run a pass after those before it."""
+        self._passes.put(one)
+
+
+def _work(passes: "queue.SimpleQueue[ForwardPass | None]") -> None:
+    while (one := passes.get()) is not None:
+        one.run()
+        del one  # so that the requests in it can be freed
+
+
+@dataclass(slots=True)
+class Flight:
+    """A step that is being computed.
+
+    rows    its rows, including those of requests that were preempted in the meantime
+    frozen  the same rows with copies of their requests, which nothing changes during the pass
+    """
+
+    plan: Plan
+    rows: list[Row]
+    frozen: list[Row]
+    forward: ForwardPass
+
+
+@dataclass(slots=True)
+class AsyncLoop:
+    """The step loop of an engine with asynchronous scheduling.
+
+    flight  the step that is being computed between two calls, if any
+    """
+
+    engine: "Engine"
+    flight: Flight | None = None
+    _owed: list[_Copy] = field(default_factory=list)  # block copies for the next pass
+    _worker: Worker | None = None
+
+    def step(self, *, drain: bool = False) -> "StepOutput":
+        """Schedule a step, finish the one before and start the new one.
+
+        The output is that of the step that finished: it is empty if none did. With `drain`, or if
+        there are no requests, no step is scheduled. Raises like `Engine.step`. If scheduling fails,
+        the step in flight stays in flight.
+        """
+        engine, ahead = self.engine, None
+        if engine.requests and not drain:
+            ahead = engine.schedule()
+            if ahead.error is not None:
+                self._owed += ahead.copies
+                engine.recorder.step_finished(ahead.step, [])
+                raise ahead.error
+            # Committing the step before may release blocks that this one still writes to.
+            tables = [list(row.request.block_table) for row in ahead.rows]
+        output = engine.empty_output()
+        if self.flight is not None:
+            flight, self.flight = self.flight, None
+            try:
+                sampled = self._wait(flight)
+            except Exception as error:
+                return self._fail(flight, ahead, error)
+            output = engine.commit(flight.plan, flight.rows, sampled)
+        if ahead is not None:
+            self._launch(ahead, tables)
+        return output
+
+    def _wait(self, flight: Flight) -> list[list[Sampled]]:
+        try:
+            sampled = flight.forward.wait()
+        except KeyboardInterrupt as pressed:  # this thread was interrupted, not the pass
+            self.engine.interrupt = pressed
+            sampled = flight.forward.wait()
+        self.engine.interrupt = self.engine.interrupt or flight.forward.interrupt
+        for row, frozen in zip(flight.rows, flight.frozen, strict=True):
+            row.scores = frozen.scores
+        forward = flight.forward
+        self.engine.recorder.pass_ended(flight.plan.step, forward.launched, forward.ready)
+        return sampled
+
+    def _launch(self, plan: Plan, tables: list[list[int]]) -> None:
+        """Start a step's forward pass. All its tokens are known now."""
+        engine = self.engine
+        self._owed += plan.copies
+        if not plan.rows:
+            engine.scheduler.plans.remove(plan)
+            engine.recorder.step_finished(plan.step, [])
+            return
+        frozen = []
+        for row, table in zip(plan.rows, tables, strict=True):
+            request = row.request
+            if row.samples and row.start + row.count < len(request.tokens):
+                row.samples = []  # a tool forced tokens after the one that the row computes
+                request.num_output_placeholders -= 1
+            copy = replace(request, tokens=list(request.tokens), block_table=table)
+            frozen.append(Row(copy, row.start, row.count, samples=row.samples))
+        copies, self._owed = [(source, to) for _, source, to in self._owed], []
+        runner = engine.runner
+        forward = ForwardPass(lambda: run_pass(runner, frozen, copies), engine.clock)
+        self.flight = Flight(plan, list(plan.rows), frozen, forward)
+        if isinstance(engine.clock, VirtualTime):
+            engine.clock.overlapped(forward.run)
+        else:
+            self._worker = self._worker or Worker()
+            self._worker.start(forward)
+
+    def _fail(self, flight: Flight, ahead: Plan | None, error: Exception) -> "StepOutput":
+        """End the requests of a failed pass, and drop the step that was scheduled after it.
+
+        What the failed pass should have written must not be found in the prefix cache. The requests of
+        the dropped step keep what is computed and are scheduled again.
+        """
+        engine = self.engine
+        rows, dropped = flight.plan.rows, [] if ahead is None else ahead.rows
+        failed = [row.request for row in rows if row.request.finish_reason is None]
+        requests = list(dict.fromkeys([*failed, *(row.request for row in dropped)]))
+        for request in requests:
+            request.forget_in_flight()
+        size = engine.config.block_size
+        written = [
+            {*row.request.block_table[row.start // size : -(-(row.start + row.count) // size)]}
+            for row in flight.frozen
+        ]
+        lost = set[int]().union(*written)
+        engine.holds.release_blocks(lost)
+        engine.cache.withdraw(requests, lost)
+        for row in dropped:
+            engine.cache.trim(row.request)
+        if ahead is not None:
+            self._owed += ahead.copies
+        engine.recorder.pass_ended(flight.plan.step, flight.forward.launched, flight.forward.ready)
+        output = engine.end_requests(flight.plan, failed, error)
+        if len(failed) < len(flight.rows):  # others have released blocks that were not written
+            engine.clear_prefix_cache()
+        if ahead is not None:
+            engine.scheduler.plans.remove(ahead)
+            wasted = [one.id for one in requests if one.finish_reason is None]
+            engine.recorder.step_finished(ahead.step, [], wasted)
+        return output
+
+
+def run_pass(
+    runner: Runner, rows: Sequence[Row], copies: Sequence[tuple[int, int]]
+) -> list[list[Sampled]]:
+    """Copy blocks, one at a time, then compute the rows."""
+    for copy in copies:
+        runner.run([], [copy])
+    return runner.run(rows, [])
