@@ -15,6 +15,7 @@ import pytest
 from tests.parity import record_vllm
 from tests.parity.records import (
     FIXTURES,
+    STOP,
     Recording,
     Row,
     Step,
@@ -64,6 +65,32 @@ def test_the_recorded_workloads_exercise_every_stratum(recordings) -> None:
             if row.start and row.count > 1
         ]
         assert hits, f"{stratum}: nothing is found in the cache"
+
+
+def test_every_recorded_run_is_complete(recordings) -> None:
+    for workload, steps in recordings:
+        finished = [request for step in steps for request in step.finished]
+        aborted = {n for n, ask in enumerate(workload.requests, 1) if ask.abort}
+        assert len(finished) == len(set(finished)), workload.name
+        assert set(finished) | aborted == set(range(1, len(workload.requests) + 1)), workload.name
+        ends: dict[int, int] = {}
+        for step in steps:
+            assert sum(row.count for row in step.rows) <= workload.token_budget, workload.name
+            assert len(step.rows) <= workload.max_batch_size, workload.name
+            for request in step.preempted:
+                ends.pop(request, None)
+            for row in step.rows:
+                assert ends.get(row.request, row.start) == row.start, workload.name
+                ends[row.request] = row.start + row.count
+        for request in finished:
+            ask = workload.requests[request - 1]
+            if request not in ends:  # its last token arrived after it was preempted
+                assert workload.async_scheduling, workload.name
+                continue
+            computed = ends[request] - len(ask.prompt) - len(ask.output) + 1
+            # Asynchronous: one step more than needed was scheduled when the stop token arrived.
+            surplus = {0, 1} if workload.async_scheduling and ask.output[-1] == STOP else {0}
+            assert computed in surplus, workload.name
 
 
 def test_reading_gives_what_was_written(recordings, tmp_path) -> None:
