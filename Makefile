@@ -18,7 +18,7 @@ SGLANG ?= /tmp/sglang
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
 .PHONY: help setup lab notebooks contents test test-fast test-notebooks test-browser test-frontend soak check \
-  check-frontend record-vllm record-sglang serve bench bundle clean
+  check-frontend record-vllm record-vllm-run record-sglang serve bench bundle clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -67,6 +67,9 @@ soak: setup ## the same properties on many more cases
 
 record-vllm: ## record vLLM's decisions for tests/parity; VLLM_PYTHON=a Python that has vllm
 	$(VLLM_PYTHON) -m tests.parity.record_vllm $(RECORD_ARGS)
+
+record-vllm-run: ## record a whole vLLM with the bundled model; VLLM_PYTHON as above
+	$(VLLM_PYTHON) -m tests.parity.record_vllm_run $(RECORD_ARGS)
 
 record-sglang: setup ## record SGLang's cache for tests/parity; SGLANG=a folder that has sglang
 	$(BIN)/python -m tests.parity.record_sglang --sglang $(SGLANG) $(RECORD_ARGS)

@@ -133,6 +133,7 @@ def first_difference(cache: PrefixCache, history: History) -> str:
         if operation[0] == "match" and answer != operation[2]:
             return f"matches {'more' if answer > operation[2] else 'less'}"
         if operation[0] == "evict":
+            assert isinstance(answer, list)
             theirs = [
                 Edge(history.tokens(request)[:end], end - start)
                 for request, start, end in operation[2]

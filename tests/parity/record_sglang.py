@@ -19,7 +19,7 @@ import sys
 from array import array
 from importlib.metadata import distributions
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import FrameType, ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -62,7 +62,7 @@ class StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return importlib.machinery.ModuleSpec(name, self, is_package=True) if wanted else None
 
     def _imported_by_sglang(self) -> bool:
-        frame = sys._getframe(2)
+        frame: FrameType | None = sys._getframe(2)
         while frame is not None and "importlib" in frame.f_code.co_filename:
             frame = frame.f_back
         return frame is not None and frame.f_code.co_filename.startswith(self._sglang)

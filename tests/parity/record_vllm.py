@@ -32,7 +32,6 @@ from tests.parity.records import (
     Arrivals,
     Ask,
     Recording,
-    Row,
     Step,
     Workload,
     write,
@@ -97,9 +96,9 @@ class SchedulerFactory:
     def scheduler(self, workload: Workload) -> Any:
         """Return a scheduler with a workload's settings."""
         import torch
-        from vllm.v1.core.sched.async_scheduler import AsyncScheduler
-        from vllm.v1.core.sched.scheduler import Scheduler
         from vllm.v1.kv_cache_interface import FullAttentionSpec, KVCacheConfig, KVCacheGroupSpec
+
+        from tests.parity.recording_scheduler import RecordingAsyncScheduler, RecordingScheduler
 
         config = copy.copy(self._config)
         config.scheduler_config = settings = copy.copy(config.scheduler_config)
@@ -119,7 +118,7 @@ class SchedulerFactory:
             block_size=workload.block_size, num_kv_heads=1, head_size=1, dtype=torch.float32
         )
         groups = [KVCacheGroupSpec(["layer"], layer)]
-        return (AsyncScheduler if workload.async_scheduling else Scheduler)(
+        return (RecordingAsyncScheduler if workload.async_scheduling else RecordingScheduler)(
             vllm_config=config,
             kv_cache_config=KVCacheConfig(
                 num_blocks=blocks, kv_cache_tensors=[], kv_cache_groups=groups
@@ -150,86 +149,51 @@ class SchedulerFactory:
         )
 
 
-class Player:
-    """Plays one workload and records each pass."""
+def play(factory: SchedulerFactory, workload: Workload) -> list[Step]:
+    """Play one workload. Return its steps."""
+    from vllm.v1.request import RequestStatus
 
-    def __init__(self, factory: SchedulerFactory, workload: Workload) -> None:
-        self._workload = workload
-        self._factory = factory
-        self._scheduler = factory.scheduler(workload)
-        self._preempted: list[int] = []
-        self._watch_preemptions()
+    arrivals, scheduler = Arrivals(workload), factory.scheduler(workload)
+    in_flight: deque[tuple[Any, Any]] = deque()  # scheduler output, model output
+    depth = 2 if workload.async_scheduling else 1
+    while arrivals or scheduler.requests or in_flight:
+        arriving, aborted = arrivals.next(idle=not scheduler.requests and not in_flight)
+        for number, ask in arriving:
+            scheduler.add_request(factory.request(workload, number, ask))
+        for number in aborted:
+            scheduler.finish_requests(str(number), RequestStatus.FINISHED_ABORTED)
+        if scheduler.requests:
+            output = scheduler.schedule()
+            in_flight.append((output, model_output(workload, scheduler, output)))
+        else:  # nothing is left to schedule, but a step may be running
+            free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
+            scheduler.recorded.append(Step([], [], [], free, {}))
+        more = bool(scheduler.recorded[-1].rows or scheduler.requests)
+        if in_flight and (len(in_flight) >= depth or not more):
+            scheduler.update_from_output(*in_flight.popleft())
+        assert len(scheduler.recorded) < MAX_PASSES, f"{workload.name}: vLLM does not end"
+    return list(scheduler.recorded)
 
-    def play(self) -> list[Step]:
-        """Return the steps of the whole workload."""
-        from vllm.v1.request import RequestStatus
 
-        arrivals, scheduler = Arrivals(self._workload), self._scheduler
-        in_flight: deque[tuple[Any, Any]] = deque()  # scheduler output, model output
-        depth = 2 if self._workload.async_scheduling else 1
-        steps: list[Step] = []
-        while arrivals or scheduler.requests or in_flight:
-            arriving, aborted = arrivals.next(idle=not scheduler.requests and not in_flight)
-            for number, ask in arriving:
-                scheduler.add_request(self._factory.request(self._workload, number, ask))
-            for number in aborted:
-                scheduler.finish_requests(str(number), RequestStatus.FINISHED_ABORTED)
-            step = Step([], [], [], 0, {})
-            steps.append(step)
-            if scheduler.requests:
-                in_flight.append(self._schedule(step))
-            step.free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
-            more = bool(step.rows or scheduler.requests)
-            if in_flight and (len(in_flight) >= depth or not more):
-                step.finished = self._update(*in_flight.popleft())
-            assert len(steps) < MAX_PASSES, f"{self._workload.name}: vLLM does not end"
-        return steps
+def model_output(workload: Workload, scheduler: Any, output: Any) -> Any:
+    """Return what the model says in a step: a token for each request that has caught up."""
+    from vllm.v1.outputs import ModelRunnerOutput
 
-    def _schedule(self, step: Step) -> tuple[Any, Any]:
-        """Schedule one step and record it. Return it with the tokens that the model says."""
-        from vllm.v1.outputs import ModelRunnerOutput
-
-        self._preempted = step.preempted
-        output = self._scheduler.schedule()
-        sampled: list[list[int]] = []
-        for key, count in output.num_scheduled_tokens.items():
-            request = self._scheduler.requests[key]
-            number, end = int(key), request.num_computed_tokens
-            step.rows.append(Row(number, end - count, count))
-            (blocks,) = self._scheduler.kv_cache_manager.get_block_ids(key)
-            step.tables[number] = [block - 1 for block in blocks]
-            # With placeholders, the tokens of the last step count although they are not known yet.
-            pending = max(0, request.num_output_placeholders - 1)
-            complete = end == request.num_tokens + pending
-            sampled.append([self._token(number, end)] if complete else [])
-        keys = list(output.num_scheduled_tokens)
-        return output, ModelRunnerOutput(
-            req_ids=keys,
-            req_id_to_index={key: index for index, key in enumerate(keys)},
-            sampled_token_ids=sampled,
-        )
-
-    def _token(self, number: int, position: int) -> int:
-        """Return the token that follows the first `position` tokens of a request."""
-        ask = self._workload.requests[number - 1]
-        index = position - len(ask.prompt)
-        return ask.output[index] if index < len(ask.output) else FILLER
-
-    def _update(self, output: Any, model_output: Any) -> list[int]:
-        """Process a step's tokens. Return the requests that finished."""
-        clients = self._scheduler.update_from_output(output, model_output).values()
-        outputs = [one for client in clients for one in client.outputs]
-        return [int(one.request_id) for one in outputs if one.finish_reason is not None]
-
-    def _watch_preemptions(self) -> None:
-        """Record victims in their order; the scheduler's output has them in a set."""
-        preempt = self._scheduler._preempt_request
-
-        def watched(request: Any, *args: Any, **kwargs: Any) -> Any:
-            self._preempted.append(int(request.request_id))
-            return preempt(request, *args, **kwargs)
-
-        self._scheduler._preempt_request = watched
+    sampled: list[list[int]] = []
+    for key in output.num_scheduled_tokens:
+        request, ask = scheduler.requests[key], workload.requests[int(key) - 1]
+        end = request.num_computed_tokens
+        # With placeholders, the token of the last step counts although it is not known yet.
+        pending = max(0, request.num_output_placeholders - 1)
+        index = end - len(ask.prompt)
+        token = ask.output[index] if 0 <= index < len(ask.output) else FILLER
+        sampled.append([token] if end == request.num_tokens + pending else [])
+    keys = list(output.num_scheduled_tokens)
+    return ModelRunnerOutput(
+        req_ids=keys,
+        req_id_to_index={key: index for index, key in enumerate(keys)},
+        sampled_token_ids=sampled,
+    )
 
 
 def main() -> None:
@@ -245,7 +209,7 @@ def main() -> None:
     counts = {stratum: options.seeds or COUNTS[stratum] for stratum in options.strata}
     drawn = workloads(counts, first_seed=options.first_seed, designed_too=options.seeds is None)
     started = time.perf_counter()
-    recordings = [Recording(one, Player(factory, one).play()) for one in drawn]
+    recordings = [Recording(one, play(factory, one)) for one in drawn]
     header = {"engine": name, "version": number} | factory.common_settings()
     write(options.out, header | {"workloads": len(recordings)}, recordings)
     print(

@@ -9,7 +9,7 @@ To keep the file small:
 
 - Token ids are a string where every id is the code of a printable ASCII character.
 - A step is `[rows, free, blocks, finished, preempted]`, without empty lists at its end.
-- A row is `[request, count]`, or `[request, count, start]` if the request starts elsewhere than
+- A row is `[request, num_tokens]`, or `[request, num_tokens, start]` if the request does not start
   where its last row ended. `rows` is 0 if the requests of the step before compute one token each.
 - `blocks` has a list per row with what was appended to its block table, or is `[]` if nothing was.
 """
@@ -67,11 +67,11 @@ class Workload(msgspec.Struct, omit_defaults=True):
 
 
 class Row(NamedTuple):
-    """A request computes tokens `start` to `start + count - 1` in a step."""
+    """A request computes `num_tokens` tokens in a step, from position `start` on."""
 
     request: int
     start: int
-    count: int
+    num_tokens: int
 
 
 class Step(msgspec.Struct):
@@ -243,7 +243,7 @@ def _pack_steps(steps: list[Step]) -> list[list[Any]]:
         for request in step.preempted:
             lengths.pop(request, None)
         rows: Any = [
-            [row.request, row.count] + [row.start] * (ends.get(row.request) != row.start)
+            [row.request, row.num_tokens] + [row.start] * (ends.get(row.request) != row.start)
             for row in step.rows
         ]
         requests = [row.request for row in step.rows]
@@ -255,7 +255,7 @@ def _pack_steps(steps: list[Step]) -> list[list[Any]]:
             fields.pop()
         packed.append(fields)
         before = requests
-        ends |= {row.request: row.start + row.count for row in step.rows}
+        ends |= {row.request: row.start + row.num_tokens for row in step.rows}
         lengths |= {row: len(step.tables[row]) for row in requests}
     return packed
 
@@ -276,7 +276,7 @@ def _unpack_steps(packed: list[list[Any]]) -> list[Step]:
             step.rows.append(Row(request, start[0] if start else ends[request], count))
             ends[request] = step.rows[-1].start + count
         before = [row.request for row in step.rows]
-        for request, new in itertools.zip_longest(before, blocks, fillvalue=[]):
+        for request, new in zip(before, blocks or [[]] * len(before), strict=True):
             tables[request] = tables.get(request, []) + new
         step.tables = {request: tables[request] for request in before}
         steps.append(step)

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from engine.config import EngineConfig
 from engine.engine import Engine
-from engine.events.log import EventLog
 from engine.events.vocabulary import Preempted
 from engine.scheduling.sampling_params import SamplingParams
+from engine.scheduling.scheduler import Plan
 from engine.simulation.cost_runner import CostRunner
 from tests.parity.records import (
     FIXTURES,
@@ -55,16 +55,18 @@ def vllm_config(workload: Workload) -> EngineConfig:
 
 
 class _Player:
-    """An engine on invented tokens that records each step."""
+    """An engine that plays a workload and records each step.
 
-    def __init__(self, workload: Workload, config: EngineConfig) -> None:
+    outputs  what each request said
+    """
+
+    def __init__(self, workload: Workload, engine: Engine) -> None:
         self._workload = workload
-        self._runner = CostRunner(1.0, 0.0, end_token=STOP)
-        self._log = EventLog()
-        self._engine = Engine(self._runner, config, clock=self._runner.clock, log=self._log)
-        self._plan = self._engine.scheduler.schedule
-        self._engine.scheduler.schedule = self._schedule  # type: ignore[method-assign]
+        self._engine = engine
+        self._plan = engine.scheduler.schedule
+        engine.scheduler.schedule = self._schedule  # type: ignore[method-assign]
         self._step = Step()
+        self.outputs: list[list[int]] = [[] for _ in workload.requests]
 
     def play(self) -> list[Step]:
         arrivals, engine = Arrivals(self._workload), self._engine
@@ -73,26 +75,32 @@ class _Player:
             arriving, aborted = arrivals.next(idle=not engine.has_work())
             for number, ask in arriving:
                 params = SamplingParams(
-                    max_tokens=ask.max_tokens, ignore_eos=True, stop_token_ids=(STOP,)
+                    max_tokens=ask.max_tokens,
+                    temperature=0.0,
+                    ignore_eos=True,
+                    stop_token_ids=(STOP,) if len(ask.output) < ask.max_tokens else (),
                 )
                 request = engine.submit(ask.prompt, params, priority=ask.priority)
                 assert request.id == number
-                self._runner.outputs[number] = ask.output
             for number in aborted:
                 if number in engine.requests:
                     engine.abort(number)
             self._step = Step([], [], [], 0, {})
             steps.append(self._step)
             if engine.has_work():
-                self._step.finished = [one.id for one in engine.step().finished]
+                output = engine.step()
+                self._step.finished = [one.id for one in output.finished]
+                for tokens in output.tokens:
+                    self.outputs[tokens.request.id - 1] += tokens.ids
             else:
                 self._step.free = engine.cache.num_available_blocks
             assert len(steps) < MAX_PASSES, f"{self._workload.name} does not end"
         return steps
 
-    def _schedule(self):
+    def _schedule(self) -> Plan:
         """Schedule, and record the plan before the step runs."""
-        start = self._log.next_seq
+        log = self._engine.log
+        start = log.next_seq
         plan = self._plan()
         step = self._step
         for row in plan.rows:
@@ -100,7 +108,7 @@ class _Player:
             step.tables[row.request.id] = list(row.request.block_table)
         step.preempted = [
             event.request
-            for event in list(self._log)[start - self._log.next_seq :]
+            for event in list(log)[start - log.next_seq :]
             if isinstance(event, Preempted)
         ]
         step.free = self._engine.cache.num_available_blocks
@@ -108,8 +116,17 @@ class _Player:
 
 
 def replay(workload: Workload, config: EngineConfig | None = None) -> list[Step]:
-    """Play a workload on the engine, by default with `vllm_config`."""
-    return _Player(workload, config or vllm_config(workload)).play()
+    """Play a workload on the engine with its invented tokens, by default with `vllm_config`."""
+    outputs = {number: ask.output for number, ask in enumerate(workload.requests, start=1)}
+    runner = CostRunner(1.0, 0.0, outputs=outputs, end_token=STOP)
+    engine = Engine(runner, config or vllm_config(workload), clock=runner.clock)
+    return _Player(workload, engine).play()
+
+
+def run_model(workload: Workload) -> tuple[list[Step], list[list[int]]]:
+    """Play a workload with the bundled model. Return the steps, and what each request said."""
+    player = _Player(workload, Engine.load("bundled", vllm_config(workload)))
+    return player.play(), player.outputs
 
 
 class Comparison(NamedTuple):
@@ -127,8 +144,12 @@ class Comparison(NamedTuple):
 
 def compare(recording: Recording, config: EngineConfig | None = None) -> Comparison:
     """Replay a recorded workload and compare."""
+    return compare_steps(recording, replay(recording.workload, config))
+
+
+def compare_steps(recording: Recording, ours: list[Step]) -> Comparison:
+    """Compare the engine's steps with the recorded ones."""
     workload, theirs = recording
-    ours = replay(workload, config)
     difference = first_difference(ours, theirs)
     kind = ""
     if difference is not None:

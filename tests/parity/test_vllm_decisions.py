@@ -62,7 +62,7 @@ def test_the_recorded_workloads_exercise_every_stratum(recordings) -> None:
             if one.workload.prefix_cache
             for step in one.steps
             for row in step.rows
-            if row.start and row.count > 1
+            if row.start and row.num_tokens > 1
         ]
         assert hits, f"{stratum}: nothing is found in the cache"
 
@@ -75,13 +75,13 @@ def test_every_recorded_run_is_complete(recordings) -> None:
         assert set(finished) | aborted == set(range(1, len(workload.requests) + 1)), workload.name
         ends: dict[int, int] = {}
         for step in steps:
-            assert sum(row.count for row in step.rows) <= workload.token_budget, workload.name
+            assert sum(row.num_tokens for row in step.rows) <= workload.token_budget, workload.name
             assert len(step.rows) <= workload.max_batch_size, workload.name
             for request in step.preempted:
                 ends.pop(request, None)
             for row in step.rows:
                 assert ends.get(row.request, row.start) == row.start, workload.name
-                ends[row.request] = row.start + row.count
+                ends[row.request] = row.start + row.num_tokens
         for request in finished:
             ask = workload.requests[request - 1]
             if request not in ends:  # its last token arrived after it was preempted
