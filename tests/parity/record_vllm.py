@@ -165,11 +165,8 @@ def play(factory: SchedulerFactory, workload: Workload) -> list[Step]:
         if scheduler.requests:
             output = scheduler.schedule()
             in_flight.append((output, model_output(workload, scheduler, output)))
-        else:  # nothing is left to schedule, but a step may be running
-            free = scheduler.kv_cache_manager.block_pool.get_num_free_blocks()
-            scheduler.recorded.append(Step([], [], [], free, {}))
-        more = bool(scheduler.recorded[-1].rows or scheduler.requests)
-        if in_flight and (len(in_flight) >= depth or not more):
+        # Without requests only a running step is left, whose tokens will be dropped.
+        if in_flight and (len(in_flight) >= depth or not scheduler.requests):
             scheduler.update_from_output(*in_flight.popleft())
         assert len(scheduler.recorded) < MAX_PASSES, f"{workload.name}: vLLM does not end"
     return list(scheduler.recorded)

@@ -77,6 +77,8 @@ class Row(NamedTuple):
 class Step(msgspec.Struct):
     """One pass of an engine's loop: schedule a step, then process the tokens of a finished one.
 
+    A pass without any request is not recorded, though it counts for the arrivals.
+
     free      blocks that could be allocated after scheduling
     tables    the block table of each row's request after scheduling
     finished  requests that ended with the tokens processed here, in order. Under asynchronous

@@ -85,15 +85,14 @@ class _Player:
             for number in aborted:
                 if number in engine.requests:
                     engine.abort(number)
+            if not engine.has_work():  # the last request was aborted
+                continue
             self._step = Step([], [], [], 0, {})
             steps.append(self._step)
-            if engine.has_work():
-                output = engine.step()
-                self._step.finished = [one.id for one in output.finished]
-                for tokens in output.tokens:
-                    self.outputs[tokens.request.id - 1] += tokens.ids
-            else:
-                self._step.free = engine.cache.num_available_blocks
+            output = engine.step()
+            self._step.finished = [one.id for one in output.finished]
+            for tokens in output.tokens:
+                self.outputs[tokens.request.id - 1] += tokens.ids
             assert len(steps) < MAX_PASSES, f"{self._workload.name} does not end"
         return steps
 
