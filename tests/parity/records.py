@@ -168,8 +168,8 @@ def _kind(our: Step, their: Step, running: set[int]) -> str:
     if other.keys() - mine.keys():
         return "schedules less"
     if our.rows != their.rows:
-        return "splits otherwise"
-    return "finishes otherwise"
+        return "splits differently"
+    return "finishes differently"
 
 
 def shares_equally(ours: list[Step], theirs: list[Step]) -> bool:

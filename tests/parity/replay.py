@@ -38,7 +38,7 @@ NO_SETTING = {  # fields of a workload that the engine has no setting for
     "async_scheduling": "no asynchronous scheduling",
     "long_prefill": "no limit on the tokens of a long prompt",
 }
-FREE, SHARING, IDS = "counts free blocks otherwise", "shares otherwise", "other block numbers"
+FREE, SHARING, IDS = "different free counts", "different sharing", "different block numbers"
 
 
 def vllm_config(workload: Workload) -> EngineConfig:

@@ -117,11 +117,11 @@ def test_each_kind_of_change_is_found() -> None:
         "schedules less": (0, {"rows": rows[:1]}),
         "finds more": (0, {"rows": [rows[0], Row(2, 6, 2)]}),
         "finds less": (0, {"rows": [rows[0], Row(2, 0, 8)]}),
-        "splits otherwise": (0, {"rows": [Row(1, 0, 7), rows[1]]}),
+        "splits differently": (0, {"rows": [Row(1, 0, 7), rows[1]]}),
         "preempts others": (1, {"preempted": [1]}),
         "preempts more": (1, {"preempted": [2, 1]}),
         "preempts less": (1, {"preempted": []}),
-        "finishes otherwise": (1, {"finished": []}),
+        "finishes differently": (1, {"finished": []}),
     }
     for kind, (at, fields) in changes.items():
         found = first_difference(_changed(steps, at, **fields), steps)
