@@ -230,9 +230,7 @@ class HashCache:
                 request.last_node = node.parent.id
                 self._emit(BlockWithdrawn(request.id, node.id, block))
             found = self.nodes[request.last_node].depth
-            keep = next(
-                (at for at in range(found) if request.block_table[at] in uncomputed), found
-            )
+            keep = next((at for at in range(found) if request.block_table[at] in uncomputed), found)
             if keep < found:
                 self.release(request, keep)
                 request.num_computed_tokens = keep * self.block_size

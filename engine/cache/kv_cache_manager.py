@@ -80,7 +80,9 @@ class KVCacheManager:
         """Give an owner the blocks of its match. The caller emits."""
         self.prefix_cache.attach(owner, match)
 
-    def allocate_slots(self, request: Request, count: int, drafts: int = 0) -> tuple[int, int] | None:
+    def allocate_slots(
+        self, request: Request, count: int, drafts: int = 0
+    ) -> tuple[int, int] | None:
         """Make slots for the next `count` tokens writable: evict, copy on write, allocate.
 
         The last `drafts` of the tokens may be rejected. The caller must first compare

@@ -52,9 +52,10 @@ class State(EngineState):
             block for block in (blocks if self.is_hashed else blocks[::-1]) if not self.refs[block]
         ]
         if self.is_hashed:
-            cached = [one for one in reversed(blocks) if self.refs[one] == 1 and one in self.node_of]
+            cached = [
+                one for one in reversed(blocks) if self.refs[one] == 1 and one in self.node_of
+            ]
             self.queue.update(dict.fromkeys(cached))
-
 
     def _attach(self, blocks: list[int]) -> None:
         """Add an owner of cached blocks."""

@@ -14,7 +14,6 @@ from engine.events.vocabulary import SCHEMA_VERSION
 Line = dict[str, Any]
 
 
-
 def _name_the_prefix_cache(event: Line) -> Line:
     """Upgrade from schema 1, whose setting `prefix_cache` was True or False.
 

@@ -254,7 +254,9 @@ class Scheduler:
             return "token_budget", 1, 0
         return None
 
-    def _memory_obstacle(self, plan: Plan, request: Request, match: PrefixMatch) -> _Obstacle | None:
+    def _memory_obstacle(
+        self, plan: Plan, request: Request, match: PrefixMatch
+    ) -> _Obstacle | None:
         """Return why a request with this match is not admitted, or None if it is.
 
         Its first chunk must fit or, with whole admission, all its tokens. Without chunked prefill the

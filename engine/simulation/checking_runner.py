@@ -73,7 +73,9 @@ class CheckingRunner:
             block = row.request.block_table[position // self._block_size]
             found = self._slots[block][position % self._block_size]
             if found != expected:
-                what = "nothing was written" if found is None else "KV of another prefix was written"
+                what = (
+                    "nothing was written" if found is None else "KV of another prefix was written"
+                )
                 raise WrongKVError(
                     f"request {row.request.id} reads wrong KV at position {position}: {what} in "
                     f"that slot of block {block}"
