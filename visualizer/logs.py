@@ -13,6 +13,7 @@ from typing import Any, Literal
 from engine.events import Event, EventLog, State
 from engine.events.vocabulary import (
     Admitted,
+    BlockEvicted,
     Keyframe,
     Preempted,
     RadixEvicted,
@@ -149,6 +150,7 @@ _INDEXED = {
     Admitted,
     Preempted,
     RadixEvicted,
+    BlockEvicted,
 }
 
 
@@ -156,5 +158,5 @@ def _between_steps(event: Event) -> bool:
     return (
         isinstance(event, RequestArrived)
         or (isinstance(event, RequestFinished) and event.reason == "abort")
-        or (isinstance(event, RadixEvicted) and event.reason == "cleared")
+        or (isinstance(event, RadixEvicted | BlockEvicted) and event.reason == "cleared")
     )

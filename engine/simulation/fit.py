@@ -77,7 +77,7 @@ def _steps(log: EventLog) -> tuple[list[Work], _Floats]:
     plan: StepScheduled | None = None
     for event in log:
         if isinstance(event, StepScheduled):
-            plan = event
+            plan = event if event.rows else None  # without rows there is no forward pass
         elif isinstance(event, StepFinished) and plan is not None:
             work.append(Work.of(plan.rows))
             starts.append(event.t["start"])

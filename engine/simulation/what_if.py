@@ -76,7 +76,7 @@ def _step_us(log: EventLog, model: Cost) -> list[int]:
     work: Work | None = None
     for event in log:
         if isinstance(event, StepScheduled):
-            work = Work.of(event.rows)
+            work = Work.of(event.rows) if event.rows else None
         elif isinstance(event, StepFinished):
             times.append(round(model.of(work) * US_PER_MS) if work else 0)
             work = None

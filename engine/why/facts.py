@@ -39,7 +39,7 @@ class Eviction:
 
     tokens: int
     step: int
-    event: v.RadixEvicted
+    event: v.RadixEvicted | v.BlockEvicted
 
     def usable(self, admission: "Admission", size: int) -> int:
         """Return how many of `tokens` an admission could use: whole blocks, but not its last token."""
@@ -100,7 +100,7 @@ class Facts:
             match before:
                 case v.StepStarted():
                     facts.victims, facts.preemption, facts.admission = [], None, None
-                case v.RadixEvicted() if admitted:
+                case v.RadixEvicted() | v.BlockEvicted() if admitted:
                     lost.append(_eviction(facts.state, before, tokens))
                 case v.Preempted():
                     facts.victims.append(before.request)
@@ -200,7 +200,9 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         found=len(event.blocks) * size,
         most=(len(request.tokens) - 1) // size * size,
         agree=max(
-            common_length(before.prefix_tokens(node), request.tokens) for node in before.nodes
+            common_length(before.prefix_tokens(node.id), request.tokens)
+            for node in before.nodes.values()
+            if not node.children  # the prefixes above are parts of these
         ),
         sharers=[
             other.id
@@ -214,7 +216,7 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
     return admission
 
 
-def _eviction(before: State, event: v.RadixEvicted, tokens: list[int]) -> Eviction:
+def _eviction(before: State, event: v.RadixEvicted | v.BlockEvicted, tokens: list[int]) -> Eviction:
     return Eviction(common_length(before.prefix_tokens(event.node), tokens), before.step, event)
 
 

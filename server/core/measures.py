@@ -96,7 +96,7 @@ class Measures:
 
     def _run_started(self, event: RunStarted) -> None:
         self._block_size = event.settings["block_size"]
-        self._prefix_cache = event.settings["prefix_cache"]
+        self._prefix_cache = event.settings["prefix_cache"] != "off"
 
     def _request_arrived(self, event: RequestArrived) -> None:
         self._arrived[event.request] = event.t["at"]

@@ -98,7 +98,10 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
             case v.Preempted(request=request):
                 by = name(event.needed_by)
                 events.append(Decision("preempted", request, (name(request), by), index))
-            case v.RadixEvicted(reason="room", needed_by=request):
+            case (
+                v.RadixEvicted(reason="room", needed_by=request)
+                | v.BlockEvicted(reason="room", needed_by=request)
+            ):
                 node = state.nodes[event.node]
                 lost = len(node.tokens), tuple(state.prefix_tokens(event.node))
                 events.append(Decision("evicted", request, (name(request), *lost), index))
@@ -202,7 +205,7 @@ class _Divergence:
         moment = self.moments[side]
         event = moment.log[one.at]
         match event:
-            case v.RadixEvicted():
+            case v.RadixEvicted() | v.BlockEvicted():
                 return moment.evicted(event)
             case v.StepFinished():
                 row = next(row for row in event.tokens if row.request == one.request)

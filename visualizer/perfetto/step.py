@@ -7,6 +7,7 @@ from typing import Any
 from engine.events.fold import State
 from engine.events.vocabulary import (
     Admitted,
+    BlockEvicted,
     Forked,
     Preempted,
     RadixEvicted,
@@ -47,7 +48,7 @@ class Step:
     lost: dict[int, int] = field(
         default_factory=dict
     )  # preempted request -> tokens it had computed
-    evictions: list[tuple[RadixEvicted, int]] = field(
+    evictions: list[tuple[RadixEvicted | BlockEvicted, int]] = field(
         default_factory=list
     )  # each with its number of blocks
     plan: StepScheduled = field(default_factory=lambda: StepScheduled([], []))
