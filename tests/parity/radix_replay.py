@@ -9,13 +9,16 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from engine.cache.block_pool import BlockPool
-from engine.cache.kv_cache_manager import KVCacheManager
-from engine.cache.radix_tree import RadixTree
+from engine.cache.radix_cache import RadixCache
+from engine.config import EngineConfig
+from engine.engine import Engine
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import CostRunner
 from tests.parity.radix_records import Edge, History, first_difference, read
 from tests.parity.records import FIXTURES
+
+ASKER = Request(0, [], [], SamplingParams())  # an eviction makes room for it
 
 
 class EngineCache:
@@ -23,15 +26,13 @@ class EngineCache:
 
     def __init__(self, history: History) -> None:
         page = history.page
-        blocks = sum(-(-len("".join(one)) // page) for one in history.requests)
-        self._tree = RadixTree(page)
-        self._cache = KVCacheManager(
-            BlockPool(blocks), self._tree, prefix_cache=True, emit=lambda event: None
-        )
+        pages = sum(-(-len("".join(one)) // page) for one in history.requests)
+        config = EngineConfig.like("sglang", block_size=page, max_kv_tokens=pages * page)
+        self._cache = Engine(CostRunner(1.0, 0.0), config).cache
         self._live: dict[int, Request] = {}
 
     def match(self, request: int, prompt: list[int]) -> int:
-        one = Request(request, prompt, [], SamplingParams())
+        one = Request(request + 1, prompt, [], SamplingParams(), prompt_length=len(prompt))
         self._cache.attach_prefix(one, self._cache.match_prefix(one))
         self._live[request] = one
         return one.num_computed_tokens
@@ -47,15 +48,18 @@ class EngineCache:
         self._cache.free(self._live.pop(request))
 
     def evict(self, tokens: int) -> list[Edge]:
+        radix = self._cache.prefix_cache
+        assert isinstance(radix, RadixCache)
         edges: list[Edge] = []
         while sum(edge.length for edge in edges) < tokens:
-            leaf = self._tree.next_victim()
+            leaf = radix.lookup.next_victim()
             if leaf is None:
                 break
-            above = reversed(list(self._tree.path(leaf)))
+            above = reversed(list(radix.lookup.path(leaf)))
             path = [token for node in above for token in node.tokens]
             edges.append(Edge(path, len(leaf.tokens)))
-            self._cache._evict(leaf, 0, "room")
+            radix.evict(ASKER)
+            assert leaf.id not in radix.nodes
         return edges
 
 

@@ -39,18 +39,27 @@ NO_SETTING = {  # fields of a workload that the engine has no setting for
     "long_prefill": "no limit on the tokens of a long prompt",
 }
 FREE, SHARING, IDS = "different free counts", "different sharing", "different block numbers"
+CAUSES = {  # of the differences that are left
+    NO_SETTING[
+        "async_scheduling"
+    ]: "the engine processes a step's tokens before it schedules the next",
+    NO_SETTING["long_prefill"]: "vLLM's long_prefill_token_threshold is not a setting here",
+    IDS: "without a prefix cache, the first of a request's released blocks is reused first, in vLLM "
+    "the last; and vLLM still finds blocks of a victim that was scheduled in the same step",
+}
 
 
 def vllm_config(workload: Workload) -> EngineConfig:
     """Return the settings under which the engine should decide like vLLM."""
-    return EngineConfig(
+    return EngineConfig.like(
+        "vllm",
         token_budget=workload.token_budget,
         max_batch_size=workload.max_batch_size,
         max_kv_tokens=workload.num_blocks * workload.block_size,
         block_size=workload.block_size,
         policy=workload.policy,
-        prefix_cache=workload.prefix_cache,
         chunked_prefill=workload.chunked_prefill,
+        prefix_cache="hash" if workload.prefix_cache else "off",
     )
 
 
@@ -183,7 +192,7 @@ def listing(comparisons: Sequence[Comparison]) -> str:
     """Return as text which workloads differ in what; seeded workloads by their seed."""
     lines = []
     for kind in sorted({one.kind for one in comparisons if one.kind}):
-        lines.append(f"{kind}:")
+        lines.append(f"{kind}: {CAUSES.get(kind, 'cause unknown')}")
         names: dict[str, list[str]] = {}
         for one in comparisons:
             if one.kind == kind:

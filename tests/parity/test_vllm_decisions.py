@@ -25,7 +25,7 @@ from tests.parity.records import (
     shares_equally,
     write,
 )
-from tests.parity.replay import compare, listing, replay, table
+from tests.parity.replay import CAUSES, compare, listing, replay, table
 from tests.parity.workloads import COUNTS, workloads
 
 FILE = FIXTURES / "vllm.jsonl.gz"
@@ -39,6 +39,7 @@ def recordings() -> list[Recording]:
 def test_the_engine_decides_like_vllm_but_for_the_listed_differences(recordings, snapshot) -> None:
     comparisons = [compare(recording) for recording in recordings]
     snapshot("vllm_decisions", f"{table(comparisons)}\n\n{listing(comparisons)}\n")
+    assert {one.kind for one in comparisons if one.kind} <= CAUSES.keys(), "a cause is missing"
 
 
 def test_the_recording_names_its_version_and_has_every_workload(recordings) -> None:
