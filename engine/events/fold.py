@@ -43,8 +43,8 @@ class State(EngineState):
     def _dereference(self, blocks: list[int]) -> None:
         """Drop references of a block table. The first of its free blocks is allocated first.
 
-        With the hash cache it is the last one. A cached block then becomes evictable with its last user,
-        the tail of the block table first.
+        With the hash cache it is the last one. A cached block then becomes evictable with its last
+        user, the tail of the block table first.
         """
         for block in blocks:
             self.refs[block] -= 1

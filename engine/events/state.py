@@ -58,8 +58,8 @@ class HoldState:
 class NodeState:
     """A node of the prefix tree with the edge above it.
 
-    With the hash cache a node has one block, and `copies` has the block's duplicates, oldest first. Then
-    `last` and `lock` are 0: the eviction queue and the reference counts take their place.
+    With the hash cache a node has one block, and `copies` has the block's duplicates, oldest first.
+    Then `last` and `lock` are 0: the eviction queue and the reference counts take their place.
     """
 
     id: int

@@ -204,9 +204,9 @@ class RadixEvicted(Event):
 class BlocksStored(Event):
     """The request's next full blocks are in the hash table and can be found from now on.
 
-    Each of `blocks` gets a node: the first below `parent`, the node of the block before (0, the root, if
-    there is none), each other one below the one before it. A node that exists already gets a further
-    copy of its block; the oldest copy is found.
+    Each of `blocks` gets a node: the first below `parent`, the node of the block before (the root, 0,
+    for the first block), each other one below the one before it. A node that exists already gets a
+    further copy of its block; the oldest copy is found.
     """
 
     request: int
