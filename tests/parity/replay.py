@@ -39,9 +39,6 @@ NO_SETTING = {  # fields of a workload that the engine has no setting for
 }
 FREE, SHARING, IDS = "different free counts", "different sharing", "different block numbers"
 CAUSES = {  # of the differences that are left
-    NO_SETTING[
-        "async_scheduling"
-    ]: "the engine processes a step's tokens before it schedules the next",
     NO_SETTING["long_prefill"]: "vLLM's long_prefill_token_threshold is not a setting here",
     IDS: "without a prefix cache, the first of a request's released blocks is reused first, in vLLM "
     "the last; and vLLM still finds blocks of a victim that was scheduled in the same step",
