@@ -112,11 +112,13 @@ class Flight:
 
     rows    its rows, including those of requests that were preempted in the meantime
     frozen  the same rows with copies of their requests, which nothing changes during the pass
+    copied  requests for which it copies a block
     """
 
     plan: Plan
     rows: list[Row]
     frozen: list[Row]
+    copied: list[Request]
     forward: ForwardPass
 
 
@@ -189,10 +191,11 @@ class AsyncLoop:
                 request.num_output_placeholders -= 1
             copy = replace(request, tokens=list(request.tokens), block_table=table)
             frozen.append(Row(copy, row.start, row.count, samples=row.samples))
+        copied = [request for request, _, _ in self._owed]
         copies, self._owed = [(source, to) for _, source, to in self._owed], []
         runner = engine.runner
         forward = ForwardPass(lambda: run_pass(runner, frozen, copies), engine.clock)
-        self.flight = Flight(plan, list(plan.rows), frozen, forward)
+        self.flight = Flight(plan, list(plan.rows), frozen, copied, forward)
         if isinstance(engine.clock, VirtualTime):
             engine.clock.overlapped(forward.run)
         else:
@@ -207,7 +210,8 @@ class AsyncLoop:
         """
         engine = self.engine
         rows, dropped = flight.plan.rows, [] if ahead is None else ahead.rows
-        failed = [row.request for row in rows if row.request.finish_reason is None]
+        computed = dict.fromkeys([*(row.request for row in rows), *flight.copied])
+        failed = [one for one in computed if one.finish_reason is None]
         requests = list(dict.fromkeys([*failed, *(row.request for row in dropped)]))
         for request in requests:
             request.forget_in_flight()
@@ -225,7 +229,9 @@ class AsyncLoop:
             self._owed += ahead.copies
         engine.recorder.pass_ended(flight.plan.step, flight.forward.launched, flight.forward.ready)
         output = engine.end_requests(flight.plan, failed, error)
-        if len(failed) < len(flight.rows):  # others have released blocks that were not written
+        if len(rows) < len(flight.rows) or any(
+            row.request not in failed for row in rows
+        ):  # others have released blocks that were not written
             engine.clear_prefix_cache()
         if ahead is not None:
             engine.scheduler.plans.remove(ahead)

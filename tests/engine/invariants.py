@@ -148,7 +148,10 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     used = sum(row.count for row in event.rows)
     stopped = any(reason == "after_preemption" for _, reason in event.skipped)
     itself = preempted and engine.log.of(v.Preempted)[-1]
-    assert event.rows or (itself and itself.request == itself.needed_by), (
+    in_flight = [row for step, rows in state.plans.items() if step != state.step for row in rows]
+    waited_for = {row.request for row in in_flight}
+    assert len(state.plans) <= 1 + config.async_scheduling
+    assert event.rows or waited_for or (itself and itself.request == itself.needed_by), (
         "there is work, yet no request got a token"
     )
     assert not stopped or itself.request == itself.needed_by
@@ -164,8 +167,11 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     for row in event.rows:
         request = state.requests[row.request]
         end = row.start + row.count - len(row.drafts)
-        assert row.start == request.computed
-        assert end <= len(request.tokens)
+        before = [one for one in in_flight if one.request == row.request]
+        assert row.start == request.computed + sum(one.count for one in before)
+        # A row in flight that reaches the last token stands for one token more.
+        known = len(request.tokens)
+        assert end <= known + any(one.start + one.count == known for one in before)
         assert not row.drafts or end == len(request.tokens), "drafts behind a gap"
         needed = request.prompt_length + request.max_tokens - 1
         assert row.start + row.count <= needed, "computes tokens that the request did not ask for"
@@ -179,6 +185,8 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
             assert reason == "policy"
             assert not preempted, "an admission was tried although the step preempted"
             check_deferral(state, id_, event, engine)
+        elif reason == "awaits_token":
+            assert id_ in waited_for
         elif reason != "after_preemption":
             assert reason == "token_budget"
             assert used == config.token_budget
@@ -210,7 +218,7 @@ def check_deferral(state: State, id_: int, event: v.StepScheduled, engine: Engin
             if mine != theirs:
                 break
             shared += 1
-        if row.start < shared // size * size:
+        if state.requests[row.request].computed < shared // size * size:
             gains.append(shared // size - cached)
     assert max(gains) * size >= max(1, engine.policy.worth_waiting_for), "deferred for nothing"
 
@@ -299,12 +307,12 @@ def check_after_step(engine: Engine) -> None:
         assert hashed or engine.pool.refs[block] == 1 + node.lock_ref
     held: dict[int, list[list[int]]] = {}
     for request in engine.requests.values():
-        assert len(request.block_table) == -(-request.num_computed_tokens // size)
+        assert len(request.block_table) == -(-request.num_scheduled_tokens // size)
         if engine.config.prefix_cache != "off":
             full = request.block_table[: request.num_computed_tokens // size]
             assert all(block in in_tree for block in full), "a full block is not in the tree"
         for index, block in enumerate(request.block_table):
-            end = min((index + 1) * size, request.num_computed_tokens)
+            end = min((index + 1) * size, request.num_scheduled_tokens)
             held.setdefault(block, []).append(request.tokens[:end])
     for prefixes in held.values():
         assert all(prefix == prefixes[0] for prefix in prefixes), "shared, but not by one prefix"

@@ -19,12 +19,15 @@ from engine.scheduling.admission import RequestError
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
+from engine.simulation.cost_runner import VirtualClock
 from engine.text.byte_tokenizer import ByteTokenizer
 
 TOKENIZER = ByteTokenizer()
 EOS = min(TOKENIZER.eos_ids)
 CALL_START = TOKENIZER.token_id("<|python_start|>")
 CALL_END = TOKENIZER.token_id("<|python_end|>")
+# Found by the soak: a policy's order that changed within a step, drafts behind a refund.
+ONCE_FAILED = (3136, 3425, 6459)
 POLICY_DRAW = ("fcfs", "fcfs", "priority", "priority", "sjf", "lpm")
 
 
@@ -145,6 +148,8 @@ def make_engine(workload: Workload, log: EventLog | None = None, **parts: object
         tokenizer=TOKENIZER,
         log=log,
         drafter=drafter,
+        # On a virtual clock, a pass in flight runs as soon as it starts: deterministic.
+        clock=VirtualClock() if config.async_scheduling else None,
         **parts,
     )
 
@@ -251,6 +256,8 @@ def random_workload(seed: int) -> Workload:
     aborts = [(rng.randint(1, 25), rng.randrange(9)) for _ in range(rng.choice([0, 0, 1, 3]))]
     failures = {rng.randint(1, 20)} if rng.random() < 0.1 else set()
     draft_length = rng.choice([0, 0, 0, 2, 4])
+    if random.Random(f"{seed}: asynchronous").random() < 0.3 and seed not in ONCE_FAILED:
+        config, draft_length = msgspec.structs.replace(config, async_scheduling=True), 0
     many = apart.choice([0, 0, 1, 4])
     holds = [(apart.randint(2, 25), apart.randrange(9)) for _ in range(many)]
     releases = [(apart.randint(3, 30), apart.randrange(9)) for _ in range(many // 2)]
