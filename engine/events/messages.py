@@ -112,12 +112,12 @@ def row_words(state: State, row: v.ScheduledRow) -> str:
         length = request.prompt_length if end <= request.prompt_length else length
     elif own > 1 or end < length:
         kind = "catchup"
-    left = len(request.tokens) - end
+    left = max(0, len(request.tokens) - end)
     return text(
         MESSAGES[kind],
         count=own,
         range=str(end) if own == 1 else f"{row.start + 1} to {end}",
-        length=length,
+        length=max(length, end),  # a placeholder's position may be the one after the last token
         left=text(MESSAGES["left"], left=left) if left else "",
         drafts=text(MESSAGES["drafts"], drafts=len(row.drafts)) if row.drafts else "",
     )

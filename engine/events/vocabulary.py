@@ -38,7 +38,6 @@ WaitingReason = Literal[
     "after_preemption",  # a step that preempts admits no request
     "static_batch",  # batching is static, and the current batch has not finished
     "policy",  # the policy deferred the request
-    "awaits_token",  # it needs a token that is still being computed
 ]
 FinishReason = Literal["stop", "length", "abort", "error"]
 EvictionReason = Literal["room", "cleared"]

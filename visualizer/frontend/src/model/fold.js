@@ -60,6 +60,8 @@ import { LogError } from "./log.js";
 
 const ROOT = 0;
 
+/** @typedef {[request: number, start: number, count: number, drafts: number[]]} PlannedRow */
+
 export class State {
   constructor() {
     this.seq = -1;
@@ -70,8 +72,8 @@ export class State {
     this.classes = {};
     /** @type {number[]} */
     this.running = [];
-    /** Rows of the step, `[request, start, count, drafts]`. @type {[number, number, number, number[]][]} */
-    this.plan = [];
+    /** By step: the rows of scheduled and unfinished steps; replaced, never changed. @type {Map<number, PlannedRow[]>} */
+    this.plans = new Map();
     /** @type {CowList<number>} */
     this.free = new CowList();
     /** Hash cache: evictable blocks, the next one first; replaced, never changed. @type {number[]} */
@@ -184,6 +186,11 @@ export class State {
     return node;
   }
 
+  /** The rows of the current step; none before it is scheduled and after it finished. */
+  get plan() {
+    return this.plans.get(this.step) ?? [];
+  }
+
   /** The state in plain values, as Python's fold and the engine's snapshot give it. */
   core() {
     return {
@@ -192,12 +199,10 @@ export class State {
       tick: this.tick,
       waiting: this.waiting(),
       running: [...this.running],
-      plan: this.plan.map(([request, start, count, drafts]) => [
-        request,
-        start,
-        count,
-        [...drafts],
-      ]),
+      plan: plainRows(this.plan),
+      in_flight: [...this.plans]
+        .filter(([step, rows]) => step !== this.step && rows.length)
+        .map(([step, rows]) => [step, plainRows(rows)]),
       free: this.free.list(),
       queue: [...this.queue],
       refs: Array.from({ length: this.settings.num_blocks ?? 0 }, (_, block) => this.refs(block)),
@@ -467,6 +472,11 @@ export class State {
 
   preempted(/** @type {Events.Preempted} */ event) {
     const request = this.#writableRequest(event.request);
+    for (const [step, rows] of this.plans)
+      this.#setPlan(
+        step,
+        rows.filter(([id]) => id !== request.id),
+      );
     this.running = this.running.filter((id) => id !== request.id);
     this.#release(request);
     request.preemptions++;
@@ -481,12 +491,14 @@ export class State {
   }
 
   step_scheduled(/** @type {Events.StepScheduled} */ event) {
-    this.plan = event.rows.map(([request, start, count, drafts = []]) => [
-      request,
-      start,
-      count,
-      drafts,
-    ]);
+    this.#setPlan(this.step, event.rows.map(withDrafts));
+  }
+
+  /** @param {number} step @param {PlannedRow[] | null} rows */
+  #setPlan(step, rows) {
+    this.plans = new Map(this.plans);
+    if (rows) this.plans.set(step, rows);
+    else this.plans.delete(step);
   }
 
   forked(/** @type {Events.Forked} */ event) {
@@ -506,13 +518,16 @@ export class State {
     this.running = [...this.running, event.request];
     this.#incref(parent.table);
     this.#lock(this.#writableRequest(event.request), parent.lock);
-    const row = this.plan.find(([request]) => request === parent.id);
-    if (row) this.plan = [...this.plan, [event.request, row[1], row[2], row[3]]];
+    for (const [step, rows] of this.plans) {
+      const row = rows.find(([request]) => request === parent.id);
+      if (row) this.#setPlan(step, [...rows, [event.request, row[1], row[2], row[3]]]);
+    }
   }
 
   step_finished(/** @type {Events.StepFinished} */ event) {
-    for (const [id, start, count, drafts] of this.plan) {
-      if (!this.requests.get(id)) continue; // the forward pass failed and ended it
+    const { step = this.step, wasted = [] } = event; // logs of schema 1 have neither
+    for (const [id, start, count, drafts] of this.plans.get(step) ?? []) {
+      if (!this.requests.get(id) || wasted.includes(id)) continue; // it ended, or its step was dropped
       this.#writableRequest(id).computed = start + count - drafts.length;
     }
     for (const [id, ids, texts, accepted = 0] of event.tokens) {
@@ -525,7 +540,7 @@ export class State {
       }
       request.computed += accepted;
     }
-    this.plan = [];
+    this.#setPlan(step, null);
   }
 
   blocks_trimmed(/** @type {Events.BlocksTrimmed} */ event) {
@@ -659,7 +674,9 @@ export class State {
     this.step = state.step;
     this.tick = state.tick;
     this.running = state.running;
-    this.step_scheduled({ type: "step_scheduled", rows: state.plan, skipped: [] });
+    // Older logs have no step that is still being computed.
+    for (const [step, rows] of [...(state.in_flight ?? []), [this.step, state.plan]])
+      if (rows.length) this.#setPlan(step, rows.map(withDrafts));
     this.queue = state.queue ?? []; // logs of schema 1 have none
     for (const { id, parent, tokens, texts, blocks, copies = [], last } of state.nodes) {
       if (id === ROOT) continue;
@@ -684,4 +701,14 @@ function kindOf(word) {
   if (word < 2) return "free";
   const holders = (word >> 1) - (word & 1);
   return holders === 0 ? "cached" : holders === 1 ? "unshared" : "shared";
+}
+
+/** A row of an event. @param {Events.ScheduledRow} row @returns {PlannedRow} */
+function withDrafts([request, start, count, drafts = []]) {
+  return [request, start, count, drafts];
+}
+
+/** @param {PlannedRow[]} rows */
+function plainRows(rows) {
+  return rows.map(([request, start, count, drafts]) => [request, start, count, [...drafts]]);
 }

@@ -34,7 +34,7 @@ const FIELDS = Object.fromEntries(
     radix_evicted: "node:i needed_by:i reason:s",
     step_scheduled: "rows:a skipped:a blocked:a?",
     forked: "request:i parent:i sample:i",
-    step_finished: "tokens:a t:o?",
+    step_finished: "tokens:a step:i? wasted:I? t:o?",
     blocks_trimmed: "request:i keep:i",
     radix_split: "node:i at:i upper:i",
     radix_joined: "request:i node:i blocks:I",

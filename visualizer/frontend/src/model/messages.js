@@ -87,7 +87,8 @@ export function rowWords({ kind, start, end, prompt, length, drafts }) {
   return text(messages[kind], {
     count: end - start,
     range: end - start === 1 ? end : `${start + 1} to ${end}`,
-    length: end <= prompt ? prompt : length,
+    // A placeholder's position may be the one after the last token.
+    length: end <= prompt ? prompt : Math.max(length, end),
     left: end < length ? text(messages.left, { left: length - end }) : "",
     drafts: drafts.length ? text(messages.drafts, { drafts: drafts.length }) : "",
   });
