@@ -283,11 +283,15 @@ class BlocksTrimmed(Event):
 
 
 class RadixSplit(Event):
-    """A node was split after `at` blocks: they moved to the new node `upper` above it."""
+    """A node was split after `at` blocks: they moved to the new node `upper` above it.
+
+    `touched`: the access that follows counts for `node`, too. It does not in logs of schema 1.
+    """
 
     node: int
     at: int
     upper: int
+    touched: bool = True
 
 
 class RadixJoined(Event):

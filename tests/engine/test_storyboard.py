@@ -167,7 +167,7 @@ def test_09_a_victim_rule_of_your_own() -> None:
     engine, requests = simulate(config, FULL_MEMORY, policy=OldestGivesWay())
     assert engine.log[0].classes["policy"] == "OldestGivesWay"
     assert {e.request for e in engine.log.of(v.Preempted)} == {requests["r1"].id}
-    assert (engine.step_count, computed(engine)) == (34, 153)
+    assert (engine.step_count, computed(engine)) == (33, 145)
 
 
 @pytest.mark.parametrize(

@@ -543,6 +543,10 @@ export class State {
     const lower = this.#writable(this.nodes, this.node(event.node));
     this.#addNode({ ...lower, id: event.upper, blocks: lower.blocks.slice(0, event.at) });
     lower.parent = event.upper;
+    if (event.touched ?? true) {
+      lower.last = this.tick + 1;
+      lower.used = this.step;
+    }
     lower.from += event.at * this.blockSize;
     lower.blocks = lower.blocks.slice(event.at);
   }
