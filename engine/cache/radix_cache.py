@@ -119,10 +119,11 @@ class RadixCache:
             return
         size = self._tree.block_size
         node = self._tree.nodes[request.last_node]
-        start = sum(len(above.blocks) for above in self._tree.path(node))
         end = request.num_computed_tokens // size
-        if start == end:
+        # The locked path is the head of the block table, so its last block says where it ends.
+        if end == 0 or request.block_table[end - 1] in node.blocks[-1:]:
             return
+        start = sum(len(above.blocks) for above in self._tree.path(node))
         match = self._tree.match(request.tokens[start * size :], limit=end - start, start=node)
         if match.blocks:
             node = self._join(request, start, match)
