@@ -74,8 +74,12 @@ class RadixCache:
         self._lock(sample, self._tree.nodes[parent.last_node])
 
     def release(self, owner: BlockOwner, keep: int = 0) -> None:
-        """Release the blocks after the first `keep`, and the lock if none is kept."""
-        self._pool.release(owner.block_table[keep:])
+        """Release the blocks after the first `keep`, and the lock if none is kept.
+
+        Without a prefix cache the tail is allocated again first, as in vLLM.
+        """
+        blocks = owner.block_table[keep:]
+        self._pool.release(blocks if self._tree.enabled else blocks[::-1])
         del owner.block_table[keep:]
         if not keep:
             self._lock(owner, self._tree.root)

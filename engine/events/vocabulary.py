@@ -159,8 +159,8 @@ class BlocksAllocated(Event):
     """Blocks were taken off the free stack and appended to the request's block table.
 
     The engine's own pool takes them from the end of the stack; a custom pool may choose others. With
-    the hash cache, released blocks return so that the last of a block table is allocated first;
-    otherwise, so that the first is.
+    the radix tree, released blocks return so that the first of a block table is allocated first;
+    otherwise, so that the last is.
     """
 
     request: int
