@@ -127,6 +127,11 @@ class EngineState:
         return bool(self.settings["prefix_cache"] == "hash")
 
     @property
+    def frees_tail_first(self) -> bool:
+        """Whether the last block of a released block table is the first to be allocated again."""
+        return bool(self.settings["prefix_cache"] != "radix")
+
+    @property
     def evictable(self) -> int:
         """The number of cached blocks that no request or hold uses."""
         if self.is_hashed:
