@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from engine.events.log import EventLog
-from engine.events.vocabulary import StepFinished, StepScheduled
+from engine.events.vocabulary import StepFinished, StepScheduled, StepStarted
 from engine.simulation.cost_runner import US_PER_MS, Cost, Work
 
 INTERRUPTED = 3.0  # times the expected duration
@@ -74,13 +74,15 @@ def fit(log: EventLog) -> Fit:
 
 def finished_steps(log: EventLog) -> Iterator[tuple[StepScheduled | None, StepFinished]]:
     """Yield each step_finished with the step's plan, or None if it had no forward pass."""
-    plan: StepScheduled | None = None
+    plans: dict[int, StepScheduled] = {}
+    step = 0
     for event in log:
-        if isinstance(event, StepScheduled):
-            plan = event if event.rows else None
+        if isinstance(event, StepStarted):
+            step = event.step
+        elif isinstance(event, StepScheduled) and event.rows:
+            plans[step] = event
         elif isinstance(event, StepFinished):
-            yield plan, event
-            plan = None
+            yield plans.pop(event.step or step, None), event
 
 
 def _steps(log: EventLog) -> tuple[list[Work], _Floats]:
@@ -89,8 +91,9 @@ def _steps(log: EventLog) -> tuple[list[Work], _Floats]:
     for plan, finished in finished_steps(log):
         if plan is not None:
             work.append(Work.of(plan.rows))
-            starts.append(finished.t["start"])
-            ends.append(finished.t["end"])
+            # An asynchronous step overlaps with others; its forward pass does not.
+            starts.append(finished.t.get("launched", finished.t["start"]))
+            ends.append(finished.t.get("ready", finished.t["end"]))
     inside = np.subtract(ends, starts) / US_PER_MS
     between = np.subtract(starts[1:], ends[:-1]) / US_PER_MS
     busy = between <= inside[:-1]  # a longer gap is idle time

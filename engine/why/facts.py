@@ -153,7 +153,7 @@ class Facts:
                     if entry["sampling"].get("prompt_logprobs") is not None and not scored:
                         self.unscored.add(entry["id"])
             case v.StepFinished():
-                for row in self.state.plan:
+                for row in self.state.plans.get(event.step or self.state.step, []):
                     request = self.state.requests.get(row.request)
                     if request and row.start + row.count >= request.prompt_length - 1:
                         self.unscored.discard(row.request)

@@ -18,6 +18,7 @@ from engine.events.vocabulary import (
     RunStarted,
     StepFinished,
     StepScheduled,
+    StepStarted,
 )
 
 # vLLM's bucket limits in seconds (`vllm/v1/metrics/loggers.py`), plus smaller ones, because a small
@@ -73,12 +74,13 @@ class Measures:
         self.queue = Histogram((0.001, 0.0025, 0.005, *_REQUEST_SECONDS))
         self.step_tokens = Histogram(_STEP_TOKENS)
         self.recent_steps: deque[tuple[int, int]] = deque(maxlen=RECENT_STEPS)
-        self._scheduled = 0  # tokens of the current step
+        self._step = 0
+        self._scheduled: dict[int, int] = {}  # unfinished step -> tokens
         self._block_size = 0
         self._prefix_cache = True
         self._arrived: dict[int, int] = {}  # request -> microseconds
         self._prompts: dict[int, int] = {}  # request -> tokens, until it is admitted
-        self._admitted: list[int] = []  # arrival times of the requests admitted in this step
+        self._admitted: dict[int, list[int]] = {}  # step -> arrivals of the requests it admitted
         self._last: dict[int, int] = {}  # request -> time of its last token
 
     def apply(self, event: Event) -> None:
@@ -96,12 +98,14 @@ class Measures:
             if self._prefix_cache:
                 self.cache_queries += tokens
                 self.cache_hits += len(event.blocks) * self._block_size
-            self._admitted.append(self._arrived[event.request])
+            self._admitted.setdefault(self._step, []).append(self._arrived[event.request])
+        elif type(event) is StepStarted:
+            self._step = event.step
         elif type(event) is Preempted:
             self.preemptions += 1
         elif type(event) is StepScheduled:
-            self._scheduled = sum(row.count for row in event.rows)
-            self.step_tokens.observe(self._scheduled)
+            tokens = self._scheduled[self._step] = sum(row.count for row in event.rows)
+            self.step_tokens.observe(tokens)
         elif type(event) is Forked:
             self._arrived[event.request] = self._arrived[event.parent]
         elif type(event) is StepFinished:
@@ -115,11 +119,14 @@ class Measures:
                 self.e2e.observe((last - arrived) / 1e6)
 
     def _step_finished(self, event: StepFinished) -> None:
-        for arrived in self._admitted:
+        step = event.step or self._step
+        for arrived in self._admitted.pop(step, ()):
             self.queue.observe((event.t["scheduled"] - arrived) / 1e6)
-        self._admitted.clear()
         end = event.t["end"]
-        self.recent_steps.append((self._scheduled, end - event.t["start"]))
+        # An asynchronous step overlaps with others; its forward pass does not.
+        began = event.t.get("launched", event.t["start"])
+        if tokens := self._scheduled.pop(step, 0):
+            self.recent_steps.append((tokens, event.t.get("ready", end) - began))
         for row in event.tokens:
             tokens = len(row.ids)
             self.generation_tokens += tokens

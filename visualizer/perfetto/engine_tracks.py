@@ -10,6 +10,7 @@ from visualizer.perfetto.trace import Trace
 PID = 1
 STEPS = PID, 1
 CACHE = PID, 2
+SCHEDULER = PID, 3
 US_PER_S = 1_000_000
 IDLE_US = 1000  # after a longer pause between steps, the counters drop to 0
 
@@ -22,6 +23,7 @@ class EngineTracks:
         self._name_of = name_of
         self._last_values: dict[str, dict[str, int]] = {}  # by counter
         self._end: int | None = None
+        self._schedulers_end = -1
         self._budget = budget
         trace.process(PID, "engine")
         trace.thread(STEPS, "steps")
@@ -43,6 +45,13 @@ class EngineTracks:
             "waiting": step.requests.get("waiting", 0),
         }
         self._trace.slice(STEPS, f"step {step.number}", step.start, step.end, args)
+        if step.scheduling is not None:
+            if self._schedulers_end < 0:
+                self._trace.thread(SCHEDULER, "scheduler, one step ahead")
+            # Steps without a forward pass are left out.
+            begin, end = step.scheduling
+            self._trace.slice(SCHEDULER, f"schedule {step.number}", begin, end)
+            self._schedulers_end = end
         if step.scheduled > step.start:  # on a virtual clock, scheduling takes no time
             self._trace.slice(STEPS, "schedule", step.start, step.scheduled)
         if step.plan.rows:

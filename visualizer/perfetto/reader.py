@@ -24,8 +24,10 @@ class Reader:
         self._steps_read = 0
         self._now = _first_time(log) if self._has_times else 0  # the latest known time
         self._last: Step | None = None  # the finished step, until the next one starts
-        self._current: Step | None = None
+        self._current: Step | None = None  # the step that started last, until it finishes
+        self._in_flight: Step | None = None  # asynchronous scheduling: the step before that one
         settings = settings_of(log)
+        self._is_async = settings.get("async_scheduling", False)
         lanes = Lanes(count_requests(log) > MAX_OWN_LANES)
         self._requests = RequestLanes(trace, lanes, settings.get("block_size", 0))
         self._engine = EngineTracks(trace, self._requests.name, settings.get("token_budget", 0))
@@ -59,14 +61,22 @@ class Reader:
                     step.evictions.append((event, len(blocks)))
             case v.Preempted() if step is not None:
                 step.lost[event.request] = state.requests[event.request].computed
-            case v.Forked() if step is not None:
-                step.forks.append(event)
-            case v.StepStarted() if step is not None:  # the window did not begin within a step
-                self._end_all(step.ended)
-            case v.StepFinished() if step is not None:
-                self._finish_step(step, event)
-            case v.RequestFinished() if step is not None:
-                step.ended.append((event.request, self._outcome(event)))
+            case v.Forked() if (forking := self._in_flight or step) is not None:
+                forking.forks.append(event)
+            case v.StepStarted() if step is not None:
+                if self._is_async:
+                    self._in_flight = step
+                else:  # the window did not begin within a step
+                    self._end_all(step.ended)
+            case v.StepFinished():
+                for open_step in (self._in_flight, step):
+                    if open_step is not None and event.step in (0, open_step.number):
+                        self._finish_step(open_step, event)
+            case v.RequestFinished() if step is not None and (
+                event.reason == "error" or not self._is_async
+            ):
+                failed = self._in_flight or step
+                failed.ended.append((event.request, self._outcome(event)))
             case v.RequestFinished():
                 self._requests.end(event.request, self._now, self._outcome(event))
 
@@ -92,13 +102,18 @@ class Reader:
     def _finish_step(self, step: Step, event: v.StepFinished) -> None:
         step.finish(event, self._steps_read, self._has_times)
         self._steps_read += 1
-        self._now = max(self._now, step.end)
-        self._engine.step(step)
-        self._requests.step(step)
-        for fork in step.forks:
-            self._requests.fork(fork.request, fork.parent, step)
+        self._now = max(self._now, event.t["end"] if self._has_times else step.end)
+        if not self._is_async or step.scheduling is not None:  # else nothing was computed
+            self._engine.step(step)
+            self._requests.step(step)
+            for fork in step.forks:
+                self._requests.fork(fork.request, fork.parent, step)
         self._end_all(step.ended)
-        self._current, self._last = None, step
+        if step is self._current:
+            self._current = None
+        if step is self._in_flight:
+            self._in_flight = None
+        self._last = step
 
     def _end_all(self, ended: list[tuple[int, dict[str, Any]]]) -> None:
         for request, outcome in ended:

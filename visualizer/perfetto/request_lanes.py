@@ -90,6 +90,8 @@ class RequestLanes:
         hits: dict[int, list[Point]] = {}
         found: dict[int, int] = {}  # blocks in the cache
         for event in step.transitions:
+            if event.request not in self._spans:
+                continue  # aborted in the meantime
             if isinstance(event, Admitted):
                 self._close(self._spans[event.request], step.start)
                 hits[event.request] = self._sources(event)
@@ -99,6 +101,8 @@ class RequestLanes:
         self._count_blocked(step)
         accepted = {row.request: row.accepted for row in step.outputs}
         for row, kind in zip(step.plan.rows, step.kinds, strict=True):
+            if row.request in step.wasted:
+                continue  # the request's span has ended
             span = self._spans[row.request]
             drafts = len(row.drafts), accepted.get(row.request, 0)
             if kind == DECODE:
@@ -113,7 +117,7 @@ class RequestLanes:
                 span.phases.append((f"{kind} {args['tokens']}", step.start, step.end, args))
             self._arrows(span, step, hits.get(row.request, []))
         for request, reason in step.plan.skipped:
-            if request not in step.deferred:
+            if request not in step.deferred and request in self._spans:
                 self._extend(self._spans[request], f"stalled: {reason}", step)
 
     def cached(self, request: int, blocks: list[int], step: Step) -> None:
@@ -162,7 +166,7 @@ class RequestLanes:
         if blocked is not None:
             self._blocked_steps[blocked.reason] += 1
         for request in step.deferred:
-            phase = self._spans[request].phase
+            phase = self._spans[request].phase if request in self._spans else None
             if phase is not None:
                 phase.reasons["policy"] -= 1
                 if blocked is not None:

@@ -28,6 +28,9 @@ class Step:
     start: int = 0
     scheduled: int = 0
     end: int = 0
+    # With asynchronous scheduling: when the step was scheduled. `start` to `end` is its forward pass.
+    scheduling: tuple[int, int] | None = None
+    wasted: set[int] = field(default_factory=set)  # requests whose row was in vain
     transitions: list[Admitted | Preempted] = field(default_factory=list)
     # Preempted request -> tokens it had computed.
     lost: dict[int, int] = field(default_factory=dict)
@@ -61,7 +64,12 @@ class Step:
     def finish(self, event: StepFinished, index: int, has_times: bool) -> None:
         """Store outputs and times. If the log has no times, use millisecond number `index`."""
         self.outputs = event.tokens
-        if has_times:
+        self.wasted = set(event.wasted)
+        if has_times and "launched" in event.t:
+            self.scheduling = event.t["start"], event.t["scheduled"]
+            self.start = self.scheduled = event.t["launched"]
+            self.end = event.t["ready"]
+        elif has_times:
             self.start, self.end = event.t["start"], event.t["end"]
             self.scheduled = event.t["scheduled"]
         else:

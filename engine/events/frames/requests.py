@@ -75,7 +75,7 @@ class _Table:
         self._rows: dict[int, dict[str, Any]] = {}
         self._step = 0
         self._block_size = 0
-        self._admitted: list[int] = []  # for the first time, in this step
+        self._admitted: dict[int, list[int]] = {}  # for the first time, by unfinished step
         self._drafts: dict[int, int] = {}  # by request, in this step
         self._gainers: list[int] = []  # one entry per token, and its time
         self._gained_ms: list[float | None] = []
@@ -90,7 +90,7 @@ class _Table:
                 self._rejoin(event.state)
             case v.StepStarted():
                 self._step = event.step
-                self._admitted, self._drafts = [], {}
+                self._drafts = {}
             case v.RequestArrived():
                 self._arrived(event)
             case v.Forked():
@@ -98,8 +98,9 @@ class _Table:
                     "sample": event.sample,
                     "preemptions": 0,
                 }
-                if event.parent in self._admitted:
-                    self._admitted.append(event.request)
+                for admitted in self._admitted.values():
+                    if event.parent in admitted:
+                        admitted.append(event.request)
             case v.Admitted():
                 self._admit(event)
             case v.Preempted():
@@ -163,10 +164,11 @@ class _Table:
             row["admitted_step"] = self._step
             row["policy_key"] = tuple(event.key)
             row["cached_tokens"] = len(event.blocks) * self._block_size
-            self._admitted.append(event.request)
+            self._admitted.setdefault(self._step, []).append(event.request)
 
     def _finish_step(self, event: v.StepFinished) -> None:
-        for request in self._admitted:
+        step = event.step or self._step
+        for request in self._admitted.pop(step, ()):
             row = self._rows[request]
             row["queue_ms"] = _between(row["arrived_ms"], in_ms(event.t, "start"))
         for request, drafts in self._drafts.items():

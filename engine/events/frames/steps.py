@@ -94,7 +94,7 @@ class _Table:
             case v.StepFinished():
                 if not self._scheduled:  # scheduling failed, and nothing was computed
                     self._describe_state()
-                _describe_outcome(row, event)
+                _describe_outcome(self._rows.get(event.step, row), event)
             case v.RequestFinished():
                 row["finished"] += 1
 

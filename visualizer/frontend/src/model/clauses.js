@@ -9,7 +9,7 @@
  */
 
 import { needOf, waitOf } from "./decisions.js";
-import { fill, messages, reasons, supply } from "./messages.js";
+import { fill, messages, reasons, supply, whyStalled } from "./messages.js";
 import { waitRuns } from "./waits.js";
 import { agree, are, count, list, say, sum } from "./words.js";
 
@@ -259,10 +259,11 @@ function copied(frame, add) {
 /** @param {Frame} frame @param {Add} add */
 function stalled(frame, add) {
   const { stalled: idle } = frame.story;
-  const values = { requests: idle.length, budget: frame.budget.budget };
-  // The budget ends the scheduling of running requests or a preemption does, never both in one step.
-  const reason = idle[0]?.reason;
-  if (reason) add(10, say`${names(frame, idle)} ${fill(messages.stalled[reason], values)}.`);
+  for (const reason of new Set(idle.map((one) => one.reason))) {
+    const some = idle.filter((one) => one.reason === reason);
+    const words = whyStalled(reason, some.length, frame.budget.budget);
+    add(10, say`${names(frame, some)} ${words}.`);
+  }
 }
 
 /** @param {Frame} frame @param {Add} add */

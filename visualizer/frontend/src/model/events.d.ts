@@ -5,7 +5,7 @@
 
 export type ScheduledRow = [request: number, start: number, count: number, drafts?: number[]];
 
-export type Blocked = [request: number, reason: "after_preemption" | "awaits_token" | "batch_full" | "no_free_blocks" | "policy" | "reserved_blocks" | "static_batch" | "token_budget" | "whole_sequence", behind: number, need: number, have: number];
+export type Blocked = [request: number, reason: "after_preemption" | "batch_full" | "no_free_blocks" | "policy" | "reserved_blocks" | "static_batch" | "token_budget" | "whole_sequence", behind: number, need: number, have: number];
 
 export type TokenRow = [request: number, ids: number[], texts: string[], accepted?: number, forced?: number];
 

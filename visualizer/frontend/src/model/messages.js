@@ -50,6 +50,13 @@ export function text(message, values) {
   return plain(fill(message, values));
 }
 
+/** Why running requests got no tokens. @param {string} reason @param {number} requests @param {number} budget */
+export function whyStalled(reason, requests, budget) {
+  /** @type {Record<string, string>} */
+  const { [reason]: message } = messages.stalled;
+  return fill(message, { requests, budget });
+}
+
 /** "2 are free and 1 can be evicted". @param {number} free @param {number} evictable */
 export function supply(free, evictable) {
   return text(messages.supply, { free, evictable });
