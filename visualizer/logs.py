@@ -82,17 +82,20 @@ class StepIndex:
         # Rows, step and first row's request of the largest batch.
         self._largest: tuple[int, int, int | None] = (0, 0, None)
         step = log[0].state["step"] if len(log) and isinstance(log[0], Keyframe) else 0
-        committed = True
+        committed, started, is_async = True, step, settings_of(log).get("async_scheduling", False)
         for index, event in enumerate(log):
             if type(event) not in _INDEXED:
                 continue
             begun = step
             if isinstance(event, StepStarted):
-                begun, committed = event.step, False
+                begun = started = event.step
+                committed = False
             elif committed and _between_steps(event):
                 begun, committed = step + 1, False
             elif isinstance(event, StepFinished):
-                committed = True
+                committed = step == started
+            elif isinstance(event, StepScheduled) and is_async:
+                committed = True  # the step before is committed in the same call
             if begun != step:
                 if step:
                     self.ends[step] = index

@@ -98,7 +98,8 @@ def shortfall(
             return Shortfall(lack, "seat")
         case "no_free_blocks" | "whole_sequence" if fits(tokens_left, available + lack):
             return Shortfall(lack, "free block")
-        case "token_budget" if not_deferred:
+        # With asynchronous scheduling, other requests may be skipped whatever the budget is.
+        case "token_budget" if not_deferred and not config.async_scheduling:
             tokens, blocks = _running_first(state, event, config)
             if fits(lack, available - blocks):
                 return Shortfall(tokens + lack, "token")

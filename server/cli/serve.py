@@ -131,6 +131,9 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
             "Preempt requests when KV memory runs out; otherwise reserve each request's maximum."
         ),
     ] = _ENGINE.preemption,
+    async_scheduling: Annotated[
+        bool, _engine("Schedule a step while the one before is computed, so that neither waits.")
+    ] = _ENGINE.async_scheduling,
     log_window: Annotated[
         int,
         _log(

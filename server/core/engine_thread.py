@@ -210,10 +210,14 @@ class EngineThread:
             return None if self._stopping else commands
 
     def _may_step(self) -> bool:
-        return self._engine.has_work() and (not self._engine.paused or bool(self._steps))
+        may_schedule = not self._engine.paused or bool(self._steps)
+        return (self._engine.has_work() and may_schedule) or self._engine.is_in_flight
 
     def _step(self) -> StepOutput:
-        output = self._engine.step()
+        if self._engine.paused and not self._steps:
+            output = self._engine.drain()  # the step that was in flight when the engine paused
+        else:
+            output = self._engine.step()
         for request in output.finished:
             sample = self._samples.get(request.id)
             if sample is not None and sample.ended is not None:

@@ -191,6 +191,19 @@ export class State {
     return this.plans.get(this.step) ?? [];
   }
 
+  /** A request's rows in steps before the current one that are still computed. @param {number} id */
+  inFlight(id) {
+    return [...this.plans].flatMap(([step, rows]) =>
+      step === this.step ? [] : rows.filter(([request]) => request === id),
+    );
+  }
+
+  /** How many tokens of a request are computed or in flight. @param {number} id */
+  scheduledTokens(id) {
+    const counts = this.inFlight(id).map(([, , count]) => count);
+    return counts.reduce((sum, count) => sum + count, this.request(id).computed);
+  }
+
   /** The state in plain values, as Python's fold and the engine's snapshot give it. */
   core() {
     return {

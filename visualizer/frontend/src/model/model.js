@@ -253,7 +253,8 @@ export class Model {
       info.to = seq;
       if (type === "step_started") info.status = "running";
       if (type === "step_scheduled") info.scheduled = seq;
-      if (type === "step_finished") {
+      // A pending step has not begun: the finished one is the step before, with asynchronous scheduling.
+      if (type === "step_finished" && info.status !== "pending") {
         info.done = seq;
         info.status = "finished";
       }
@@ -277,6 +278,11 @@ export class Model {
       type === "request_arrived" ||
       (type === "request_finished" && event.reason === "abort") ||
       ((type === "radix_evicted" || type === "block_evicted") && event.reason === "cleared");
+    // An asynchronous step is scheduled before the one before it finishes. A cleared cache is not a sign:
+    // a failed forward pass clears it, too.
+    const isAhead =
+      this.#live.settings.async_scheduling && info.scheduled !== null && info.status !== "pending";
+    if (isAhead && (type === "request_arrived" || type === "request_finished")) return between;
     const over =
       info.status === "finished" || (info.status === "joined" && !this.#live.plan.length);
     return between && over;

@@ -215,7 +215,12 @@ function loss(
 
 /** @returns {Want} */
 function want(/** @type {import("./fold.js").State} */ state, /** @type {number} */ id) {
-  const { computed, length, table } = state.request(id);
+  const { length: known, table } = state.request(id);
+  const computed = state.scheduledTokens(id);
+  // A step in flight that computes the last known token will add one.
+  const length = state.inFlight(id).some(([, start, count]) => start + count === known)
+    ? known + 1
+    : known;
   const writesShared =
     computed % state.blockSize !== 0 && state.refs(/** @type {number} */ (table.at(-1))) > 1;
   return { computed, uncomputed: length - computed, blocks: table.length, writesShared };
