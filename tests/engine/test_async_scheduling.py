@@ -1,0 +1,331 @@
+"""Asynchronous scheduling: a step is scheduled while the one before is computed."""
+
+import threading
+from collections.abc import Callable
+from itertools import pairwise
+
+import msgspec
+import pytest
+
+from engine.config import ConfigError, EngineConfig
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.events.log import EventLog
+from engine.part_errors import PolicyError
+from engine.scheduling.policies import Fcfs
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.checking_runner import CheckingRunner
+from engine.simulation.cost_runner import Cost, CostRunner
+from engine.simulation.scenarios import scenario
+from engine.simulation.simulate import simulate
+from engine.simulation.workload import Answer, Arrival
+from engine.why import why
+from tests.engine.invariants import check
+from tests.engine.workloads import HalfRightDrafter, next_token, random_workload
+from tests.facts import raises_naming
+
+DEFAULTS = dict(token_budget=64, max_kv_tokens=256, block_size=4, async_scheduling=True)
+
+
+def virtual_engine(outputs: dict | None = None, **settings) -> Engine:
+    runner = CostRunner(10, 0.25, outputs=outputs)
+    return Engine(runner, EngineConfig(**DEFAULTS | settings), clock=runner.clock)
+
+
+def say(engine: Engine, count: int, prompt: str = "some words", **params) -> Request:
+    return engine.submit(prompt, SamplingParams(max_tokens=count, **params))
+
+
+def finish(engine: Engine) -> None:
+    while engine.has_work():
+        engine.step()
+
+
+# Storyboard of lesson 16: the twelve requests of lesson 04, four seats
+
+
+def table_run(asynchronous: bool, cpu_ms: float, *, stops: bool = False) -> EventLog:
+    story = scenario("continuous_batching")
+    workload = story.workload
+    for one in workload.inputs if stops else ():
+        assert isinstance(one, Arrival)
+        answer = one.answers[0]
+        one.answers = {0: Answer(answer.length, [*answer.ids[:-1], 0], answer.texts)}
+        one.params = msgspec.structs.replace(one.params, max_tokens=answer.length + 20)
+    config = msgspec.structs.replace(story.config, async_scheduling=asynchronous)
+    return simulate(workload, config, cost=Cost(10, 0.25, cpu_ms=cpu_ms))
+
+
+def facts(log: EventLog) -> tuple[int, float]:
+    """Count the forward passes, and return the milliseconds of the run."""
+    passes = sum(bool(event.rows) for event in log.of(v.StepScheduled))
+    return passes, max(event.t["end"] for event in log.of(v.StepFinished)) / 1000
+
+
+@pytest.mark.parametrize(
+    ("cpu_ms", "synchronous", "asynchronous"),
+    [(0, 452.5, 482.5), (5, 652.5, 487.5), (15, 1052.5, 663)],
+)
+def test_overlap_hides_cpu_time_and_costs_late_admissions(
+    cpu_ms: int, synchronous: float, asynchronous: float
+) -> None:
+    assert facts(table_run(False, cpu_ms)) == (40, synchronous)
+    assert facts(table_run(True, cpu_ms)) == (43, asynchronous)
+
+
+def test_an_unexpected_end_wastes_one_row_per_request() -> None:
+    log = table_run(True, 5, stops=True)
+    assert facts(log) == (44, 500.5)
+    wasted = [id_ for event in log.of(v.StepFinished) for id_ in event.wasted]
+    assert sorted(wasted) == list(range(1, 13))
+
+
+def test_passes_follow_one_another_while_scheduling_overlaps_with_them() -> None:
+    times = [event.t for event in table_run(True, 5).of(v.StepFinished) if "launched" in event.t]
+    for before, after in pairwise(times):
+        assert before["ready"] <= after["launched"]
+        assert before["launched"] <= after["start"] < after["scheduled"] <= after["launched"]
+
+
+# One step late
+
+
+def test_the_first_call_returns_no_tokens_and_work_is_left_until_the_last_pass_ends() -> None:
+    engine = virtual_engine()
+    request = say(engine, 2)
+    outputs = []
+    while engine.has_work():
+        outputs.append(engine.step())
+    assert [len(output.tokens) for output in outputs] == [0, 1, 1]
+    assert [output.step for output in outputs] == [1, 1, 2]
+    assert outputs[-1].finished == [request]
+    assert engine.step().tokens == []
+
+
+def test_no_row_exceeds_max_tokens() -> None:
+    engine = virtual_engine()
+    request = say(engine, 3)
+    finish(engine)
+    rows = [row for event in engine.log.of(v.StepScheduled) for row in event.rows]
+    assert sum(row.count for row in rows) == request.prompt_length + 2
+    assert not any(event.wasted for event in engine.log.of(v.StepFinished))
+    assert [event.skipped for event in engine.log.of(v.StepScheduled)][3] == [(1, "awaits_token")]
+    assert "last token" in why(engine.log, 1, 4)
+
+
+def test_a_freed_seat_is_filled_one_step_later() -> None:
+    admitted = {}
+    for asynchronous in (False, True):
+        engine = virtual_engine(max_batch_size=1, async_scheduling=asynchronous)
+        say(engine, 3)
+        say(engine, 3)
+        finish(engine)
+        admitted[asynchronous] = engine.log.requests["admitted_step"][2]
+    assert admitted == {False: 4, True: 5}
+
+
+def test_a_prompt_is_not_scheduled_while_it_is_about_to_fork() -> None:
+    engine = virtual_engine()
+    say(engine, 3, n=2, temperature=1.0)
+    finish(engine)
+    assert [event.skipped for event in engine.log.of(v.StepScheduled)][1] == [(1, "awaits_token")]
+    assert list(engine.log.requests["output_tokens"]) == [3, 3]
+
+
+def test_a_victim_keeps_the_token_that_is_being_computed() -> None:
+    engine = virtual_engine(max_kv_tokens=28, prefix_cache="hash")
+    first, second = say(engine, 12, "a" * 9), say(engine, 12, "b" * 9)
+    while not (preempted := engine.log.of(v.Preempted)):
+        before = len(second.tokens)
+        engine.step()
+    assert preempted[0].request == second.id
+    assert len(second.tokens) == before + 1
+    assert second.block_table == []
+    assert second.num_computed_tokens == second.num_output_placeholders == 0
+    finish(engine)
+    assert [len(one.output_ids) for one in (first, second)] == [12, 12]
+
+
+# Whatever happens while a pass is in flight
+
+
+def test_an_abort_while_the_pass_runs_drops_its_row() -> None:
+    engine = virtual_engine()
+    first, second = say(engine, 5), say(engine, 5, "other words")
+    engine.step()
+    assert engine.is_in_flight
+    engine.abort(first)
+    assert [new.request for new in engine.step().tokens] == [second]
+    assert engine.log.of(v.StepFinished)[0].wasted == [first.id]
+    engine.abort(second)
+    assert engine.has_work()
+    finish(engine)
+    assert len(engine.pool.free) + engine.cache.prefix_cache.num_evictable_blocks == 64
+
+
+def test_draining_finishes_the_step_in_flight_and_schedules_none() -> None:
+    engine = virtual_engine()
+    say(engine, 5)
+    engine.step()
+    assert len(engine.drain().tokens) == 1
+    assert not engine.is_in_flight
+    assert engine.step_count == 1
+    assert engine.drain().tokens == []
+    finish(engine)
+    assert engine.log.state().core() == engine.snapshot()
+
+
+@pytest.mark.parametrize("prefix_cache", ["radix", "hash"])
+def test_a_failed_pass_ends_its_requests_and_the_next_step_is_scheduled_again(
+    prefix_cache: str,
+) -> None:
+    class Failing(CheckingRunner):
+        passes = 0
+
+        def run(self, rows, copies):
+            self.passes += bool(rows)
+            if self.passes == 2:
+                self.passes += 1
+                raise ValueError("the device is gone")
+            return super().run(rows, copies)
+
+    engine = Engine(Failing(next_token), EngineConfig(**DEFAULTS | {"prefix_cache": prefix_cache}))
+    prompt = list(range(97, 117))
+    first = engine.submit(prompt, SamplingParams(max_tokens=9, ignore_eos=True))
+    engine.step()
+    engine.step()
+    late = engine.submit(prompt, SamplingParams(max_tokens=4, ignore_eos=True))
+    [failed] = engine.step().finished
+    assert failed is first
+    assert "the device is gone" in first.error
+    finish(engine)
+    assert (late.finish_reason, late.error) == ("length", "")
+    assert engine.log.state().core() == engine.snapshot()
+
+
+def test_a_mistake_of_a_policy_leaves_the_pass_in_flight() -> None:
+    class Moody(Fcfs):
+        fails = False
+
+        def key(self, request, tree):
+            if self.fails:
+                raise ValueError("no")
+            return super().key(request, tree)
+
+    policy = Moody()
+    runner = CostRunner(10, 0.25)
+    engine = Engine(runner, EngineConfig(**DEFAULTS), clock=runner.clock, policy=policy)
+    first = say(engine, 3)
+    engine.step()
+    policy.fails = True
+    with pytest.raises(PolicyError):
+        say(engine, 3, "more")
+        engine.step()
+    policy.fails = False
+    assert engine.is_in_flight
+    finish(engine)
+    assert len(first.output_ids) == 3
+    assert engine.log.state().core() == engine.snapshot()
+
+
+class GatedRunner(CheckingRunner):
+    """A runner whose passes wait for a gate."""
+
+    def __init__(self, gate: Callable[[], None]) -> None:
+        super().__init__(next_token)
+        self.gate = gate
+        self.threads: set[str] = set()
+
+    def run(self, rows, copies):
+        self.threads.add(threading.current_thread().name)
+        self.gate()
+        return super().run(rows, copies)
+
+
+def test_a_step_is_scheduled_while_another_thread_computes_the_one_before() -> None:
+    gate = threading.Event()
+    runner = GatedRunner(lambda: gate.wait(10) and None)
+    engine = Engine(runner, EngineConfig(**DEFAULTS))
+    scheduled = engine.scheduler.schedule
+
+    def schedule():
+        plan = scheduled()
+        if plan.step == 2:  # the first pass is still waiting
+            assert not gate.is_set()
+            gate.set()
+        return plan
+
+    engine.scheduler.schedule = schedule
+    request = say(engine, 3, ignore_eos=True)
+    finish(engine)
+    assert len(request.output_ids) == 3
+    assert runner.threads == {"forward pass"}
+
+
+def test_ctrl_c_while_waiting_for_the_pass_loses_no_token(monkeypatch) -> None:
+    engine = Engine(GatedRunner(lambda: None), EngineConfig(**DEFAULTS))
+    request = say(engine, 4, ignore_eos=True)
+    engine.step()
+    done = engine._async.flight.forward._done
+    waits = []
+
+    class Interrupted:
+        def wait(self) -> None:
+            waits.append(1)
+            if len(waits) == 1:
+                raise KeyboardInterrupt
+            done.wait()
+
+        def set(self) -> None:
+            done.set()
+
+    engine._async.flight.forward._done = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        engine.step()
+    assert len(request.output_ids) == 1
+    finish(engine)
+    assert len(request.output_ids) == 4
+
+
+def test_settings_that_do_not_combine_are_rejected_by_name() -> None:
+    with raises_naming(ConfigError, "async_scheduling", "drafter", "HalfRightDrafter"):
+        Engine(CheckingRunner(next_token), EngineConfig(**DEFAULTS), drafter=HalfRightDrafter(2))
+    with raises_naming(ConfigError, "async_scheduling", "True or False"):
+        EngineConfig(async_scheduling="yes")
+
+
+# Equal tokens
+
+
+def test_every_workload_keeps_its_invariants_and_its_tokens() -> None:
+    """`check` compares each output with the plain loop's, so it equals the synchronous one."""
+    for seed in range(60):
+        workload = random_workload(seed)
+        workload.draft_length = 0
+        workload.config = msgspec.structs.replace(workload.config, async_scheduling=True)
+        if seed % 3 == 0:
+            workload.failures = {seed % 7 + 1, seed % 11 + 3}
+        check(workload)
+
+
+@pytest.mark.parametrize("prefix_cache", ["radix", "hash"])
+def test_the_model_says_the_same_in_both_modes(prefix_cache: str) -> None:
+    params = [
+        SamplingParams(max_tokens=12),
+        SamplingParams(max_tokens=10, temperature=0.9, seed=3, n=2),
+        SamplingParams(max_tokens=12, stop=(".",), logprobs=1),
+        SamplingParams(max_tokens=10, repetition_penalty=1.2, prompt_logprobs=0),
+        SamplingParams(max_tokens=30),
+    ]
+    prompts = ["Once upon a time", "The cat", "A boat", "Tom and Lily", "What is 17 + 25?"]
+    said = []
+    for asynchronous in (False, True):
+        config = EngineConfig(
+            max_kv_tokens=128, prefix_cache=prefix_cache, async_scheduling=asynchronous
+        )
+        engine = Engine.load("bundled", config)
+        completions = engine.complete(prompts, params, progress=False)
+        said.append([(one.token_ids, one.text, one.finish_reason) for one in completions])
+        assert engine.log.state().core() == engine.snapshot()
+    assert said[0] == said[1]
