@@ -6,7 +6,7 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from engine.events.vocabulary import RequestArrived, RequestFinished
+from engine.events.vocabulary import RequestArrived, RequestFinished, StepFinished
 from server.process import BackgroundServer
 from tests.server.harness import Caller, Feed, get, post, sse_data, trace
 
@@ -130,3 +130,20 @@ def test_forwarded_for_from_an_untrusted_address_is_ignored(
         transport = httpx.HTTPTransport(local_address=source)
         with httpx.Client(base_url=url, transport=transport, headers=headers) as client:
             assert client.post("/engine/step").status_code == status
+
+
+def test_asynchronous_scheduling_serves_the_same_and_a_pause_drains_the_step_in_flight(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(engine={"max_kv_tokens": 65536, "async_scheduling": True}).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        caller = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 10_000})
+        feed.until_kind(RequestArrived)
+        step = post(url, "/engine/pause").json()["step"]
+        feed.until(lambda event: isinstance(event, StepFinished) and event.step == step)
+        assert post(url, "/engine/step", {"steps": 2}).json()["step"] == step + 2
+        feed.until(lambda event: isinstance(event, StepFinished) and event.step == step + 2)
+        post(url, "/engine/resume")
+        feed.until_kind(RequestFinished)
+    assert len(sse_data(caller.read_all())) == 10_001
