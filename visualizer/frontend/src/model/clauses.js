@@ -9,7 +9,7 @@
  */
 
 import { needOf, waitOf } from "./decisions.js";
-import { fill, messages, reasons, supply, whyStalled } from "./messages.js";
+import { fill, messages, reasons, stalledWords, supply } from "./messages.js";
 import { waitRuns } from "./waits.js";
 import { agree, are, count, list, say, sum } from "./words.js";
 
@@ -261,7 +261,10 @@ function stalled(frame, add) {
   const { stalled: idle } = frame.story;
   for (const reason of new Set(idle.map((one) => one.reason))) {
     const some = idle.filter((one) => one.reason === reason);
-    const words = whyStalled(reason, some.length, frame.budget.budget);
+    const words = fill(stalledWords[reason], {
+      requests: some.length,
+      budget: frame.budget.budget,
+    });
     add(10, say`${names(frame, some)} ${words}.`);
   }
 }

@@ -11,6 +11,9 @@ export { messages };
 /** @type {Record<string, {short: string, clause: string, numbers?: string, waited_for?: string}>} */
 export const reasons = messages.reasons;
 
+/** Why a running request gets nothing, by its reason. @type {Record<string, string>} */
+export const stalledWords = messages.stalled;
+
 /**
  * Short words for a waiting reason, for lanes and tables: "batch full".
  *
@@ -48,13 +51,6 @@ function formatted(value, form) {
 /** The same as a string. @param {string} message @param {Record<string, number | string>} values */
 export function text(message, values) {
   return plain(fill(message, values));
-}
-
-/** Why running requests got no tokens. @param {string} reason @param {number} requests @param {number} budget */
-export function whyStalled(reason, requests, budget) {
-  /** @type {Record<string, string>} */
-  const { [reason]: message } = messages.stalled;
-  return fill(message, { requests, budget });
 }
 
 /** "2 are free and 1 can be evicted". @param {number} free @param {number} evictable */
