@@ -21,7 +21,7 @@ def test_no_invariant_breaks_on_random_workloads(soak: bool, first_seed: int) ->
     events = 0
     for seed in (*ONCE_FAILED, *range(first_seed, first_seed + count)):
         try:
-            events += len(check(random_workload(seed)))
+            events += len(check(random_workload(seed, may_be_async=True)))
         except Exception as error:
             raise AssertionError(
                 f"workload of seed {seed} fails; repeat with --seed {seed}"
@@ -87,7 +87,7 @@ def test_no_kind_of_event_is_superfluous(kind: type[v.Event]) -> None:
     """Without one kind of event in the log the fold differs from the engine."""
     for seed in range(400):
         try:
-            check(random_workload(seed), drop=kind)
+            check(random_workload(seed, may_be_async=True), drop=kind)
         except (AssertionError, LookupError, ValueError):
             return
     pytest.fail(f"400 workloads fold to the right state without {kind.__name__}")
@@ -95,14 +95,17 @@ def test_no_kind_of_event_is_superfluous(kind: type[v.Event]) -> None:
 
 def test_two_runs_of_one_workload_give_equal_logs() -> None:
     for seed in range(40):
-        first, second = check(random_workload(seed)), check(random_workload(seed))
+        first, second = (
+            check(random_workload(seed, may_be_async=True)),
+            check(random_workload(seed, may_be_async=True)),
+        )
         assert first.deterministic() == second.deterministic()
 
 
 def test_fcfs_starves_no_request() -> None:
     """The head of the queue is admitted before all requests behind it."""
     for seed in range(300):
-        workload = random_workload(seed)
+        workload = random_workload(seed, may_be_async=True)
         if workload.config.policy != "fcfs" or workload.aborts or workload.failures:
             continue
         log = check(workload)

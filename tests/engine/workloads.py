@@ -206,7 +206,8 @@ def with_ends(params: SamplingParams, rng: random.Random) -> SamplingParams:
     )
 
 
-def random_workload(seed: int) -> Workload:
+def random_workload(seed: int, *, may_be_async: bool = False) -> Workload:
+    """Return the workload of a seed. With `may_be_async`, about one in three schedules ahead."""
     rng = random.Random(seed)
     # Drawn apart, so that a seed that once failed still gives the workload that it failed on.
     more = random.Random(f"{seed}: labels, fairness, eviction")
@@ -256,7 +257,8 @@ def random_workload(seed: int) -> Workload:
     aborts = [(rng.randint(1, 25), rng.randrange(9)) for _ in range(rng.choice([0, 0, 1, 3]))]
     failures = {rng.randint(1, 20)} if rng.random() < 0.1 else set()
     draft_length = rng.choice([0, 0, 0, 2, 4])
-    if random.Random(f"{seed}: asynchronous").random() < 0.3 and seed not in ONCE_FAILED:
+    apart_too = random.Random(f"{seed}: asynchronous").random()
+    if may_be_async and apart_too < 0.3 and seed not in ONCE_FAILED:
         config, draft_length = msgspec.structs.replace(config, async_scheduling=True), 0
     many = apart.choice([0, 0, 1, 4])
     holds = [(apart.randint(2, 25), apart.randrange(9)) for _ in range(many)]

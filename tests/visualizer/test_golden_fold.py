@@ -41,7 +41,7 @@ def core_json(state: State) -> str:
 
 
 def recorded(seed: int, window: int | None = None) -> EventLog:
-    workload = random_workload(seed)
+    workload = random_workload(seed, may_be_async=True)
     log = EventLog() if window is None else EventLog(window=window)
     play(make_engine(workload, log), workload)
     return log

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.config import EngineConfig
@@ -18,6 +19,7 @@ from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.checking_runner import CheckingRunner
 from engine.simulation.cost_runner import Cost
+from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate
 from engine.simulation.workload import Workload, lognormal, poisson
 from tests.engine.workloads import make_engine, next_token, play, random_workload
@@ -402,3 +404,20 @@ def test_hostile_labels_stay_text() -> None:
     play(engine, workload)
     events = parsed(to_perfetto(engine.log))
     assert any(workload.arrivals[0].label in e["name"] for e in events if e["ph"] == "X")
+
+
+def test_an_asynchronous_run_has_a_lane_for_the_scheduler_and_one_for_the_passes() -> None:
+    story = scenario("continuous_batching")
+    config = msgspec.structs.replace(story.config, async_scheduling=True)
+    log = simulate(story.workload, config, cost=Cost(10, 0.25, cpu_ms=5))
+    events = json.loads(to_perfetto(log))["traceEvents"]
+    slices = [one for one in events if one["ph"] == "X" and one["pid"] == 1]
+    passes = [one for one in slices if one["name"].startswith("step ")]
+    ahead = [one for one in slices if one["name"].startswith("schedule ")]
+    assert len(passes) == len(ahead) == 43
+    assert {one["tid"] for one in passes}.isdisjoint({one["tid"] for one in ahead})
+    for lane in (passes, ahead):
+        for before, after in pairwise(lane):
+            assert before["ts"] + before["dur"] <= after["ts"]
+    for running, scheduled in zip(passes, ahead[1:], strict=False):
+        assert running["ts"] <= scheduled["ts"] < running["ts"] + running["dur"]
