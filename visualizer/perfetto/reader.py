@@ -63,15 +63,12 @@ class Reader:
                 step.lost[event.request] = state.requests[event.request].computed
             case v.Forked() if (forking := self._in_flight or step) is not None:
                 forking.forks.append(event)
-            case v.StepStarted() if step is not None:
-                if self._is_async:
-                    self._in_flight = step
-                else:  # the window did not begin within a step
-                    self._end_all(step.ended)
-            case v.StepFinished():
-                for open_step in (self._in_flight, step):
-                    if open_step is not None and event.step in (0, open_step.number):
-                        self._finish_step(open_step, event)
+            case v.StepStarted() if step is not None and self._is_async:
+                self._in_flight = step
+            case v.StepStarted() if step is not None:  # the window did not begin within a step
+                self._end_all(step.ended)
+            case v.StepFinished() if (finished := self._open_step(event)) is not None:
+                self._finish_step(finished, event)
             case v.RequestFinished() if step is not None and (
                 event.reason == "error" or not self._is_async
             ):
@@ -79,6 +76,13 @@ class Reader:
                 failed.ended.append((event.request, self._outcome(event)))
             case v.RequestFinished():
                 self._requests.end(event.request, self._now, self._outcome(event))
+
+    def _open_step(self, event: v.StepFinished) -> Step | None:
+        """Return the step that finishes; None if the log begins in its middle."""
+        for step in (self._in_flight, self._current):
+            if step is not None and event.step in (0, step.number):
+                return step
+        return None
 
     def _after(self, event: Event) -> None:
         state, step = self._state, self._current
