@@ -121,8 +121,8 @@ class KVCacheManager:
     def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
         """Make what a step scheduled for these requests, and will not compute, unfindable.
 
-        `requests` are in the order in which they were scheduled. `lost` blocks are not computed, either;
-        a request that found one loses it.
+        `requests` are in the order in which they were scheduled. `lost` blocks are not computed,
+        either; a request that found one loses it.
         """
         self.prefix_cache.withdraw(requests, lost)
 
