@@ -18,8 +18,8 @@ def _name_the_prefix_cache(event: Line) -> Line:
     """Upgrade from schema 1, whose setting `prefix_cache` was True or False.
 
     It had no hash cache, so its keyframes have neither an eviction queue nor copies of blocks. A match
-    that ended inside an edge did not count as an access to the rest of the edge. A step finished before the next one started, so `step_finished` does not
-    name it.
+    that ended inside an edge did not count as an access to the rest of the edge. A step finished
+    before the next one started, so `step_finished` does not name it.
     """
     if event["type"] == "radix_split":
         event["touched"] = False
