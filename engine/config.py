@@ -4,13 +4,24 @@ Each switch turns off one idea of LLM serving, so a lesson can show what that id
 `docs/glossary.md` maps each setting to the flags of vLLM and SGLang.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 
 class ConfigError(ValueError):
     """A setting is invalid. The message names the field, the value and the valid values."""
+
+
+_CHOICES = {
+    "batching": ("continuous", "static"),
+    "admission": ("whole", "first_chunk"),
+    "prefix_cache": ("radix", "hash", "off"),
+}
+_PRESETS: dict[str, dict[str, Any]] = {
+    "vllm": {"admission": "whole", "prefix_cache": "hash"},
+    "sglang": {"admission": "first_chunk", "prefix_cache": "radix"},
+}
 
 
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,7 +36,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     batching          "continuous": a free seat is filled in the next step; "static": a batch runs
                       until its last request has finished
     chunked_prefill   split a prompt that does not fit into one step's budget
-    prefix_cache      keep computed blocks in the radix tree for later requests
+    admission         "first_chunk": admit a request if its first chunk fits into memory; "whole":
+                      only if all its tokens fit (vLLM: scheduler_reserve_full_isl)
+    prefix_cache      keep blocks for later requests: "radix", in a tree as SGLang does; "hash", in
+                      a hash table as vLLM does; "off". True means "radix", False "off"
     eviction          what the tree evicts first: "lru", the least recently used leaf; "lfu", the
                       least frequently used
     preemption        admit optimistically and preempt when memory runs out; if off, each request
@@ -39,7 +53,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = "fcfs"
     batching: Literal["continuous", "static"] = "continuous"
     chunked_prefill: bool = True
-    prefix_cache: bool = True
+    admission: Literal["whole", "first_chunk"] = "first_chunk"
+    prefix_cache: Literal["radix", "hash", "off"] | bool = "radix"
     eviction: str = "lru"
     preemption: bool = True
 
@@ -48,7 +63,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             value = getattr(self, field)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ConfigError(f"{field} must be a whole number of at least 1, got {value!r}")
-        for field in ("chunked_prefill", "prefix_cache", "preemption"):
+        for field in ("chunked_prefill", "preemption"):
             if not isinstance(value := getattr(self, field), bool):
                 raise ConfigError(f"{field} must be True or False, got {value!r}")
         for field in ("policy", "eviction"):
@@ -56,13 +71,40 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
                 raise ConfigError(
                     f"{field} must be a name, got {value!r}: pass an object to Engine({field}=...)"
                 )
-        if self.batching not in ("continuous", "static"):
-            raise ConfigError(f'batching must be "continuous" or "static", got {self.batching!r}')
+        if isinstance(self.prefix_cache, bool):
+            kind = "radix" if self.prefix_cache else "off"
+            msgspec.structs.force_setattr(self, "prefix_cache", kind)
+        for field, values in _CHOICES.items():
+            if not isinstance(value := getattr(self, field), str) or value not in values:
+                known = " or ".join(f'"{one}"' for one in values)
+                raise ConfigError(f"{field} must be {known}, got {value!r}")
+        if self.prefix_cache == "hash" and self.eviction != "lru":
+            raise ConfigError(
+                'eviction must be "lru" with prefix_cache="hash", whose queue has that order; got '
+                f"{self.eviction!r}"
+            )
         if self.max_kv_tokens < self.block_size:
             raise ConfigError(
                 f"max_kv_tokens must be at least block_size ({self.block_size}), got "
                 f"{self.max_kv_tokens}"
             )
+
+    @classmethod
+    def like(cls, engine: str, **settings: Any) -> "EngineConfig":
+        """Return the settings that decide as another engine does: "vllm" or "sglang".
+
+        `settings` are added, or override the preset. `docs/glossary.md` says what each preset
+        covers. Raises ConfigError for an unknown engine or setting.
+        """
+        if engine not in _PRESETS:
+            known = " or ".join(f'"{one}"' for one in _PRESETS)
+            raise ConfigError(f"engine must be {known}, got {engine!r}")
+        for name in settings:
+            if name not in cls.__struct_fields__:
+                raise ConfigError(
+                    f"{name} is not a setting; there are {', '.join(cls.__struct_fields__)}"
+                )
+        return cls(**_PRESETS[engine] | settings)
 
     @property
     def num_blocks(self) -> int:

@@ -23,8 +23,11 @@ from typing import Any
 from engine import offline
 from engine.cache.block_pool import BlockPool
 from engine.cache.eviction import EvictionOrder, eviction_named
+from engine.cache.hash_cache import HashCache
 from engine.cache.holds import Holds
 from engine.cache.kv_cache_manager import KVCacheManager
+from engine.cache.prefix_cache import PrefixCache
+from engine.cache.radix_cache import RadixCache
 from engine.cache.radix_tree import RadixTree
 from engine.config import EngineConfig, checked
 from engine.events.log import EventLog
@@ -106,14 +109,21 @@ class Engine:
         self.tokenizer: Tokenizer = tokenizer or ByteTokenizer()
         self.policy = policy or policy_named(config.policy)
         self.pool = pool or BlockPool(config.num_blocks)
-        self.tree = tree or RadixTree(config.block_size)
+        used_pool = checked_pool(self.pool)
         eviction = eviction or eviction_named(config.eviction)
-        self.tree.eviction = checked_eviction(eviction)
         self.clock = clock or WallClock()
         self.log = log if log is not None else EventLog()
-        self.cache = KVCacheManager(
-            checked_pool(self.pool), self.tree, prefix_cache=config.prefix_cache, emit=self._emit
-        )
+        cache: PrefixCache
+        if config.prefix_cache == "hash":
+            cache = HashCache(used_pool, config.block_size, self._emit)
+        else:
+            tree = tree or RadixTree(config.block_size)
+            tree.eviction = checked_eviction(eviction)
+            tree.enabled = config.prefix_cache != "off"
+            cache = RadixCache(used_pool, tree, self._emit)
+            parts |= dict(tree=tree, eviction=eviction)
+        self.tree: Any = cache.lookup
+        self.cache = KVCacheManager(used_pool, cache, self._emit)
         speculation = None
         if drafter is not None:
             speculation = Speculation(drafter, self.cache, self.tokenizer.vocab_size)
@@ -132,7 +142,7 @@ class Engine:
         self._interrupt: KeyboardInterrupt | None = None  # raised at the end of the step
         self._stopped = ""  # why no more steps are possible
         self._recorder = Recorder(self.clock, self._emit)
-        parts |= dict(policy=self.policy, pool=self.pool, tree=self.tree, eviction=eviction)
+        parts |= dict(policy=self.policy, pool=self.pool)
         self._recorder.run_started(config, runner, self.tokenizer, class_names(parts))
 
     @classmethod
@@ -267,6 +277,7 @@ class Engine:
         if plan.error is not None:  # a copy failed, so its request would use a wrong block
             raise error
         output = StepOutput(self.step_count)
+        self.cache.withdraw([row.request for row in plan.rows])
         for row in plan.rows:
             row.request.error = f"{type(error).__name__}: {error}"
             self._finish(row.request, "error")
@@ -384,7 +395,7 @@ class Engine:
 
     def clear_prefix_cache(self) -> None:
         """Evict every prefix that no live request uses."""
-        self.cache.clear()
+        self.cache.prefix_cache.clear()
 
     def why(self, request: Request | int, step: int | None = None) -> str:
         """Explain in words what happened to a request in a step; see `engine.why.why`."""

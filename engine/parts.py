@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.eviction import EVICTIONS, EvictionOrder
-from engine.cache.radix_tree import RadixNode, RadixTree
+from engine.cache.prefix_cache import PrefixLookup
+from engine.cache.radix_tree import RadixNode
 from engine.config import ConfigError, EngineConfig
 from engine.output.tool_use import Tool, ToolTokens, ToolUse
 from engine.part_errors import (
@@ -51,6 +52,10 @@ def check_parts(parts: Mapping[str, Any], config: EngineConfig) -> None:
     """Raise ConfigError for an object that does not fit its role. None is always valid."""
     for name, part in parts.items():
         if part is not None:
+            if name in ("tree", "eviction") and config.prefix_cache == "hash":
+                raise ConfigError(
+                    f'{name} is a part of the radix tree: set prefix_cache="radix", got "hash"'
+                )
             if name in _OF_A_MODEL and not hasattr(parts["runner"], name):
                 runner = type(parts["runner"]).__name__
                 raise ConfigError(
@@ -161,7 +166,7 @@ class _CheckedPolicy(Policy):
     def sort_limit(self) -> int | None:  # type: ignore[override]
         return self._policy.sort_limit
 
-    def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:
+    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:
         key = ask(PolicyError, self._policy.key, request, tree)
         return checked_key(PolicyError, self._policy, key)
 
@@ -185,7 +190,7 @@ class _CheckedPolicy(Policy):
             raise PolicyError(f"{name} must return one of the running requests, got {got}")
         return victim
 
-    def defer(self, request: Request, tree: RadixTree, computing: Sequence[Request]) -> bool:
+    def defer(self, request: Request, tree: PrefixLookup, computing: Sequence[Request]) -> bool:
         return ask(PolicyError, self._policy.defer, request, tree, computing)
 
     def on_queued(self, request: Request, waiting: WaitingQueue) -> None:

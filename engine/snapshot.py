@@ -15,7 +15,7 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
     return {
         "seq": engine.log.next_seq - 1,
         "step": engine.step_count,
-        "tick": engine.tree.tick,
+        "tick": engine.cache.prefix_cache.tick,
         "waiting": [request.id for request in engine.scheduler.waiting],
         "running": [request.id for request in engine.scheduler.running],
         "plan": [
@@ -23,6 +23,7 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
             for row in engine.scheduler.plan.rows
         ],
         "free": list(engine.pool.free),
+        "queue": list(engine.cache.prefix_cache.eviction_queue),
         "refs": list(engine.pool.refs),
         "requests": [
             {
@@ -45,10 +46,11 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
                 "parent": -1 if node.parent is None else node.parent.id,
                 "tokens": list(node.tokens),
                 "blocks": list(node.blocks),
+                "copies": list(node.copies),
                 "last": node.last,
                 "lock": node.lock_ref,
             }
-            for _, node in sorted(engine.tree.nodes.items())
+            for _, node in sorted(engine.cache.prefix_cache.nodes.items())
         ],
         "holds": [
             {"id": hold.id, "table": list(hold.block_table), "lock": hold.last_node}

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from engine.events import Event, EventLog, State
 from engine.events.vocabulary import (
     Admitted,
+    BlockEvicted,
     Keyframe,
     Preempted,
     RadixEvicted,
@@ -172,6 +173,7 @@ _INDEXED = {
     Admitted,
     Preempted,
     RadixEvicted,
+    BlockEvicted,
 }
 
 
@@ -179,5 +181,5 @@ def _between_steps(event: Event) -> bool:
     return (
         isinstance(event, RequestArrived)
         or (isinstance(event, RequestFinished) and event.reason == "abort")
-        or (isinstance(event, RadixEvicted) and event.reason == "cleared")
+        or (isinstance(event, RadixEvicted | BlockEvicted) and event.reason == "cleared")
     )

@@ -132,13 +132,14 @@ class Moment:
         if request in state.waiting:
             return self.waits(request)
         if request in state.requests:
-            return [stalled_words(state)]
+            skipped = dict(self.scheduled.skipped) if self.scheduled else {}
+            return [stalled_words(state, skipped.get(request, "token_budget"))]
         return [self._absent(request)]
 
-    def evicted(self, event: v.RadixEvicted) -> Words:
+    def evicted(self, event: v.RadixEvicted | v.BlockEvicted) -> Words:
         """Say which cached prefix is evicted, and for which request."""
         at = self.state_at(self.events.index(event))
-        number = len(at.nodes[event.node].blocks)
+        number = len(at.evicted_blocks(event))
         eviction = self.classes.get("eviction")
         blocks = f"{count(number, 'cached block')} (“{prefix_text(at, event.node)}”)"
         chosen = f", chosen by {eviction}" if eviction else ""

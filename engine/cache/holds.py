@@ -71,22 +71,21 @@ class Holds:
 
         If nothing can be held, the returned hold has an empty block table and need not be released.
         """
-        tree = self._cache.tree
-        match = tree.match(tokens, limit=len(tokens) // self._config.block_size)
+        lookup = self._cache.prefix_cache.lookup
+        match = lookup.match(tokens, limit=len(tokens) // self._config.block_size)
         held, left, allowed = self._held_blocks(), self._num_holdable_blocks(), 0
+        available = self._cache.num_available_blocks - self._reserved_blocks()
         for block in match.blocks:
             left -= block not in held
-            if left < 0:
+            available -= self._cache.is_evictable(block)
+            if left < 0 or available < 0:
                 break
             allowed += 1
-        # The locked blocks of the match come first and cannot be allocated anyway.
-        available = self._cache.num_available_blocks - self._reserved_blocks()
-        allowed = min(allowed, tree.locked_part(match) + available)
         if allowed < 1:
             return Hold(0)
         hold = Hold(self._next_id, label)
         self._next_id += 1
-        self._cache.attach_prefix(hold, tree.match(tokens, limit=allowed))
+        self._cache.attach_prefix(hold, lookup.match(tokens, limit=allowed))
         self.live[hold.id] = hold
         self._emit(PrefixHeld(hold.id, hold.last_node, list(hold.block_table), label))
         return hold

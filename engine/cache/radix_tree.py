@@ -26,7 +26,7 @@ Differs from vLLM: vLLM has no tree. It hashes each full block together with its
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from engine.cache.eviction import LRU, EvictionOrder
 
@@ -44,6 +44,8 @@ class RadixNode:
     last       logical time of the latest lock
     uses       requests that locked it, including its first writer; a resumed request counts again
     """
+
+    copies: ClassVar[tuple[()]] = ()  # for a snapshot: duplicates are merged
 
     id: int
     parent: "RadixNode | None"
@@ -110,16 +112,6 @@ class RadixTree:
             if depth < len(child.blocks):
                 break
         return Match(node, depth, blocks)
-
-    def locked_part(self, match: Match) -> int:
-        """Count the locked blocks of a match; eviction could not free them anyway."""
-        node, depth, locked = match.node, match.depth, 0
-        while node.parent is not None:
-            if node.lock_ref:
-                locked += depth
-            node = node.parent
-            depth = len(node.blocks)
-        return locked
 
     # 2. split, insert, extend
 

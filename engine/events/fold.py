@@ -41,10 +41,27 @@ class State(EngineState):
             self.refs[block] = 1
 
     def _dereference(self, blocks: list[int]) -> None:
-        for block in reversed(blocks):
+        """Drop references of a block table. The first of its free blocks is allocated first.
+
+        With the hash cache it is the last one. A cached block then becomes evictable with its last user,
+        the tail of the block table first.
+        """
+        for block in blocks:
             self.refs[block] -= 1
-            if self.refs[block] == 0:
-                self.free.append(block)
+        self.free += [
+            block for block in (blocks if self.is_hashed else blocks[::-1]) if not self.refs[block]
+        ]
+        if self.is_hashed:
+            cached = [
+                one for one in reversed(blocks) if self.refs[one] == 1 and one in self.node_of
+            ]
+            self.queue.update(dict.fromkeys(cached))
+
+    def _attach(self, blocks: list[int]) -> None:
+        """Add an owner of cached blocks."""
+        self._reference(blocks)
+        for block in blocks:
+            self.queue.pop(block, None)
 
     def _path(self, node: int) -> Iterator[NodeState]:
         while node != ROOT:
@@ -52,6 +69,9 @@ class State(EngineState):
             node = self.nodes[node].parent
 
     def _move_lock(self, holder: RequestState | HoldState, node: int) -> None:
+        if self.is_hashed:
+            holder.lock = node
+            return
         if holder.lock == node == ROOT:
             return
         self.tick += 1
@@ -109,7 +129,7 @@ class State(EngineState):
         request = self.requests[event.request]
         del self.waiting[event.request]
         self.running.append(event.request)
-        self._reference(event.blocks)
+        self._attach(event.blocks)
         request.table = list(event.blocks)
         request.computed = len(event.blocks) * self.block_size
         self._move_lock(request, event.node)
@@ -175,6 +195,10 @@ class State(EngineState):
         request = self.requests[event.request]
         self._dereference(request.table[event.keep :])
         del request.table[event.keep :]
+        request.computed = min(request.computed, event.keep * self.block_size)
+        path = list(self._path(request.lock))
+        if len(path) > event.keep and self.is_hashed:
+            request.lock = path[-event.keep].id if event.keep else ROOT
 
     def _radix_split(self, event: v.RadixSplit) -> None:
         lower = self.nodes[event.node]
@@ -223,6 +247,44 @@ class State(EngineState):
         self._reference(event.blocks)
         self._move_lock(request, event.node)
 
+    def _blocks_stored(self, event: v.BlocksStored) -> None:
+        request = self.requests[event.request]
+        parent, start = event.parent, self._cached_blocks(request) * self.block_size
+        for id_, block in zip(event.nodes, event.blocks, strict=True):
+            end = start + self.block_size
+            if id_ in self.nodes:
+                self.nodes[id_].copies.append(block)
+            else:
+                tokens, texts = request.tokens[start:end], request.texts[start:end]
+                self.nodes[id_] = NodeState(id_, parent, tokens, texts, [block], 0)
+                self.nodes[parent].children.add(id_)
+            self.node_of[block] = id_
+            parent, start = id_, end
+        self._reference(event.blocks)
+        request.lock = parent
+
+    def _block_evicted(self, event: v.BlockEvicted) -> None:
+        self._remove_copy(self.nodes[event.node], event.block)
+        del self.queue[event.block]
+        self.free.insert(0, event.block)
+
+    def _block_withdrawn(self, event: v.BlockWithdrawn) -> None:
+        node = self.nodes[event.node]
+        self._remove_copy(node, event.block)
+        self.requests[event.request].lock = node.parent
+
+    def _remove_copy(self, node: NodeState, block: int) -> None:
+        for blocks in (node.copies, node.blocks):
+            if block in blocks:
+                blocks.remove(block)
+        if not node.blocks:
+            node.blocks, node.copies = node.copies[:1], node.copies[1:]
+        if not node.blocks:
+            del self.nodes[node.id]
+            self.nodes[node.parent].children.remove(node.id)
+        del self.node_of[block]
+        self.refs[block] -= 1
+
     def _request_finished(self, event: v.RequestFinished) -> None:
         request = self.requests.pop(event.request)
         self.waiting.pop(event.request, None)
@@ -233,7 +295,7 @@ class State(EngineState):
     def _prefix_held(self, event: v.PrefixHeld) -> None:
         hold = HoldState(event.hold, list(event.blocks), ROOT, event.label)
         self.holds[hold.id] = hold
-        self._reference(hold.table)
+        self._attach(hold.table)
         self._move_lock(hold, event.node)
 
     def _prefix_released(self, event: v.PrefixReleased) -> None:

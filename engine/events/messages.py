@@ -123,6 +123,6 @@ def row_words(state: State, row: v.ScheduledRow) -> str:
     )
 
 
-def stalled_words(state: State) -> str:
-    """Say that a running request got no tokens."""
-    return text(MESSAGES["stalled"], requests=1, budget=state.settings["token_budget"])
+def stalled_words(state: State, reason: str) -> str:
+    """Say that a running request got no tokens, with the reason in `step_scheduled`."""
+    return text(MESSAGES["stalled"][reason], requests=1, budget=state.settings["token_budget"])

@@ -12,7 +12,13 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.events.vocabulary import SCHEMA_VERSION, Keyframe, ScheduledRow
+from engine.events.vocabulary import (
+    SCHEMA_VERSION,
+    BlockEvicted,
+    Keyframe,
+    RadixEvicted,
+    ScheduledRow,
+)
 
 ROOT = 0
 
@@ -50,7 +56,11 @@ class HoldState:
 
 @dataclass(slots=True)
 class NodeState:
-    """A node of the radix tree with the edge above it."""
+    """A node of the prefix tree with the edge above it.
+
+    With the hash cache a node has one block, and `copies` has the block's duplicates, oldest first. Then
+    `last` and `lock` are 0: the eviction queue and the reference counts take their place.
+    """
 
     id: int
     parent: int
@@ -59,6 +69,7 @@ class NodeState:
     blocks: list[int]
     last: int
     lock: int = 0
+    copies: list[int] = field(default_factory=list)
     children: set[int] = field(default_factory=set)
 
 
@@ -73,7 +84,9 @@ class EngineState:
     running   request ids in order of admission
     plan      the rows of the step in progress; empty between steps
     free      free blocks; the last is allocated first
-    refs      by block: the number of block tables that name it, plus 1 if it is in the tree
+    queue     with the hash cache: cached blocks that nothing uses; the first is evicted first
+    refs      by block: the number of block tables that name it, plus 1 while it is cached
+    node_of   with the hash cache: the node of each cached block
     """
 
     def __init__(self) -> None:
@@ -86,9 +99,11 @@ class EngineState:
         self.running: list[int] = []
         self.plan: list[ScheduledRow] = []
         self.free: list[int] = []
+        self.queue: OrderedDict[int, None] = OrderedDict()
         self.refs: list[int] = []
         self.requests: dict[int, RequestState] = {}
         self.nodes: dict[int, NodeState] = {}
+        self.node_of: dict[int, int] = {}
         self.holds: dict[int, HoldState] = {}
 
     @property
@@ -96,9 +111,20 @@ class EngineState:
         """Token slots in a block."""
         return int(self.settings["block_size"])
 
+    def evicted_blocks(self, event: RadixEvicted | BlockEvicted) -> list[int]:
+        """Return the blocks that the next event, an eviction, will free."""
+        return [event.block] if isinstance(event, BlockEvicted) else self.nodes[event.node].blocks
+
+    @property
+    def is_hashed(self) -> bool:
+        """Whether the prefix cache is a hash table, not a radix tree."""
+        return bool(self.settings["prefix_cache"] == "hash")
+
     @property
     def evictable(self) -> int:
-        """The number of cached blocks that no request or hold has locked."""
+        """The number of cached blocks that no request or hold uses."""
+        if self.is_hashed:
+            return len(self.queue)
         return sum(len(node.blocks) for node in self.nodes.values() if not node.lock)
 
     def free_before_drafts(self, rows: list[ScheduledRow]) -> int:
@@ -127,6 +153,7 @@ class EngineState:
             "running": list(self.running),
             "plan": [[row.request, row.start, row.count, list(row.drafts)] for row in self.plan],
             "free": list(self.free),
+            "queue": list(self.queue),
             "refs": list(self.refs),
             "requests": [
                 {name: _plain(getattr(request, name)) for name in _CORE_REQUEST}
@@ -166,6 +193,7 @@ class EngineState:
         self.running = list(state["running"])
         self.plan = [ScheduledRow(*row) for row in state["plan"]]
         self.free = list(state["free"])
+        self.queue = OrderedDict.fromkeys(state["queue"])
         fields = (*_CORE_REQUEST, *_DISPLAY_REQUEST)
         self.requests = {
             entry["id"]: RequestState(**{name: _plain(entry[name]) for name in fields})
@@ -188,10 +216,14 @@ class EngineState:
     def _recount(self) -> None:
         """Derive children and reference counts, which a keyframe lacks or may have wrong."""
         self.refs = [0] * self.settings["num_blocks"]
+        self.node_of = {}
         for node in self.nodes.values():
             self._reference(node.blocks)
+            self._reference(node.copies)
             if node.id != ROOT:
                 self.nodes[node.parent].children.add(node.id)
+            if self.is_hashed:
+                self.node_of |= dict.fromkeys(node.blocks + node.copies, node.id)
         for request in self.requests.values():
             self._reference(request.table)
         for hold in self.holds.values():
@@ -211,7 +243,7 @@ _CORE_REQUEST = (
     "preemptions",
 )
 _DISPLAY_REQUEST = ("texts", "label", "priority", "max_tokens", "sampling")
-_CORE_NODE = ("id", "parent", "tokens", "blocks", "last", "lock")
+_CORE_NODE = ("id", "parent", "tokens", "blocks", "copies", "last", "lock")
 
 
 def _plain(value: Any) -> Any:

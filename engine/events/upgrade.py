@@ -13,7 +13,26 @@ from engine.events.vocabulary import SCHEMA_VERSION
 
 Line = dict[str, Any]
 
-UPGRADES: dict[int, Callable[[Line], Line]] = {}  # old schema -> upgrade of a line to the next
+
+def _name_the_prefix_cache(event: Line) -> Line:
+    """Upgrade from schema 1, whose setting `prefix_cache` was True or False.
+
+    It had no hash cache, so its keyframes have neither an eviction queue nor copies of blocks.
+    """
+    state = event.get("state", {})
+    for settings in (event.get("settings"), state.get("settings")):
+        if settings is not None:
+            settings["prefix_cache"] = "radix" if settings["prefix_cache"] else "off"
+            settings["admission"] = "first_chunk"
+    if state:
+        state["queue"] = []
+        for node in state["nodes"]:
+            node["copies"] = []
+    return event
+
+
+# old schema -> upgrade of a line to the next
+UPGRADES: dict[int, Callable[[Line], Line]] = {1: _name_the_prefix_cache}
 
 
 class _Start(msgspec.Struct):

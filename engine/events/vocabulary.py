@@ -23,7 +23,7 @@ from typing import Any, Literal
 
 import msgspec
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 # The keys of `RunStarted.classes` that name parts which make decisions. A replay repeats or replaces
 # these parts; the other classes belong to the machine that ran the model.
@@ -32,7 +32,8 @@ DECIDING_PARTS = ("policy", "pool", "tree", "eviction", "drafter")
 WaitingReason = Literal[
     "token_budget",  # the step's budget has too few tokens left
     "batch_full",  # the batch has too few free seats: a request takes one per sample
-    "no_free_blocks",  # it needs more KV blocks than are free or can be evicted
+    "no_free_blocks",  # its first chunk needs more KV blocks than are free or can be evicted
+    "whole_sequence",  # all its tokens together do (admission="whole")
     "reserved_blocks",  # preemption is off, and its worst case does not fit beside the others'
     "after_preemption",  # a step that preempts admits no request
     "static_batch",  # batching is static, and the current batch has not finished
@@ -157,7 +158,9 @@ class Admitted(Event):
 class BlocksAllocated(Event):
     """Blocks were taken off the free stack and appended to the request's block table.
 
-    The engine's own pool takes them from the end of the stack; a custom pool may choose others.
+    The engine's own pool takes them from the end of the stack; a custom pool may choose others. With
+    the hash cache, released blocks return so that the last of a block table is allocated first;
+    otherwise, so that the first is.
     """
 
     request: int
@@ -196,12 +199,51 @@ class RadixEvicted(Event):
     reason: EvictionReason
 
 
+class BlocksStored(Event):
+    """The request's next full blocks are in the hash table and can be found from now on.
+
+    Each of `blocks` gets a node: the first below `parent`, the node of the block before (0, the root, if
+    there is none), each other one below the one before it. A node that exists already gets a further
+    copy of its block; the oldest copy is found.
+    """
+
+    request: int
+    parent: int
+    nodes: list[int]
+    blocks: list[int]
+
+
+class BlockEvicted(Event):
+    """A block that no request used left the hash table and became free; see `RadixEvicted`.
+
+    Its `node` leaves with the last copy. The block is allocated after all blocks that are free already.
+    """
+
+    node: int
+    block: int
+    needed_by: int
+    reason: EvictionReason
+
+
+class BlockWithdrawn(Event):
+    """A block left the hash table because the step that scheduled it will not compute it.
+
+    `request` was to compute it and still has it in its block table: it is about to be preempted, the
+    forward pass failed, or scheduling did.
+    """
+
+    request: int
+    node: int
+    block: int
+
+
 class StepScheduled(Event):
     """Scheduling is done.
 
     rows     what each scheduled request computes, in order of scheduling
-    skipped  (request, reason) of running requests that got no tokens and of waiting ones that the
-             policy deferred
+    skipped  (request, reason) of running requests that got no tokens ("token_budget", or
+             "after_preemption" if one before it preempted itself) and of waiting ones that the policy
+             deferred
     blocked  the head of the queue; None if no request waits or all of them were deferred
     """
 
@@ -230,7 +272,11 @@ class StepFinished(Event):
 
 
 class BlocksTrimmed(Event):
-    """The blocks of rejected drafts were released; the first `keep` blocks stay in the block table."""
+    """The first `keep` blocks stay in the block table, and the others were released.
+
+    Either rejected drafts had used them, or scheduling failed: then a request may also lose blocks that
+    it found in the hash table and that an earlier request will not compute.
+    """
 
     request: int
     keep: int
@@ -325,6 +371,9 @@ AnyEvent = (
     | RadixJoined
     | RadixInserted
     | RadixExtended
+    | BlocksStored
+    | BlockEvicted
+    | BlockWithdrawn
     | RequestFinished
     | PrefixHeld
     | PrefixReleased

@@ -16,7 +16,7 @@ preemption comes from the label that got the most service (the paper has no pree
 
 from collections.abc import Hashable, Sequence
 
-from engine.cache.radix_tree import RadixTree
+from engine.cache.prefix_cache import PrefixLookup
 from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 from engine.scheduling.waiting_queue import WaitingQueue
@@ -39,7 +39,7 @@ class Fair(Policy):
         self.service: dict[str, int] = {}
         self._last_served = ""
 
-    def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
+    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:  # noqa: ARG002
         """Return (service of the request's label)."""
         return (self.service.get(request.label, 0),)
 

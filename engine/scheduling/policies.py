@@ -6,7 +6,7 @@ vLLM has fcfs and priority (`vllm/v1/core/sched/request_queue.py`); SGLang has f
 
 from collections.abc import Sequence
 
-from engine.cache.radix_tree import RadixTree
+from engine.cache.prefix_cache import PrefixLookup
 from engine.config import ConfigError
 from engine.scheduling.fairness import Fair
 from engine.scheduling.policy import Policy
@@ -22,7 +22,7 @@ class Priority(Policy):
 
     name = "priority"
 
-    def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
+    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:  # noqa: ARG002
         """Return (priority, arrival)."""
         return (request.priority, request.id)
 
@@ -39,7 +39,7 @@ class ShortestJobFirst(Policy):
 
     name = "sjf"
 
-    def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
+    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:  # noqa: ARG002
         """Return (prompt tokens + max_tokens)."""
         return (request.prompt_length + request.params.max_tokens,)
 
@@ -60,11 +60,11 @@ class LongestPrefixMatch(Policy):
     sort_limit = 128
     worth_waiting_for = 32  # tokens
 
-    def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:
+    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:
         """Return (minus the number of cached blocks)."""
         return (-_cached_blocks(request, tree),)
 
-    def defer(self, request: Request, tree: RadixTree, computing: Sequence[Request]) -> bool:
+    def defer(self, request: Request, tree: PrefixLookup, computing: Sequence[Request]) -> bool:
         """Return whether one of `computing` will compute a long enough prefix of this request."""
         if not tree.enabled or request.params.prompt_logprobs is not None:
             return False  # it could not reuse what the other computes
@@ -79,7 +79,7 @@ class LongestPrefixMatch(Policy):
         )
 
 
-def _cached_blocks(request: Request, tree: RadixTree) -> int:
+def _cached_blocks(request: Request, tree: PrefixLookup) -> int:
     limit = (len(request.tokens) - 1) // tree.block_size
     return len(tree.match(request.tokens, limit).blocks)
 

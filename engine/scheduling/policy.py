@@ -19,7 +19,7 @@ scheduler decides on admission and victims.
 from collections.abc import Collection, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.cache.radix_tree import RadixTree
+from engine.cache.prefix_cache import PrefixLookup
 from engine.scheduling.request import Request
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Policy:
 
     # Decisions
 
-    def key(self, request: Request, tree: RadixTree) -> tuple[float, ...]:  # noqa: ARG002
+    def key(self, request: Request, tree: PrefixLookup) -> tuple[float, ...]:  # noqa: ARG002
         """Return the sort key of a waiting request: the smallest goes first.
 
         Ties keep the queue's order. You may call `tree.match` freely. Unless `keys_change` is set,
@@ -85,7 +85,7 @@ class Policy:
         """
         return running[-1]
 
-    def defer(self, request: Request, tree: RadixTree, computing: Sequence[Request]) -> bool:  # noqa: ARG002
+    def defer(self, request: Request, tree: PrefixLookup, computing: Sequence[Request]) -> bool:  # noqa: ARG002
         """Return whether a request that could be admitted should wait for another step.
 
         The requests behind it are considered next. `computing` has the requests that are planned

@@ -12,15 +12,10 @@ Source: vLLM V1, `schedule()` in `vllm/v1/core/sched/scheduler.py`.
 
 Differs from vLLM:
 
-- vLLM admits a request only if its whole sequence fits into memory (`scheduler_reserve_full_isl`);
-  here only its first chunk must fit. When memory is tight, this engine preempts more often.
-- In vLLM a request that preempts itself ends the loop over running requests. Here it continues,
-  because the freed blocks may serve the requests behind it.
 - vLLM schedules drafts together with a request's next token, so drafts may evict and preempt. Here
   they only use free blocks and what is left of the budget.
-- In vLLM a block can be found in the cache as soon as a step schedules it; here, only at the end of
-  the step that computes it. vLLM evicts single blocks; here whole leaves are evicted. vLLM keeps
-  duplicate blocks; here they are merged.
+
+`EngineConfig.like("vllm")` sets vLLM's admission (`admission="whole"`) and its prefix cache.
 
 Differs from SGLang: SGLang runs prefill and decode in separate batches unless
 `--enable-mixed-chunk` is set.
@@ -31,7 +26,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from engine.cache.kv_cache_manager import KVCacheManager
-from engine.cache.radix_tree import Match
+from engine.cache.prefix_cache import PrefixMatch
 from engine.config import EngineConfig
 from engine.events.vocabulary import (
     Admitted,
@@ -90,7 +85,7 @@ class Scheduler:
         self.config = config
         self.policy = policy
         self.cache = cache
-        self.waiting = WaitingQueue(policy, cache.tree)
+        self.waiting = WaitingQueue(policy, cache.prefix_cache.lookup)
         self.running: list[Request] = []
         self.plan = Plan()
         self._emit = emit
@@ -114,6 +109,7 @@ class Scheduler:
             if self._speculation is not None:
                 self._add_drafts(plan, running_rows, self._speculation)
         except RECOVERABLE as error:
+            self.cache.withdraw([row.request for row in plan.rows])
             for row in plan.rows:
                 self.cache.trim(row.request)
             return Plan(copies=plan.copies, error=error)
@@ -139,13 +135,19 @@ class Scheduler:
     # Running requests
 
     def _schedule_running(self, plan: Plan) -> bool:
-        """Give each running request its next tokens. Return whether any request was preempted."""
+        """Give each running request its next tokens. Return whether any request was preempted.
+
+        A request that preempts itself ends the scheduling of running requests, as in vLLM. The step may
+        then have no rows.
+        """
         preempted: set[int] = set()
+        preempted_itself = False
         for request in tuple(self.running):  # a copy, because victims leave the list
             if request.id in preempted:
                 continue
-            if plan.budget == 0:
-                plan.skipped.append((request.id, "token_budget"))
+            if plan.budget == 0 or preempted_itself:
+                reason = "after_preemption" if preempted_itself else "token_budget"
+                plan.skipped.append((request.id, reason))
                 continue
             count = min(request.num_uncomputed_tokens, plan.budget)
             # Recount the need after each victim: if a sibling leaves, a shared block needs no copy.
@@ -154,12 +156,14 @@ class Scheduler:
                 self._preempt(plan, victim, request)
                 preempted.add(victim.id)
                 if victim is request:
+                    preempted_itself = True
                     break
             else:
                 self._add_row(plan, request, count)
         return bool(preempted)
 
     def _preempt(self, plan: Plan, victim: Request, needed_by: Request) -> None:
+        self.cache.withdraw([victim])
         self.waiting.add(victim, front=True)  # first, because the policy may raise
         refunded = sum(row.count for row in plan.rows if row.request is victim)
         plan.budget += refunded
@@ -189,7 +193,7 @@ class Scheduler:
             if drafts:
                 row.drafts = drafts
                 row.count += len(drafts)
-                self.cache.allocate_slots(row.request, row.count)
+                self.cache.allocate_slots(row.request, row.count, len(drafts))
                 plan.budget -= len(drafts)
 
     # Waiting requests
@@ -205,6 +209,7 @@ class Scheduler:
             return None
         if self.config.batching == "static" and not self.running:
             self._form_static_batch()
+        lookup = self.cache.prefix_cache.lookup
         may_defer = self._policy_defers and not self.waiting.is_over_limit
         admit, size = None, self.config.block_size
         if self._policy_admits and not after_preemption:
@@ -222,7 +227,7 @@ class Scheduler:
                 # progress.
                 if obstacle is None and may_defer and plan.rows:
                     computing = [row.request for row in plan.rows]
-                    if self.policy.defer(request, self.cache.tree, computing):
+                    if self.policy.defer(request, lookup, computing):
                         plan.skipped.append((request.id, "policy"))
                         deferred += 1
                         continue
@@ -249,23 +254,26 @@ class Scheduler:
             return "token_budget", 1, 0
         return None
 
-    def _memory_obstacle(self, plan: Plan, request: Request, match: Match) -> _Obstacle | None:
-        """Return why a request with this match cannot compute its first chunk, or None.
+    def _memory_obstacle(
+        self, plan: Plan, request: Request, match: PrefixMatch
+    ) -> _Obstacle | None:
+        """Return why a request with this match is not admitted, or None if it is.
 
-        Without chunked prefill the first chunk is the whole prompt. The exception is a
-        resumed request: it has grown since it was validated, so it is cut if it exceeds the budget
-        of a whole step.
+        Its first chunk must fit or, with whole admission, all its tokens. Without chunked prefill the
+        first chunk is the whole prompt. The exception is a resumed request: it has grown since it
+        was validated, so it is cut if it exceeds the budget of a whole step.
         """
         cached = len(match.blocks) * self.config.block_size
         missing = len(request.tokens) - cached
         tokens = 1 if self.config.chunked_prefill else min(missing, self.config.token_budget)
         if tokens > plan.budget:
             return "token_budget", tokens, plan.budget
-        end = cached + min(missing, plan.budget)
+        whole = self.config.admission == "whole"
+        end = cached + (missing if whole else min(missing, plan.budget))
         need = self.config.blocks_for(end) - len(match.blocks)
         have = self.cache.num_available_blocks_beside(match)
         if need > have:
-            return "no_free_blocks", need, have
+            return "whole_sequence" if whole else "no_free_blocks", need, have
         if not self.config.preemption:
             need = self._missing_blocks(request, len(match.blocks))
             have -= self.reserved_blocks()
@@ -273,7 +281,7 @@ class Scheduler:
                 return "reserved_blocks", need, have
         return None
 
-    def _admit(self, plan: Plan, request: Request, match: Match) -> None:
+    def _admit(self, plan: Plan, request: Request, match: PrefixMatch) -> None:
         key = list(self.waiting.key(request))
         resumed = request.preemptions > 0
         self.cache.attach_prefix(request, match)  # first, because it may emit a split

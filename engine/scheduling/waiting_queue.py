@@ -22,7 +22,7 @@ from collections.abc import Generator, Hashable, Iterator
 from contextlib import closing
 from itertools import islice
 
-from engine.cache.radix_tree import RadixTree
+from engine.cache.prefix_cache import PrefixLookup
 from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 
@@ -35,7 +35,7 @@ class WaitingQueue:
     If the policy raises, the queue does not change.
     """
 
-    def __init__(self, policy: Policy, tree: RadixTree) -> None:
+    def __init__(self, policy: Policy, tree: PrefixLookup) -> None:
         self._policy = policy
         self._tree = tree
         self._waiting: OrderedDict[int, tuple[Request, int, Hashable]] = OrderedDict()

@@ -2,8 +2,11 @@
 
 Instead of KV, each slot holds a hash of its prefix: all tokens up to and including its own.
 Before it "reads" a row's context, it compares every slot with the expected hash. If a scheduler,
-pool or tree allocates a block too early, copies one too late or shares a block between different
-tokens, the check fails in that step and names the position.
+pool or prefix cache allocates a block too early, copies one too late, shares a block between different
+tokens or finds a block that was never computed, the check fails in that step and names the position.
+
+KV is read only where it was written: `forget` empties the slots of newly allocated blocks, so that what
+an earlier owner left there cannot hide a mistake.
 
 The next token is a function of the earlier tokens and the sample's seed, so a run's output can be
 compared with a plain loop over that function.
@@ -42,6 +45,11 @@ class CheckingRunner:
         self._block_size = block_size
         self._slots = [[None] * block_size for _ in range(num_blocks)]
 
+    def forget(self, blocks: Sequence[int]) -> None:
+        """Empty the slots of blocks: they were allocated, and what they held is garbage."""
+        for block in blocks:
+            self._slots[block] = [None] * self._block_size
+
     def run(self, rows: Sequence[Row], copies: Sequence[tuple[int, int]]) -> list[list[Sampled]]:
         """Copy, write every row, read every row. Raises WrongKVError on the first wrong slot."""
         if len({destination for _, destination in copies}) < len(copies):
@@ -64,10 +72,14 @@ class CheckingRunner:
     def _check(self, row: Row) -> None:
         for position, expected in enumerate(_prefix_hashes(self._tokens(row))):
             block = row.request.block_table[position // self._block_size]
-            if self._slots[block][position % self._block_size] != expected:
+            found = self._slots[block][position % self._block_size]
+            if found != expected:
+                what = (
+                    "nothing was written" if found is None else "KV of another prefix was written"
+                )
                 raise WrongKVError(
-                    f"request {row.request.id} reads wrong KV at position {position}: block {block} "
-                    "holds KV of another prefix, or none"
+                    f"request {row.request.id} reads wrong KV at position {position}: {what} in "
+                    f"that slot of block {block}"
                 )
 
     def _tokens(self, row: Row) -> list[int]:

@@ -73,11 +73,11 @@ def fit(log: EventLog) -> Fit:
 
 
 def finished_steps(log: EventLog) -> Iterator[tuple[StepScheduled | None, StepFinished]]:
-    """Yield each step_finished with the step's plan, or None if scheduling failed."""
+    """Yield each step_finished with the step's plan, or None if it had no forward pass."""
     plan: StepScheduled | None = None
     for event in log:
         if isinstance(event, StepScheduled):
-            plan = event
+            plan = event if event.rows else None
         elif isinstance(event, StepFinished):
             yield plan, event
             plan = None

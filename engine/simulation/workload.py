@@ -230,7 +230,7 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                 )
             case v.RequestFinished() if event.reason in ("abort", "error"):
                 yield Abort(step=step + 1, at_ms=now, request=event.request)
-            case v.RadixEvicted() if event.reason == "cleared" and not clearing:
+            case v.RadixEvicted() | v.BlockEvicted() if event.reason == "cleared" and not clearing:
                 yield Clear(step=step + 1, at_ms=now)
             case v.PrefixHeld():
                 tokens = state.prefix_tokens(event.node)
@@ -239,7 +239,7 @@ def _inputs(log: EventLog) -> Iterable[Input]:
                 )
             case v.PrefixReleased() if event.reason == "released":
                 yield Release(step=step + 1, at_ms=now, hold=event.hold)
-        clearing = isinstance(event, v.RadixEvicted) and event.reason == "cleared"
+        clearing = isinstance(event, v.RadixEvicted | v.BlockEvicted) and event.reason == "cleared"
 
 
 def _answers(log: EventLog) -> dict[int, Answer]:

@@ -98,7 +98,7 @@ class _Answer:
                 yield self._samples(row)
                 return
         rows = self._amounts((row.request, row.count) for row in self.event.rows)
-        yield f"{stalled_words(self.state)}. Tokens of the others: {rows}."
+        yield f"{stalled_words(self.state, dict(self.event.skipped)[self.id])}. Tokens of the others: {rows}."
 
     def _samples(self, row: v.ScheduledRow) -> str:
         request = self.state.requests[self.id]
@@ -152,7 +152,7 @@ class _Answer:
                 # Drafts do not count: they get what the head of the queue leaves.
                 rows = ((row.request, row.count - len(row.drafts)) for row in self.event.rows)
                 yield f"Tokens of the others: {self._amounts(rows)}."
-            case "no_free_blocks":
+            case "no_free_blocks" | "whole_sequence":
                 tables = ((id_, len(state.requests[id_].table)) for id_ in state.running)
                 yield f"Blocks of the others, shared ones counted for each: {self._amounts(tables)}."
             case "after_preemption" if self.facts.victims:
@@ -181,7 +181,7 @@ class _Answer:
     def _admitted(self, admission: Admission) -> Iterator[str]:
         found, size = admission.found, self.state.block_size
         yield f"{admission_words(found, admission.tokens, resumed=admission.resumed)}."
-        if not self.facts.config.prefix_cache:
+        if self.facts.config.prefix_cache == "off":
             yield "The prefix cache is off."
             return
         if admission.scored:

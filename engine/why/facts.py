@@ -39,7 +39,7 @@ class Eviction:
 
     tokens: int
     step: int
-    event: v.RadixEvicted
+    event: v.RadixEvicted | v.BlockEvicted
 
     def usable(self, admission: "Admission", size: int) -> int:
         """Return how many of `tokens` an admission could use: whole blocks, but not its last token."""
@@ -102,7 +102,7 @@ class Facts:
             match before:
                 case v.StepStarted():
                     facts.victims, facts.preemption, facts.admission = [], None, None
-                case v.RadixEvicted() if admitted:
+                case v.RadixEvicted() | v.BlockEvicted() if admitted:
                     prefix = facts.state.prefix_tokens(before.node)
                     agree = common_length(prefix, tokens)
                     lost.append(Eviction(agree, facts.state.step, before))

@@ -22,7 +22,7 @@ class CachedPrefix:
 
     def __init__(self, state: State, request: RequestState, *, unscored: bool) -> None:
         size = state.block_size
-        reads_cache = state.settings["prefix_cache"] and not unscored
+        reads_cache = state.settings["prefix_cache"] != "off" and not unscored
         limit = (len(request.tokens) - 1) // size if reads_cache else 0
         self.blocks = self.unlocked = 0
         node = state.nodes[ROOT]
@@ -33,7 +33,7 @@ class CachedPrefix:
             node = max(below, key=lambda child: shared[child.id], default=node)
             depth = shared.get(node.id, 0)
             self.blocks += depth
-            self.unlocked += 0 if node.lock else depth
+            self.unlocked += sum(state.refs[block] == 1 for block in node.blocks[:depth])
             if depth == 0 or depth < len(node.blocks):
                 break
 
@@ -89,12 +89,14 @@ def shortfall(
 
     def fits(tokens: int, blocks: int) -> bool:
         end = min(length, prefix.blocks * state.block_size + tokens)
+        if config.admission == "whole" and tokens > 0:
+            end = length
         return tokens > 0 and config.blocks_for(end) - prefix.blocks <= blocks
 
     match blocked.reason:
         case "batch_full" if not_deferred and fits(tokens_left, available):
             return Shortfall(lack, "seat")
-        case "no_free_blocks" if fits(tokens_left, available + lack):
+        case "no_free_blocks" | "whole_sequence" if fits(tokens_left, available + lack):
             return Shortfall(lack, "free block")
         case "token_budget" if not_deferred:
             tokens, blocks = _running_first(state, event, config)

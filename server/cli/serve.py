@@ -114,9 +114,14 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     chunked_prefill: Annotated[
         bool, _engine("Split a prompt that exceeds the token budget of a step.")
     ] = _ENGINE.chunked_prefill,
+    admission: Annotated[
+        str,
+        _engine("whole: admit a request if all its tokens fit; first_chunk: if its first ones do."),
+    ] = _ENGINE.admission,
     prefix_cache: Annotated[
-        bool, _engine("Reuse the KV blocks of shared prompt prefixes.")
-    ] = _ENGINE.prefix_cache,
+        str,
+        _engine("Reuse the KV blocks of shared prompt prefixes: radix, hash or off."),
+    ] = str(_ENGINE.prefix_cache),
     eviction: Annotated[
         str, _engine("Which cached blocks are evicted first: lru or lfu.")
     ] = _ENGINE.eviction,

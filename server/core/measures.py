@@ -86,7 +86,7 @@ class Measures:
         # Not isinstance: a negative answer takes several times as long for msgspec's structs.
         if type(event) is RunStarted:
             self._block_size = event.settings["block_size"]
-            self._prefix_cache = event.settings["prefix_cache"]
+            self._prefix_cache = event.settings["prefix_cache"] != "off"
         elif type(event) is RequestArrived:
             self._arrived[event.request] = event.t["at"]
             self._prompts[event.request] = len(event.prompt)

@@ -39,6 +39,11 @@ class CheckingLog(EventLog):
         self.uses: dict[int, int] = {}  # tree node -> requests that came to read it
 
     def append(self, event: v.Event) -> None:
+        if isinstance(event, v.BlocksAllocated) and self.engine is not None:
+            self.engine.runner.forget(event.blocks)
+        if isinstance(event, v.BlockEvicted):
+            front = next(iter(self.folded.queue))
+            assert event.block == front, "evicted a block that is not the front of the queue"
         if isinstance(event, v.RadixEvicted) and self.engine is not None:
             check_eviction(self.folded, event, type(self.engine.tree.eviction).__name__, self.uses)
         locked = self._locked(event) if isinstance(event, LOCKING) else set()
@@ -94,23 +99,31 @@ def check_counts(state: State) -> None:
     """Reference counts and locks, recounted; block tables begin with the locked path."""
     refs = [0] * len(state.refs)
     for node in state.nodes.values():
-        for block in node.blocks:
+        for block in node.blocks + node.copies:
             refs[block] += 1
+    cached = {block for block, count in enumerate(refs) if count}
     locks = dict.fromkeys(state.nodes, 0)
     for holder in (*state.requests.values(), *state.holds.values()):
         for block in holder.table:
             refs[block] += 1
         path, at = [], holder.lock
         while at != 0:
-            locks[at] += 1
-            path = state.nodes[at].blocks + path
-            at = state.nodes[at].parent
+            node = state.nodes[at]
+            if state.is_hashed:
+                path.insert(0, next(b for b in node.blocks + node.copies if b in holder.table))
+            else:
+                locks[at] += 1
+                path = node.blocks + path
+            at = node.parent
         assert holder.table[: len(path)] == path, "the table's head is not the locked path"
         if isinstance(holder, HoldState):
             assert holder.table == path, "a hold has more blocks than it has locked"
     assert refs == state.refs, "reference counts do not recount"
     assert {block for block, count in enumerate(refs) if count == 0} == set(state.free)
     assert len(state.free) == len(set(state.free)), "a block is free twice"
+    if state.is_hashed:
+        idle = {block for block in cached if refs[block] == 1}
+        assert idle == set(state.queue), "the queue is not the cached blocks without a user"
     assert locks == {id_: node.lock for id_, node in state.nodes.items()}, "locks do not recount"
 
 
@@ -131,7 +144,12 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
     """Check that the plan keeps its limits, covers every running request, and gives true reasons."""
     config = engine.config
     used = sum(row.count for row in event.rows)
-    assert event.rows, "there is work, yet no request got a token"
+    stopped = any(reason == "after_preemption" for _, reason in event.skipped)
+    itself = preempted and engine.log.of(v.Preempted)[-1]
+    assert event.rows or (itself and itself.request == itself.needed_by), (
+        "there is work, yet no request got a token"
+    )
+    assert not stopped or itself.request == itself.needed_by
     assert used <= config.token_budget
     assert all(row.count >= 1 for row in event.rows)
     assert sum(state.requests[id_].slots for id_ in state.running) <= config.max_batch_size
@@ -151,13 +169,15 @@ def check_decisions(state: State, event: v.StepScheduled, engine: Engine, preemp
         assert row.start + row.count <= needed, "computes tokens that the request did not ask for"
         for position in range(row.start, row.start + row.count):
             block = request.table[position // config.block_size]
-            assert state.refs[block] == 1, "writes into a block that others read"
+            alone = state.refs[block] == 1 + (block in state.node_of)
+            # Who found a block of this step reads what the step writes.
+            assert alone or block in state.node_of, "writes into a block that others read"
     for id_, reason in event.skipped:
         if id_ in deferred:
             assert reason == "policy"
             assert not preempted, "an admission was tried although the step preempted"
             check_deferral(state, id_, event, engine)
-        else:
+        elif reason != "after_preemption":
             assert reason == "token_budget"
             assert used == config.token_budget
     if event.blocked is None:
@@ -180,7 +200,7 @@ def check_deferral(state: State, id_: int, event: v.StepScheduled, engine: Engin
     if not isinstance(engine.policy, LongestPrefixMatch):
         return
     tokens, size = state.requests[id_].tokens, state.block_size
-    cached, _ = cached_prefix(state, tokens, engine.config.prefix_cache)
+    cached, _ = cached_prefix(state, tokens, engine.config.prefix_cache != "off")
     gains = [0]
     for row in event.rows:
         other, shared = state.requests[row.request].tokens, 0
@@ -211,7 +231,7 @@ def check_reason(
         return
     assert blocked.need > blocked.have
     request = state.requests[blocked.request]
-    reads = config.prefix_cache and not engine.requests[request.id].unscored
+    reads = config.prefix_cache != "off" and not engine.requests[request.id].unscored
     cached, locked = cached_prefix(state, request.tokens, reads)
     if blocked.reason == "batch_full":
         places = config.max_batch_size - sum(state.requests[i].slots for i in state.running)
@@ -221,12 +241,16 @@ def check_reason(
         if config.chunked_prefill:
             assert blocked.need == 1
     else:
-        unlocked = sum(len(node.blocks) for node in state.nodes.values() if not node.lock)
-        room = len(state.free) + unlocked - (cached - locked)
+        room = len(state.free) + state.evictable - (cached - locked)
         for row in state.plan:  # drafts took their blocks after the head was asked
             end = row.start + row.count - len(row.drafts)
             room += len(state.requests[row.request].table) - config.blocks_for(end)
-        if blocked.reason == "no_free_blocks":
+        if blocked.reason == "whole_sequence":
+            assert config.admission == "whole"
+            assert blocked.need == config.blocks_for(len(request.tokens)) - cached
+            assert blocked.have == room
+        elif blocked.reason == "no_free_blocks":
+            assert config.admission == "first_chunk"
             end = min(len(request.tokens), cached * config.block_size + left)
             assert blocked.need == config.blocks_for(end) - cached
             assert blocked.have == room
@@ -254,7 +278,7 @@ def cached_prefix(state: State, tokens: list[int], prefix_cache: bool) -> tuple[
                 if matched == limit or piece != here:
                     break
                 matched += 1
-                locked += part.lock > 0
+                locked += state.refs[part.blocks[index]] > 1
             else:
                 continue
             break
@@ -265,15 +289,16 @@ def cached_prefix(state: State, tokens: list[int], prefix_cache: bool) -> tuple[
 def check_after_step(engine: Engine) -> None:
     """Between steps: everything computed is cached, tables fit, locks and counts agree."""
     engine.pool.check_integrity()
-    engine.tree.check_integrity()
-    size = engine.config.block_size
-    in_tree = {b: n for n in engine.tree.nodes.values() for b in n.blocks}
+    cache = engine.cache.prefix_cache
+    cache.check_integrity()
+    size, hashed = engine.config.block_size, engine.config.prefix_cache == "hash"
+    in_tree = {b: n for n in cache.nodes.values() for b in (*n.blocks, *n.copies)}
     for block, node in in_tree.items():
-        assert engine.pool.refs[block] == 1 + node.lock_ref
+        assert hashed or engine.pool.refs[block] == 1 + node.lock_ref
     held: dict[int, list[list[int]]] = {}
     for request in engine.requests.values():
         assert len(request.block_table) == -(-request.num_computed_tokens // size)
-        if engine.config.prefix_cache:
+        if engine.config.prefix_cache != "off":
             full = request.block_table[: request.num_computed_tokens // size]
             assert all(block in in_tree for block in full), "a full block is not in the tree"
         for index, block in enumerate(request.block_table):
@@ -302,6 +327,8 @@ def check(workload: Workload, drop: type[v.Event] | None = None, **parts: object
         seed = 0 if request.params.temperature == 0 else request.seed + request.sample
         prompt = request.tokens[: request.prompt_length]
         expected, text = reference(prompt, request.params, seed)
+        # The engine ends the requests of a failed pass; a wrong read must fail the test, too.
+        assert "WrongKVError" not in request.error, request.error
         if request.finish_reason in ("stop", "length"):
             assert request.output_ids == expected
             assert request.output_text == text

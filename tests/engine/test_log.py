@@ -82,7 +82,7 @@ def test_a_bad_line_is_named() -> None:
 
 
 def test_a_log_of_another_schema_version_is_refused_with_both_versions() -> None:
-    data = recorded(1).to_bytes().replace(b'"schema":1', b'"schema":7', 1)
+    data = recorded(1).to_bytes().replace(b'"schema":2', b'"schema":7', 1)
     with raises_naming(LogError, 7, v.SCHEMA_VERSION):
         EventLog.from_bytes(data)
 

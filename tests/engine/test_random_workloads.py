@@ -38,17 +38,19 @@ def workloads(draw: st.DrawFn) -> Workload:
     """Small cases that hypothesis can shrink to the shortest failing one."""
     size = draw(st.integers(1, 4))
     blocks = draw(st.integers(3, 12))
+    cache = draw(st.sampled_from(["radix", "hash", "off"]))
     config = EngineConfig(
         token_budget=draw(st.integers(1, 12)),
         max_batch_size=draw(st.integers(1, 4)),
         max_kv_tokens=size * blocks,
         block_size=size,
         policy=draw(st.sampled_from(["fcfs", "priority", "sjf", "lpm", "fair"])),
-        eviction=draw(st.sampled_from(["lru", "lfu"])),
+        eviction=draw(st.sampled_from(["lru", "lfu"])) if cache != "hash" else "lru",
         batching=draw(st.sampled_from(["continuous", "static"])),
         chunked_prefill=draw(st.booleans()),
-        prefix_cache=draw(st.booleans()),
+        prefix_cache=cache,
         preemption=draw(st.booleans()),
+        admission=draw(st.sampled_from(["first_chunk", "whole"])),
     )
     token = st.sampled_from([97, 98])
     arrival = st.builds(

@@ -255,7 +255,10 @@ def test_a_request_that_can_never_be_served_is_refused_by_name(
         ({"max_batch_size": True}, ["max_batch_size", True]),
         ({"max_kv_tokens": 8}, ["max_kv_tokens", 8]),
         ({"batching": "lazy"}, ["batching", "continuous", "static", "lazy"]),
-        ({"prefix_cache": 1}, ["prefix_cache", True, False, 1]),
+        ({"prefix_cache": 1}, ["prefix_cache", "radix", "hash", "off", 1]),
+        ({"prefix_cache": "tree"}, ["prefix_cache", "radix", "hash", "off", "tree"]),
+        ({"admission": "all"}, ["admission", "whole", "first_chunk", "all"]),
+        ({"prefix_cache": "hash", "eviction": "lfu"}, ["eviction", "lru", "lfu", "hash"]),
     ],
 )
 def test_a_wrong_setting_is_refused_by_name(settings, facts) -> None:

@@ -130,7 +130,7 @@ class Witness(EventLog):
             "found": found,
             "tokens": len(tokens),
             "size": size,
-            "scored": engine.config.prefix_cache and request.unscored > 0,
+            "scored": engine.config.prefix_cache != "off" and request.unscored > 0,
             "sharers": {
                 other.id
                 for other in engine.requests.values()
@@ -151,7 +151,7 @@ class Witness(EventLog):
             head = engine.requests[event.blocked.request]
             found = engine.cache.match_prefix(head)
             seen.match = len(found.blocks)
-            seen.unlocked = seen.match - engine.tree.locked_part(found)
+            seen.unlocked = sum(engine.pool.refs[block] == 1 for block in found.blocks)
             seen.need, seen.have = lacks(engine, seen, head)
         return seen
 
@@ -169,6 +169,8 @@ def lacks(engine: Engine, seen: Seen, head: Request) -> tuple[int, int]:
         case "token_budget":
             whole = left > 0 and not config.chunked_prefill
             return min(missing, config.token_budget) if whole else 1, left
+        case "whole_sequence":
+            return -(-len(head.tokens) // size) - seen.match, room
         case "no_free_blocks":
             return -(-(seen.match * size + min(missing, left)) // size) - seen.match, room
         case "reserved_blocks":

@@ -135,10 +135,13 @@ class FailingRunner(CheckingRunner):
 
 
 def make_engine(workload: Workload, log: EventLog | None = None, **parts: object) -> Engine:
+    config = workload.config
+    if {"tree", "eviction"} & parts.keys() and config.prefix_cache == "hash":
+        config = msgspec.structs.replace(config, prefix_cache="radix")
     drafter = HalfRightDrafter(workload.draft_length) if workload.draft_length else None
     return Engine(
         FailingRunner(workload.failures),
-        workload.config,
+        config,
         tokenizer=TOKENIZER,
         log=log,
         drafter=drafter,
@@ -203,10 +206,11 @@ def random_workload(seed: int) -> Workload:
     # Drawn apart, so that a seed that once failed still gives the workload that it failed on.
     more = random.Random(f"{seed}: labels, fairness, eviction")
     apart = random.Random(f"{seed}: holds")
+    caches = random.Random(f"{seed}: caches, admissions")
     block_size = rng.choice([1, 2, 3, 4, 8])
     blocks = rng.choice([4, 5, 6, 8, 10, 14, 24, 60])
     budget = rng.choice([1, 2, 3, 5, 8, 16, 32, 64])
-    config = EngineConfig(
+    config = dict(
         token_budget=budget,
         max_batch_size=rng.choice([1, 2, 3, 4, 8]),
         max_kv_tokens=blocks * block_size,
@@ -214,10 +218,14 @@ def random_workload(seed: int) -> Workload:
         policy=more.choice([rng.choice(POLICY_DRAW)] * 4 + ["fair"]),
         batching=rng.choice(["continuous"] * 4 + ["static"]),
         chunked_prefill=rng.random() < 0.8,
-        prefix_cache=rng.random() < 0.8,
+        prefix_cache=caches.choice(["radix", "hash"]) if rng.random() < 0.8 else "off",
         preemption=rng.random() < 0.85,
         eviction=more.choice(["lru", "lfu"]),
+        admission=caches.choice(["first_chunk", "whole"]),
     )
+    if config["prefix_cache"] == "hash":
+        config["eviction"] = "lru"  # the only order of its queue
+    config = EngineConfig(**config)
     room = blocks * block_size
     stems = [[97 + rng.randrange(3) for _ in range(rng.randint(1, room))] for _ in range(3)]
     arrivals = []

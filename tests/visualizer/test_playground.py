@@ -69,7 +69,7 @@ def test_a_control_runs_what_it_says_and_the_run_before_stays() -> None:
         ("policy", "sjf"),
         ("batching", "static"),
         ("chunked_prefill", False),
-        ("prefix_cache", False),
+        ("prefix_cache", "off"),
         ("preemption", False),
         ("requests", 5),
         ("rate", 10),

@@ -97,7 +97,10 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
                 step, made, events = event.step, [], []
             case v.Preempted(request=request, needed_by=by):
                 events.append(decision("preempted", request, ids.get(by, -2 - by)))
-            case v.RadixEvicted(reason="room", needed_by=request):
+            case (
+                v.RadixEvicted(reason="room", needed_by=request)
+                | v.BlockEvicted(reason="room", needed_by=request)
+            ):
                 lost = len(state.nodes[event.node].tokens), tuple(state.prefix_tokens(event.node))
                 events.append(decision("evicted", request, *lost))
             case v.Admitted(request=request):
@@ -193,7 +196,7 @@ class _Divergence:
         """Say what was decided, and why."""
         moment = self.moments[side]
         match event := moment.log[one.at]:
-            case v.RadixEvicted():
+            case v.RadixEvicted() | v.BlockEvicted():
                 return moment.evicted(event)
             case v.StepFinished():
                 row = next(row for row in event.tokens if row.request == one.request)

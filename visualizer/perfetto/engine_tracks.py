@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from engine.events.vocabulary import Preempted, RadixEvicted
+from engine.events.vocabulary import BlockEvicted, Preempted, RadixEvicted
 from visualizer.perfetto.step import CATCH_UP, DECODE, PREFILL, Step
 from visualizer.perfetto.trace import Trace
 
@@ -51,8 +51,8 @@ class EngineTracks:
             self.eviction(event, blocks, step.start)
         self._count(step, tokens[PREFILL], tokens[CATCH_UP] + tokens[DECODE], output)
 
-    def eviction(self, event: RadixEvicted, blocks: int, at: int) -> None:
-        """Write the eviction of a leaf from the prefix cache."""
+    def eviction(self, event: RadixEvicted | BlockEvicted, blocks: int, at: int) -> None:
+        """Write an eviction from the prefix cache."""
         args: dict[str, Any] = {"node": event.node, "blocks": blocks, "reason": event.reason}
         if event.needed_by >= 0:
             args["needed_by"] = self._name_of(event.needed_by)

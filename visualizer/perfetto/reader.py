@@ -50,8 +50,8 @@ class Reader:
         """Read values from the state that the event is about to change."""
         state, step = self._state, self._current
         match event:
-            case v.RadixEvicted():
-                blocks = state.nodes[event.node].blocks
+            case v.RadixEvicted() | v.BlockEvicted():
+                blocks = state.evicted_blocks(event)
                 self._requests.forget_producers(blocks)
                 if step is None:
                     self._engine.eviction(event, len(blocks), self._now)

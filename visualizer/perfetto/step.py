@@ -7,6 +7,7 @@ from typing import Any
 from engine.events.fold import State
 from engine.events.vocabulary import (
     Admitted,
+    BlockEvicted,
     Forked,
     Preempted,
     RadixEvicted,
@@ -31,7 +32,7 @@ class Step:
     # Preempted request -> tokens it had computed.
     lost: dict[int, int] = field(default_factory=dict)
     # Each with its number of blocks.
-    evictions: list[tuple[RadixEvicted, int]] = field(default_factory=list)
+    evictions: list[tuple[RadixEvicted | BlockEvicted, int]] = field(default_factory=list)
     plan: StepScheduled = field(default_factory=lambda: StepScheduled([], []))
     kinds: list[str] = field(default_factory=list)  # one for each row of the plan
     requests: dict[str, int] = field(default_factory=dict)  # how many are running, waiting

@@ -19,7 +19,8 @@ ENGINE = {
     "policy": ("policy", "order of the waiting queue"),
     "batching": ("batching", "static: no request joins until the whole batch has finished"),
     "chunked_prefill": ("chunked prefill", "split long prompts to fit into the token budget"),
-    "prefix_cache": ("prefix cache", "keep computed blocks for later requests"),
+    "admission": ("admission", "admit a request if all its tokens fit, or if its first chunk does"),
+    "prefix_cache": ("prefix cache", "keep blocks for later requests, as SGLang or as vLLM does"),
     "preemption": (
         "preemption",
         "admit requests without reserving memory for their whole output",
@@ -52,6 +53,8 @@ _CHOICES: dict[str, list[tuple[str, Any]]] = {
     "block_size": [(str(size), size) for size in (1, 2, 4, 8, 16, 32)],
     "policy": [(name, name) for name in POLICY_NAMES],
     "batching": [("continuous", "continuous"), ("static", "static")],
+    "admission": [("whole sequence", "whole"), ("first chunk", "first_chunk")],
+    "prefix_cache": [("radix tree", "radix"), ("hashed blocks", "hash"), ("off", "off")],
     "model": [("a simulated machine", False), ("the bundled model", True)],
 }
 _CELL = {"width": "auto", "margin": "0"}

@@ -142,6 +142,8 @@ def _is_cut(moment: Moment, row: v.ScheduledRow) -> bool:
 def _evicted(moment: Moment) -> Question | None:
     """Ask which leaf of the tree is evicted. The choices are the least recently used leaves."""
     before = moment.before
+    if before.is_hashed:
+        return None  # single blocks, of which a prefix has many
     gone = {
         event.node
         for event in moment.events

@@ -16,6 +16,7 @@ from engine.events import vocabulary as v
 from visualizer.predicting.asking import KINDS, Question, ask, evictable_leaves
 
 MOST_CHOICES = 10  # requests to choose from
+_LACKS_MEMORY = ("no_free_blocks", "whole_sequence")
 _TRIES = 12  # candidates to try in each stretch of the log, since some questions would be unfair
 
 
@@ -78,7 +79,7 @@ def _candidates(log: EventLog) -> Iterator[_Candidate]:
         if isinstance(event, v.StepStarted):
             step, events = event.step, []
             waiting, running = len(state.waiting), len(state.running)
-        elif isinstance(event, v.Preempted | v.Admitted | v.RadixEvicted):
+        elif isinstance(event, v.Preempted | v.Admitted | v.RadixEvicted | v.BlockEvicted):
             events.append(event)
             evicted = isinstance(event, v.RadixEvicted) and event.reason == "room"
             if evicted and len([*islice(evictable_leaves(state), 2)]) == 2:
@@ -86,7 +87,7 @@ def _candidates(log: EventLog) -> Iterator[_Candidate]:
         elif isinstance(event, v.StepScheduled) and step:
             reason = event.blocked.reason if event.blocked else ""
             for kind, weight in _weights(event, events, waiting, running, new=reason != blocked):
-                if kind != "hit" or state.settings["prefix_cache"]:
+                if kind != "hit" or state.settings["prefix_cache"] != "off":
                     yield _Candidate(step, kind, weight)
             blocked = reason
         state.apply(event)
@@ -102,7 +103,7 @@ def _weights(
     if any(event.blocks for event in admitted):
         yield "hit", 2.5
     if plan.blocked and new and running:
-        yield "blocked", 2.5 if victims or plan.blocked.reason == "no_free_blocks" else 2
+        yield "blocked", 2.5 if victims or plan.blocked.reason in _LACKS_MEMORY else 2
     elif admitted and running and waiting:
         yield "blocked", 0.5
     if admitted and 1 < waiting <= MOST_CHOICES:

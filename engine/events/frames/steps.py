@@ -50,7 +50,7 @@ def steps_frame(log: "EventLog") -> pd.DataFrame:
     Requests: batch (rows), running and waiting (when the step was scheduled), arrived (since the
     previous step began), admitted (including resumed ones), preempted, finished.
     KV blocks: evicted_blocks, and when the step was scheduled used_blocks (held by requests),
-    cached_blocks (only in the tree) and free_blocks, which add up to all blocks.
+    cached_blocks (only in the cache) and free_blocks, which add up to all blocks.
     Times: start_ms, scheduling_ms (the decision), duration_ms (the whole step).
     Ends and evictions between two steps count for the earlier step, arrivals for the later one.
     """
@@ -73,8 +73,8 @@ class _Table:
     def add(self, event: v.Event) -> None:
         """Add the next event."""
         state, row = self._state, self._row
-        if isinstance(event, v.RadixEvicted):
-            row["evicted_blocks"] += len(state.nodes[event.node].blocks)
+        if isinstance(event, v.RadixEvicted | v.BlockEvicted):
+            row["evicted_blocks"] += len(state.evicted_blocks(event))
         state.apply(event)
         match event:
             case v.StepStarted():

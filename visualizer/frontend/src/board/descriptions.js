@@ -52,7 +52,7 @@ function describeSegment(model, span, step) {
       return `${segment.kind === "prefill" ? "prefill" : "recompute"}, ${range}${found}${again}`;
     }
     case "stalled":
-      return text(messages.stalled, { requests: 1, budget: model.settings.token_budget });
+      return text(messages.stalled[segment.reason], { requests: 1, budget: model.settings.token_budget });
     default:
       return segment.drafts
         ? `decode, ${segment.accepted} of ${segment.drafts} drafts accepted`

@@ -5,6 +5,7 @@
 
 const SCHEDULER = "engine/scheduling/scheduler.py";
 const CACHE = "engine/cache/kv_cache_manager.py";
+const RADIX = "engine/cache/radix_cache.py";
 const ENGINE = "engine/engine.py";
 
 const DECIDED_BY = {
@@ -16,9 +17,9 @@ const DECIDED_BY = {
   admitted: [SCHEDULER, "_admit_waiting"],
   preempted: [SCHEDULER, "_schedule_running"],
   evicting: [CACHE, "allocate_slots"],
-  evicted: [CACHE, "clear"],
+  evicted: [RADIX, "clear"],
   copying: [CACHE, "allocate_slots"],
-  joined: [CACHE, "_join"],
+  joined: [RADIX, "_join"],
   arrived: [ENGINE, "submit"],
   aborted: [ENGINE, "abort"],
   forked: [ENGINE, "_fork"],
@@ -30,6 +31,7 @@ const WAITS_BY = {
   batch_full: [SCHEDULER, "_batch_obstacle"],
   static_batch: [SCHEDULER, "_batch_obstacle"],
   no_free_blocks: [SCHEDULER, "_memory_obstacle"],
+  whole_sequence: [SCHEDULER, "_memory_obstacle"],
   reserved_blocks: [SCHEDULER, "_memory_obstacle"],
   after_preemption: [SCHEDULER, "_admit_waiting"],
   policy: [SCHEDULER, "_admit_waiting"],

@@ -5,6 +5,7 @@
  */
 
 import { Model } from "../model/index.js";
+import { SCHEMA } from "../model/log.js";
 
 const SLICE = 400; // events
 
@@ -46,6 +47,6 @@ export function keyframe(state) {
     texts: state.textsOf(state.node(entry.id)),
   }));
   const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id).label }));
-  const shown = { schema: 1, settings, classes, requests, nodes, holds };
+  const shown = { schema: SCHEMA, settings, classes, requests, nodes, holds };
   return { type: "keyframe", seq: state.seq, state: { ...core, ...shown } };
 }

@@ -228,8 +228,9 @@ function evicted(frame, add) {
     "cached block",
   );
   const age = known ? `, unused since step ${since},` : "";
-  const leaves = made.length === 1 ? "a leaf of" : `${made.length} leaves with`;
-  const gone = `${leaves} ${blocks}${age} ${agree(made, "is", "are")} evicted`;
+  const hashed = frame.state.isHashed; // it evicts single blocks
+  const leaves = made.length === 1 ? "a leaf of " : `${made.length} leaves with `;
+  const gone = `${hashed ? "" : leaves}${blocks}${age} ${agree(made, "is", "are")} evicted`;
   const who = names(frame, needers);
   if (needers.length > 1) add(7, say`For ${who}, ${gone}.`);
   else {
@@ -259,7 +260,9 @@ function copied(frame, add) {
 function stalled(frame, add) {
   const { stalled: idle } = frame.story;
   const values = { requests: idle.length, budget: frame.budget.budget };
-  if (idle.length) add(10, say`${names(frame, idle)} ${fill(messages.stalled, values)}.`);
+  // The budget ends the scheduling of running requests or a preemption does, never both in one step.
+  const reason = idle[0]?.reason;
+  if (reason) add(10, say`${names(frame, idle)} ${fill(messages.stalled[reason], values)}.`);
 }
 
 /** @param {Frame} frame @param {Add} add */

@@ -51,7 +51,7 @@ export function decisions(frame) {
       made.push(scheduled(frame, row, left));
     }
     for (const idle of story.stalled.filter(about)) {
-      const spans = fill(messages.stalled, { requests: 1, budget: frame.budget.budget });
+      const spans = fill(messages.stalled[idle.reason], { requests: 1, budget: frame.budget.budget });
       made.push(line(idle, "stalled", spans));
     }
   }

@@ -5,7 +5,7 @@
 
 export type ScheduledRow = [request: number, start: number, count: number, drafts?: number[]];
 
-export type Blocked = [request: number, reason: "after_preemption" | "batch_full" | "no_free_blocks" | "policy" | "reserved_blocks" | "static_batch" | "token_budget", behind: number, need: number, have: number];
+export type Blocked = [request: number, reason: "after_preemption" | "batch_full" | "no_free_blocks" | "policy" | "reserved_blocks" | "static_batch" | "token_budget" | "whole_sequence", behind: number, need: number, have: number];
 
 export type TokenRow = [request: number, ids: number[], texts: string[], accepted?: number, forced?: number];
 
@@ -130,6 +130,29 @@ export interface RadixExtended {
   blocks: number[];
 }
 
+export interface BlocksStored {
+  type: "blocks_stored";
+  request: number;
+  parent: number;
+  nodes: number[];
+  blocks: number[];
+}
+
+export interface BlockEvicted {
+  type: "block_evicted";
+  node: number;
+  block: number;
+  needed_by: number;
+  reason: "cleared" | "room";
+}
+
+export interface BlockWithdrawn {
+  type: "block_withdrawn";
+  request: number;
+  node: number;
+  block: number;
+}
+
 export interface RequestFinished {
   type: "request_finished";
   request: number;
@@ -175,6 +198,9 @@ export type LogEvent =
   | RadixJoined
   | RadixInserted
   | RadixExtended
+  | BlocksStored
+  | BlockEvicted
+  | BlockWithdrawn
   | RequestFinished
   | PrefixHeld
   | PrefixReleased

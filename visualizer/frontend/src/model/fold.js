@@ -41,15 +41,16 @@
  * @property {number} lock
  * @property {string} label
  *
- * @typedef {object} NodeState
+ * @typedef {object} NodeState  a run of blocks of the radix tree, or a block of the hash cache
  * @property {number} id
  * @property {number} parent
  * @property {Content} content   its tokens are those from `from` on, a block's worth per block
  * @property {number} from
  * @property {number[]} blocks
- * @property {number} last       tick of the latest lock
- * @property {number} lock       live requests locked here or below
- * @property {number | null} used  step of the latest lock; null: before the log begins
+ * @property {number[]} copies   hash cache: duplicates of the block, oldest first
+ * @property {number} last       tick of the latest lock; hash cache: 0
+ * @property {number} lock       live requests locked here or below; hash cache: 0
+ * @property {number | null} used  step of the latest use; null: before the log begins
  * @property {object} [epoch]    the state that may change it in place
  */
 
@@ -73,6 +74,8 @@ export class State {
     this.plan = [];
     /** @type {CowList<number>} */
     this.free = new CowList();
+    /** Hash cache: evictable blocks, the next one first; replaced, never changed. @type {number[]} */
+    this.queue = [];
     /** @type {CowList<RequestState>} */
     this.requests = new CowList();
     /** @type {CowList<NodeState>} */
@@ -82,7 +85,7 @@ export class State {
     /** The number of blocks of each kind; together, all blocks. */
     this.counts = { unshared: 0, shared: 0, cached: 0, free: 0 };
     this.waitingCount = 0;
-    /** Twice the reference count, plus one for a block in the tree. @type {CowList<number>} */
+    /** Twice the reference count, plus one for a cached block. @type {CowList<number>} */
     this.blockWords = new CowList();
     /** The latest text of each token id; all copies share it. @type {string[]} */
     this.pieces = [];
@@ -114,12 +117,17 @@ export class State {
     return this.settings.block_size;
   }
 
-  /** Reference count of a block: the tables that contain it, plus one while it is in the tree. */
+  /** Whether the prefix cache is a hash table, not a radix tree. */
+  get isHashed() {
+    return this.settings.prefix_cache === "hash";
+  }
+
+  /** Reference count of a block: the tables that contain it, plus one while it is cached. */
   refs(/** @type {number} */ block) {
     return (this.blockWords.get(block) ?? 0) >> 1;
   }
 
-  /** Whether a block is in the tree. */
+  /** Whether a block is cached. */
   inTree(/** @type {number} */ block) {
     return ((this.blockWords.get(block) ?? 0) & 1) === 1;
   }
@@ -191,6 +199,7 @@ export class State {
         [...drafts],
       ]),
       free: this.free.list(),
+      queue: [...this.queue],
       refs: Array.from({ length: this.settings.num_blocks ?? 0 }, (_, block) => this.refs(block)),
       requests: this.requests.list().map((request) => ({
         id: request.id,
@@ -209,6 +218,7 @@ export class State {
         parent: node.parent,
         tokens: this.tokensOf(node),
         blocks: [...node.blocks],
+        copies: [...node.copies],
         last: node.last,
         lock: node.lock,
       })),
@@ -296,7 +306,7 @@ export class State {
   /** Adds a node that no request has locked yet.
    * @param {Partial<NodeState> & Pick<NodeState, "id" | "parent" | "content" | "blocks">} node */
   #addNode(node) {
-    const fresh = { from: 0, last: 0, lock: 0, used: null, epoch: this.epoch };
+    const fresh = { from: 0, copies: [], last: 0, lock: 0, used: null, epoch: this.epoch };
     this.nodes.set(node.id, { ...fresh, ...node, epoch: this.epoch });
   }
 
@@ -342,13 +352,29 @@ export class State {
     }
   }
 
+  /**
+   * Drops references of a block table. The first of its free blocks is allocated first; with the hash cache the
+   * last one is, and a block that is only cached joins the eviction queue, the tail of the table first.
+   */
   #decref(/** @type {number[]} */ blocks) {
-    for (let index = blocks.length - 1; index >= 0; index--) {
-      const block = blocks[index];
+    for (const block of this.isHashed ? blocks : blocks.toReversed()) {
       if (!this.refs(block)) throw this.#error(`frees block ${block}, which has no references`);
       this.#count(block, -2);
       if (!this.refs(block)) this.free.push(block);
     }
+    this.#enqueue(blocks);
+  }
+
+  #enqueue(/** @type {number[]} */ released) {
+    if (!this.isHashed) return;
+    const idle = released.filter((block) => this.inTree(block) && this.refs(block) === 1);
+    if (idle.length) this.queue = this.queue.concat(idle.toReversed());
+  }
+
+  #dequeue(/** @type {number[]} */ blocks) {
+    if (!this.isHashed || !blocks.length) return;
+    const used = new Set(blocks);
+    this.queue = this.queue.filter((block) => !used.has(block));
   }
 
   /** Adds blocks of a request to the tree, or removes them. */
@@ -360,6 +386,15 @@ export class State {
 
   #lock(/** @type {{lock: number}} */ request, /** @type {number} */ node) {
     if (request.lock === ROOT && node === ROOT) return;
+    if (this.isHashed) {
+      for (const end of [node, request.lock]) {
+        for (const { id } of this.path(end)) {
+          this.#writable(this.nodes, this.node(id)).used = this.step;
+        }
+      }
+      request.lock = node;
+      return;
+    }
     this.tick++;
     if (node === request.lock) return this.#touch(node, 0);
     this.#touch(node, 1);
@@ -382,6 +417,10 @@ export class State {
     request.table = [];
     request.computed = 0;
     this.#lock(request, ROOT);
+  }
+
+  #countLock(/** @type {number} */ node) {
+    if (!this.isHashed) for (const above of this.path(node)) above.lock++;
   }
 
   // One method per kind of event, with the event's name
@@ -407,6 +446,7 @@ export class State {
     this.waitingCount--;
     this.running = [...this.running, request.id];
     this.#incref(event.blocks);
+    this.#dequeue(event.blocks);
     request.table = event.blocks;
     request.computed = event.blocks.length * this.blockSize;
     this.#lock(request, event.node);
@@ -492,6 +532,11 @@ export class State {
     const request = this.#writableRequest(event.request);
     this.#decref(request.table.slice(event.keep));
     request.table = request.table.slice(0, event.keep);
+    request.computed = Math.min(request.computed, event.keep * this.blockSize);
+    if (!this.isHashed) return;
+    const path = this.path(request.lock);
+    if (path.length > event.keep) request.lock = path.at(-event.keep)?.id ?? ROOT;
+    if (!event.keep) request.lock = ROOT;
   }
 
   radix_split(/** @type {Events.RadixSplit} */ event) {
@@ -536,6 +581,50 @@ export class State {
     this.#lock(request, event.node);
   }
 
+  blocks_stored(/** @type {Events.BlocksStored} */ event) {
+    const request = this.#writableRequest(event.request);
+    let from = this.depth(request.lock) * this.blockSize;
+    let { parent } = event;
+    for (const [index, id] of event.nodes.entries()) {
+      const block = event.blocks[index];
+      const known = this.nodes.get(id);
+      if (known) {
+        const node = this.#writable(this.nodes, known);
+        node.copies = [...node.copies, block];
+      } else {
+        this.#addNode({ id, parent, content: request.content, from, blocks: [block] });
+      }
+      parent = id;
+      from += this.blockSize;
+    }
+    this.#cache(event.blocks, 1);
+    this.#lock(request, parent);
+  }
+
+  block_evicted(/** @type {Events.BlockEvicted} */ event) {
+    this.#removeCopy(event);
+    this.#dequeue([event.block]);
+    // Below the blocks that are free already: those are allocated first.
+    const free = this.free.list();
+    this.free = new CowList();
+    for (const block of [event.block, ...free]) this.free.push(block);
+  }
+
+  block_withdrawn(/** @type {Events.BlockWithdrawn} */ event) {
+    this.#writableRequest(event.request).lock = this.node(event.node).parent;
+    this.#removeCopy(event);
+  }
+
+  #removeCopy(/** @type {{node: number, block: number}} */ { node: id, block }) {
+    const node = this.#writable(this.nodes, this.node(id));
+    const copies = [...node.blocks, ...node.copies].filter((one) => one !== block);
+    node.blocks = copies.slice(0, 1);
+    node.copies = copies.slice(1);
+    if (!copies.length) this.nodes.delete(id);
+    this.#count(block, -1);
+    this.#count(block, -2);
+  }
+
   request_finished(/** @type {Events.RequestFinished} */ event) {
     const request = this.#writableRequest(event.request);
     if (request.place !== null) this.waitingCount--;
@@ -548,6 +637,7 @@ export class State {
     const hold = { id, table: blocks, lock: ROOT, label };
     this.#lock(hold, node);
     this.#addHold(hold);
+    this.#dequeue(blocks);
   }
 
   prefix_released(/** @type {Events.PrefixReleased} */ event) {
@@ -557,6 +647,7 @@ export class State {
     this.holds.delete(hold.id);
     for (const block of hold.table)
       this.blockWords.set(block, (this.blockWords.get(block) ?? 0) - 2);
+    this.#enqueue(hold.table);
     this.#lock({ ...hold }, ROOT);
   }
 
@@ -569,20 +660,21 @@ export class State {
     this.tick = state.tick;
     this.running = state.running;
     this.step_scheduled({ type: "step_scheduled", rows: state.plan, skipped: [] });
-    for (const { id, parent, tokens, texts, blocks, last } of state.nodes) {
+    this.queue = state.queue ?? []; // logs of schema 1 have none
+    for (const { id, parent, tokens, texts, blocks, copies = [], last } of state.nodes) {
       if (id === ROOT) continue;
-      this.#addNode({ id, parent, content: { tokens, texts }, blocks, last });
-      this.#cache(blocks, 1);
+      this.#addNode({ id, parent, content: { tokens, texts }, blocks, copies, last });
+      this.#cache([...blocks, ...copies], 1);
     }
     const place = new Map(state.waiting.map((/** @type {number} */ id) => [id, ++this.back]));
     for (const entry of state.requests) {
       this.#addRequest(entry, place.get(entry.id) ?? null);
       this.#incref(entry.table);
-      for (const node of this.path(entry.lock)) node.lock++;
+      this.#countLock(entry.lock);
     }
     for (const hold of state.holds ?? []) {
       this.#addHold(hold);
-      for (const node of this.path(hold.lock)) node.lock++;
+      this.#countLock(hold.lock);
     }
   }
 }

@@ -6,7 +6,7 @@
  * @property {number} id
  * @property {"free" | "unshared" | "shared" | "cached"} kind  cached: idle in the tree
  * @property {number[]} owners  ids, ascending
- * @property {number} refs      as the engine counts: tables, plus 1 if in the tree
+ * @property {number} refs      as the engine counts: tables, plus 1 if cached
  * @property {number} node      tree node it belongs to, 0 for none
  * @property {number} filled    slots whose KV is computed
  * @property {number} slots
@@ -32,7 +32,7 @@ const PHASES = {
   prefill: "prefill",
   decode: "decode",
   catchup: "catches up",
-  stalled: "no tokens left",
+  stalled: "gets nothing",
   preempted: "preempted",
   forked: "forked",
   running: "running",
@@ -197,7 +197,10 @@ export class Frame {
     const { owners, filled } = holdersOf(state);
     const firstBefore = firstHoldersOf(before);
     const nodes = new Int32Array(owners.length);
-    for (const node of state.nodes.list()) for (const block of node.blocks) nodes[block] = node.id;
+    for (const node of state.nodes.list()) {
+      for (const block of node.blocks) nodes[block] = node.id;
+      for (const block of node.copies) nodes[block] = node.id;
+    }
     const takers = new Int32Array(owners.length).fill(NO_REQUEST);
     for (const { request, block } of story.taken) takers[block] = request;
     const marks = new Uint8Array(owners.length);
@@ -239,7 +242,7 @@ export class Frame {
     const size = this.state.blockSize;
     if (node) {
       const { content, from, blocks } = this.state.node(node);
-      const at = from + blocks.indexOf(id) * size;
+      const at = from + Math.max(0, blocks.indexOf(id)) * size; // a copy is not among the blocks
       return content.texts.slice(at, at + size);
     }
     if (!owners.length) return [];
@@ -365,7 +368,7 @@ export class Frame {
       return { nodes, blocks, tokens: blocks.length * this.state.blockSize, holds: false };
     }
     const path = this.state.path(request.lock).reverse();
-    const blocks = path.flatMap((node) => node.blocks);
+    const blocks = request.table.slice(0, this.state.depth(request.lock));
     const tokens = blocks.length * this.state.blockSize;
     return { nodes: path.map((node) => node.id), blocks, tokens, holds: true };
   }

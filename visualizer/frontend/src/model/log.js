@@ -1,6 +1,7 @@
 /** Checks that an event has a known type and the fields of that type. */
 
-export const SCHEMA = 1;
+export const SCHEMA = 2;
+const OLDEST = 1; // the fold reads its events as they are
 
 /** An error in a log: its `line` in the file (from 1), or the `seq` of a parsed event. */
 export class LogError extends Error {
@@ -39,6 +40,9 @@ const FIELDS = Object.fromEntries(
     radix_joined: "request:i node:i blocks:I",
     radix_inserted: "request:i node:i parent:i blocks:I",
     radix_extended: "request:i node:i blocks:I",
+    blocks_stored: "request:i parent:i nodes:I blocks:I",
+    block_evicted: "node:i block:i needed_by:i reason:s",
+    block_withdrawn: "request:i node:i block:i",
     request_finished: "request:i reason:s message:s? matched:s?",
     prefix_held: "hold:i node:i blocks:I label:s",
     prefix_released: "hold:i reason:s",
@@ -101,9 +105,10 @@ function problemOfFirst(event) {
   if (event?.type !== "run_started" && event?.type !== "keyframe") {
     return "a log begins with run_started or keyframe: is this an event log?";
   }
-  if (event.type === "run_started" && event.schema !== SCHEMA) {
+  const { schema } = event;
+  if (event.type === "run_started" && (schema > SCHEMA || schema < OLDEST)) {
     return (
-      `this log has schema ${JSON.stringify(event.schema)}, and this viewer reads ${SCHEMA}: ` +
+      `this log has schema ${JSON.stringify(schema)}, and this viewer reads ${SCHEMA}: ` +
       "open it with the Underglass that wrote it"
     );
   }

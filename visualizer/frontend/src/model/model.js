@@ -276,7 +276,7 @@ export class Model {
     const between =
       type === "request_arrived" ||
       (type === "request_finished" && event.reason === "abort") ||
-      (type === "radix_evicted" && event.reason === "cleared");
+      ((type === "radix_evicted" || type === "block_evicted") && event.reason === "cleared");
     const over =
       info.status === "finished" || (info.status === "joined" && !this.#live.plan.length);
     return between && over;
@@ -324,6 +324,9 @@ export class Model {
         break;
       case "radix_evicted":
         sums.evicted += this.#live.node(event.node).blocks.length;
+        break;
+      case "block_evicted":
+        sums.evicted++;
         break;
       case "step_scheduled":
         for (const row of event.rows) {

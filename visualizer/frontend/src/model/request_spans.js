@@ -274,7 +274,7 @@ export class RequestSpans {
     if (state.request(id).place !== null) return; // a waiting request that the policy deferred
     const { segments } = this.#of(id);
     const last = segments.at(-1);
-    if (last?.kind === "stalled" && last.to === step - 1) last.to = step;
+    if (last?.kind === "stalled" && last.reason === reason && last.to === step - 1) last.to = step;
     else segments.push({ kind: "stalled", from: step, to: step, reason });
   }
 }

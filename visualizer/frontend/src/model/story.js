@@ -134,11 +134,13 @@ export class Story {
         });
         break;
       }
+      case "block_evicted":
       case "radix_evicted": {
         const { needed_by: neededBy, reason } = event;
         const node = state.node(event.node);
         const texts = state.textsOf(node);
-        const { blocks, used: since } = node;
+        const { used: since } = node;
+        const blocks = event.type === "block_evicted" ? [event.block] : node.blocks;
         const { free } = state.counts;
         this.evictions.push({ node: node.id, blocks, texts, neededBy, reason, since, free, seq });
         break;

@@ -14,7 +14,6 @@ export class TreeNode {
     this.depth = depth;
     this.blocks = node.blocks;
     this.lock = node.lock;
-    this.idle = node.lock === 0;
     /** Step of the last use; null: before the log begins. */
     this.since = node.used;
     /** @type {number[]} */
@@ -23,7 +22,26 @@ export class TreeNode {
     this.owners = [];
     /** Labels of holds locked here or below. @type {string[]} */
     this.holders = [];
+    /** Whether another node has taken its blocks. */
+    this.continued = false;
     this.read = { tokens: () => state.tokensOf(node), texts: () => state.textsOf(node) };
+  }
+
+  get idle() {
+    return this.lock === 0;
+  }
+
+  /** Puts the blocks of the node above before its own. @param {TreeNode} above */
+  lengthen(above) {
+    const { read } = this;
+    this.parent = above.parent;
+    this.depth = above.depth;
+    this.blocks = [...above.blocks, ...this.blocks];
+    this.read = {
+      tokens: () => [...above.read.tokens(), ...read.tokens()],
+      texts: () => [...above.read.texts(), ...read.texts()],
+    };
+    above.continued = true;
   }
 
   /** One piece per token on the edge. @returns {string[]} */
@@ -36,7 +54,13 @@ export class TreeNode {
   }
 }
 
-/** @param {import("./fold.js").State} state @returns {TreeNode[]} parents before children */
+/**
+ * With the hash cache, each block is a node of the state. A chain of them is one node here, with the id of its last
+ * block, as long as no request's path ends inside it.
+ *
+ * @param {import("./fold.js").State} state
+ * @returns {TreeNode[]} parents before children
+ */
 export function treeOf(state) {
   /** @type {Map<number, import("./fold.js").NodeState[]>} */
   const children = new Map();
@@ -65,7 +89,28 @@ export function treeOf(state) {
   for (const { lock, label } of state.holds.values()) {
     for (const { id: above } of state.path(lock)) tree.get(above)?.holders.push(label);
   }
-  return [...tree.values()];
+  const nodes = [...tree.values()];
+  return state.isHashed ? chainsOf(state, nodes) : nodes;
+}
+
+/** @param {import("./fold.js").State} state @param {TreeNode[]} nodes  a block each */
+function chainsOf(state, nodes) {
+  const tree = new Map(nodes.map((node) => [node.id, node]));
+  const ends = new Set([...state.holds.values()].map(({ lock }) => lock));
+  for (const id of state.running) ends.add(state.request(id).lock);
+  /** @type {TreeNode[]} */
+  const chains = [];
+  for (const node of nodes) {
+    node.lock = node.owners.length + node.holders.length;
+    const above = tree.get(node.parent);
+    if (above?.children.length === 1 && !ends.has(above.id)) {
+      node.lengthen(above);
+    }
+  }
+  for (const node of nodes) if (!node.continued) chains.push(node);
+  for (const node of chains) node.children = [];
+  for (const node of chains) tree.get(node.parent)?.children.push(node.id);
+  return chains;
 }
 
 /**
@@ -79,7 +124,9 @@ export function treeOf(state) {
  */
 export function findPrefix(tree, state, { content, length }) {
   const size = state.blockSize;
-  const limit = state.settings.prefix_cache === false ? 0 : Math.floor((length - 1) / size);
+  const limit = [false, "off"].includes(state.settings.prefix_cache)
+    ? 0
+    : Math.floor((length - 1) / size);
   const nodes = [];
   /** @type {number[]} */
   const blocks = [];

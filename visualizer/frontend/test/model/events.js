@@ -4,14 +4,14 @@
 export function started(settings = {}, classes = {}) {
   return {
     type: "run_started",
-    schema: 1,
+    schema: 2,
     settings: {
       token_budget: 8,
       max_batch_size: 3,
       num_blocks: 6,
       block_size: 2,
       batching: "continuous",
-      prefix_cache: true,
+      prefix_cache: "radix",
       ...settings,
     },
     classes: { policy: "Fcfs", ...classes },
@@ -109,6 +109,26 @@ export const extended = (request, node, ...blocks) => ({
   request,
   node,
   blocks,
+});
+export const stored = (request, parent, nodes, blocks) => ({
+  type: "blocks_stored",
+  request,
+  parent,
+  nodes,
+  blocks,
+});
+export const blockEvicted = (node, block, needed_by, reason = "room") => ({
+  type: "block_evicted",
+  node,
+  block,
+  needed_by,
+  reason,
+});
+export const withdrawn = (request, node, block) => ({
+  type: "block_withdrawn",
+  request,
+  node,
+  block,
 });
 export const ended = (request, reason = "length", message = "") => ({
   type: "request_finished",

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { LogError, State } from "../../src/model/index.js";
+import { treeOf } from "../../src/model/tree.js";
 import { names } from "../facts.js";
 import * as make from "./events.js";
 
@@ -30,7 +31,9 @@ test("run_started: all blocks are free, block 0 is allocated first", () => {
   const core = fold(started()).core();
   assert.deepEqual(core.free, [5, 4, 3, 2, 1, 0]);
   assert.deepEqual(core.refs, [0, 0, 0, 0, 0, 0]);
-  assert.deepEqual(core.nodes, [{ id: 0, parent: -1, tokens: [], blocks: [], last: 0, lock: 0 }]);
+  assert.deepEqual(core.nodes, [
+    { id: 0, parent: -1, tokens: [], blocks: [], copies: [], last: 0, lock: 0 },
+  ]);
   assert.equal(core.seq, 0);
 });
 
@@ -61,7 +64,8 @@ test("radix_inserted: the tree has a reference, the request a lock", () => {
   const state = fold(oneRunning);
   assert.deepEqual(state.core().refs, [2, 2, 1, 0, 0, 0]);
   const tokens = [..."abcd"].map((letter) => letter.codePointAt(0));
-  assert.deepEqual(node(state, 1), { id: 1, parent: 0, tokens, blocks: [0, 1], last: 1, lock: 1 });
+  const kept = { id: 1, parent: 0, tokens, blocks: [0, 1], copies: [], last: 1, lock: 1 };
+  assert.deepEqual(node(state, 1), kept);
   assert.equal(state.core().tick, 1);
   assert.deepEqual(state.counts, { unshared: 3, shared: 0, cached: 0, free: 3 });
 });
@@ -160,6 +164,82 @@ test("a failed forward pass ends its rows before step_finished", () => {
   const rows = [step(2), scheduled([[1, 5, 1]]), make.ended(1, "error", "boom"), finished()];
   const core = fold(oneRunning, rows).core();
   assert.deepEqual([core.requests, core.running, core.plan], [[], [], []]);
+});
+
+/** With the hash cache: r1 has "abcde" in blocks 0, 1, 2, and 0 and 1 can be found. */
+const oneHashed = [
+  started({ prefix_cache: "hash" }),
+  arrived(1, "abcde"),
+  step(1),
+  admitted(1),
+  allocated(1, 0, 1, 2),
+  make.stored(1, 0, [1, 2], [0, 1]),
+  scheduled([[1, 0, 5]]),
+  finished([[1, "f"]]),
+];
+
+test("blocks_stored: a node for each block, and no lock counts", () => {
+  const state = fold(oneHashed);
+  assert.deepEqual(state.core().refs, [2, 2, 1, 0, 0, 0]);
+  const tokens = [..."cd"].map((letter) => letter.codePointAt(0));
+  const second = { id: 2, parent: 1, tokens, blocks: [1], copies: [], last: 0, lock: 0 };
+  assert.deepEqual(node(state, 2), second);
+  assert.equal(request(state, 1).lock, 2);
+  assert.equal(state.core().tick, 0);
+});
+
+test("the tail of a released table is allocated and evicted first", () => {
+  const state = fold(oneHashed, make.ended(1));
+  assert.deepEqual(state.core().free, [5, 4, 3, 2]);
+  assert.deepEqual(state.core().queue, [1, 0]);
+  assert.equal(state.evictable, 2);
+  state.apply(make.blockEvicted(2, 1, -1, "cleared"));
+  assert.deepEqual(state.core().free, [1, 5, 4, 3, 2]);
+  assert.equal(node(state, 2), undefined);
+  assert.deepEqual(state.counts, { unshared: 0, shared: 0, cached: 1, free: 5 });
+});
+
+test("a duplicate is a copy, and takes the place of the block that is evicted", () => {
+  const twin = [arrived(2, "abx"), step(2), admitted(2), allocated(2, 3, 4)];
+  const state = fold(oneHashed, twin, make.stored(2, 0, [1], [3]), make.ended(1));
+  assert.deepEqual([node(state, 1).blocks, node(state, 1).copies], [[0], [3]]);
+  state.apply(make.blockEvicted(2, 1, 2));
+  state.apply(make.blockEvicted(1, 0, 2));
+  assert.deepEqual([node(state, 1).blocks, node(state, 1).copies], [[3], []]);
+});
+
+test("a found block leaves the queue", () => {
+  const state = fold(oneHashed, make.ended(1), arrived(2, "abx"), step(2), admitted(2, 1, [0]));
+  assert.deepEqual(state.core().queue, [1]);
+  assert.deepEqual(state.counts, { unshared: 1, shared: 0, cached: 1, free: 4 });
+});
+
+test("a withdrawn block stays in its table and cannot be found", () => {
+  const state = fold(oneHashed.slice(0, -2), make.withdrawn(1, 2, 1));
+  assert.deepEqual(request(state, 1).table, [0, 1, 2]);
+  assert.equal(request(state, 1).lock, 1);
+  assert.equal(node(state, 2), undefined);
+  state.apply(make.preempted(1, 1, 5));
+  assert.deepEqual(state.core().free, [5, 4, 3, 1, 2]);
+});
+
+test("a chain without a path that ends inside is one node of the drawn tree", () => {
+  const drawn = (...events) =>
+    treeOf(fold(oneHashed, ...events)).map(({ id, parent, blocks, text, lock, depth }) => [
+      id,
+      parent,
+      blocks,
+      text,
+      lock,
+      depth,
+    ]);
+  assert.deepEqual(drawn(), [[2, 0, [0, 1], "abcd", 1, 0]]);
+  const other = [arrived(2, "abx"), step(2), admitted(2, 1, [0])];
+  assert.deepEqual(drawn(other), [
+    [1, 0, [0], "ab", 2, 0],
+    [2, 1, [1], "cd", 1, 1],
+  ]);
+  assert.deepEqual(drawn(make.ended(1)), [[2, 0, [0, 1], "abcd", 0, 0]]);
 });
 
 test("a waiting request can end", () => {

@@ -183,7 +183,7 @@ test("a waiting request would hit whole blocks, also part of an edge, but never 
   assert.deepEqual(found("abcdef"), [0, 1], "one token at least is left to compute");
   assert.deepEqual(found("abcx5"), [0]);
   assert.deepEqual(found("xbcd5"), []);
-  assert.deepEqual(found("abcdefg", { prefix_cache: false }), []);
+  assert.deepEqual(found("abcdefg", { prefix_cache: "off" }), []);
   const split = [make.split(1, 1, 2), arrived(3, "abxxx")];
   const cut = model(started(), firstStep, secondStep, split).frame(3).path(3);
   assert.deepEqual([cut.nodes, cut.blocks], [[2], [0]]);

@@ -1,0 +1,256 @@
+"""The prefix cache of vLLM: full blocks in a hash table, and one queue of evictable blocks.
+
+A full block's key is its tokens together with the key of the block before it, so equal keys mean equal
+prefixes. Three rules differ from the radix tree (`radix_cache.py`):
+
+1. A block is found from the moment it is *scheduled*. That is sound, because in each layer attention
+   writes all new keys and values before it reads any. Equal prompts admitted in one step share.
+2. Block tables only ever grow at their end. If two requests compute the same block at the same time,
+   both copies are kept, and each is evicted on its own.
+3. When the last owner of a cached block releases it, the block joins the end of a queue, the tail of
+   a block table first. The block at the front is evicted first: the least recently used one, and a
+   prefix from its end.
+
+A step that is planned may not run: its request is preempted in the same step, the plan is dropped, or
+the forward pass fails. What was only scheduled is then withdrawn before a request can read it.
+
+A node stands for a key. It has one block or, with duplicates, several, of which the oldest is found.
+
+Source: vLLM's `vllm/v1/core/block_pool.py` and `vllm/v1/core/single_type_kv_cache_manager.py`.
+
+Differs from vLLM: there, the key is a SHA-256 hash of the tokens and of the hash before; here it is
+the tokens themselves and the number of the node before, so there are no collisions to fear. vLLM keeps
+free and evictable blocks in one queue, whose front holds the blocks without a key; here those are the
+pool's free stack. vLLM does not withdraw blocks of a request that is preempted in the step that
+scheduled them.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, NamedTuple
+
+from engine.cache.block_pool import BlockPool
+from engine.cache.prefix_cache import NO_REQUEST, BlockOwner
+from engine.events.vocabulary import (
+    BlockEvicted,
+    BlocksStored,
+    BlocksTrimmed,
+    BlockWithdrawn,
+    Event,
+    EvictionReason,
+)
+from engine.scheduling.request import Request
+
+ROOT = 0
+_Key = tuple[int, tuple[int, ...]]  # the node before, and the block's tokens
+
+
+@dataclass(slots=True, eq=False)
+class HashNode:
+    """A key of the hash table.
+
+    depth   blocks from the beginning of the prefix to the end of this one
+    blocks  the block that is found: the oldest copy
+    copies  the other copies, oldest first
+    """
+
+    lock_ref: ClassVar[int] = 0  # for a snapshot: reference counts take the place of locks,
+    last: ClassVar[int] = 0  # and the queue that of access times
+
+    id: int
+    parent: "HashNode | None"
+    tokens: tuple[int, ...] = ()
+    depth: int = 0
+    blocks: list[int] = field(default_factory=list)
+    copies: list[int] = field(default_factory=list)
+
+
+class HashMatch(NamedTuple):
+    """The cached prefix of a token sequence: its last node, and a block for each node."""
+
+    node: HashNode
+    blocks: list[int]
+
+
+class HashCache:
+    """A hash table over the full blocks of a pool.
+
+    nodes  by id; the root, 0, is the empty prefix
+    tick   always 0: the queue has the order of accesses
+    """
+
+    enabled = True
+    tick = 0
+
+    def __init__(self, pool: BlockPool, block_size: int, emit: Callable[[Event], None]) -> None:
+        self.block_size = block_size
+        self.lookup = self
+        self._root = HashNode(ROOT, None)
+        self.nodes: dict[int, HashNode] = {ROOT: self._root}
+        self._by_key: dict[_Key, HashNode] = {}
+        self._node_of: dict[int, HashNode] = {}  # by block
+        self._queue: OrderedDict[int, None] = OrderedDict()  # cached blocks without an owner
+        self._next_id = 1
+        self._pool = pool
+        self._emit = emit
+
+    @property
+    def num_evictable_blocks(self) -> int:
+        """The number of cached blocks that no owner uses."""
+        return len(self._queue)
+
+    @property
+    def eviction_queue(self) -> list[int]:
+        """The cached blocks that no owner uses, the next one to be evicted first."""
+        return list(self._queue)
+
+    def match(self, tokens: Sequence[int], limit: int) -> HashMatch:
+        """Return the longest cached prefix of `tokens`, at most `limit` blocks. Changes nothing."""
+        node, blocks, size = self._root, list[int](), self.block_size
+        for start in range(0, limit * size, size):
+            child = self._by_key.get((node.id, tuple(tokens[start : start + size])))
+            if child is None:
+                break
+            node = child
+            blocks.append(node.blocks[0])
+        return HashMatch(node, blocks)
+
+    def is_scheduled(self, block: int) -> bool:
+        """Return whether a partly filled block has a key, because this step fills it."""
+        return block in self._node_of
+
+    # Owners
+
+    def attach(self, owner: BlockOwner, match: HashMatch) -> None:
+        """Give an owner the blocks of its match. The caller emits."""
+        for block in match.blocks:
+            self._queue.pop(block, None)
+        self._pool.share(match.blocks)
+        owner.block_table = list(match.blocks)
+        owner.num_computed_tokens = len(match.blocks) * self.block_size
+        owner.last_node = match.node.id
+
+    def share(self, parent: Request, sample: Request) -> None:
+        """Let a forked sample share all blocks of its parent."""
+        sample.block_table = list(parent.block_table)
+        self._pool.share(sample.block_table)
+        sample.last_node = parent.last_node
+
+    def release(self, owner: BlockOwner, keep: int = 0) -> None:
+        """Release the blocks after the first `keep`; the tail is allocated or evicted first."""
+        blocks = owner.block_table[keep:]
+        for block in reversed(blocks):
+            if block in self._node_of and self._pool.refs[block] == 2:  # this owner and the cache
+                self._queue[block] = None
+        self._pool.release(blocks[::-1])
+        del owner.block_table[keep:]
+        node = self.nodes[owner.last_node]
+        while node.depth > keep:
+            assert node.parent is not None
+            node = node.parent
+        owner.last_node = node.id
+
+    # Evicting
+
+    def evict(self, needed_by: Request) -> None:
+        """Evict the block at the front of the queue."""
+        self._evict(needed_by.id, "room")
+
+    def clear(self) -> None:
+        """Evict every block in the queue."""
+        while self._queue:
+            self._evict(NO_REQUEST, "cleared")
+
+    def _evict(self, needed_by: int, reason: EvictionReason) -> None:
+        block, _ = self._queue.popitem(last=False)
+        node = self._remove(block)
+        self._pool.refs[block] = 0
+        # Below the blocks that are free already: those are allocated first.
+        self._pool.free.insert(0, block)
+        self._emit(BlockEvicted(node.id, block, needed_by, reason))
+
+    def _remove(self, block: int) -> HashNode:
+        """Take a block out of the hash table. A node leaves with its last copy."""
+        node = self._node_of.pop(block)
+        if block in node.copies:
+            node.copies.remove(block)
+        else:
+            node.blocks = node.copies[:1]
+            del node.copies[:1]
+        if not node.blocks:
+            assert node.parent is not None
+            del self.nodes[node.id]
+            del self._by_key[node.parent.id, node.tokens]
+        return node
+
+    # Caching
+
+    def cache_scheduled(self, request: Request, end: int) -> None:
+        """Make the full blocks before token `end` findable. Drafts must not be among them."""
+        node = parent = self.nodes[request.last_node]
+        if end // self.block_size <= node.depth:
+            return
+        nodes, blocks = list[int](), request.block_table[node.depth : end // self.block_size]
+        for block in blocks:
+            node = self._child(node, request.tokens)
+            (node.copies if node.blocks else node.blocks).append(block)
+            self._node_of[block] = node
+            nodes.append(node.id)
+        self._pool.share(blocks)
+        request.last_node = node.id
+        self._emit(BlocksStored(request.id, parent.id, nodes, blocks))
+
+    def cache_computed(self, request: Request) -> None:
+        """Make accepted drafts findable, too."""
+        self.cache_scheduled(request, request.num_computed_tokens)
+
+    def _child(self, node: HashNode, tokens: list[int]) -> HashNode:
+        start = node.depth * self.block_size
+        key = node.id, tuple(tokens[start : start + self.block_size])
+        child = self._by_key.get(key)
+        if child is None:
+            child = HashNode(self._next_id, node, key[1], node.depth + 1)
+            self._next_id += 1
+            self._by_key[key] = self.nodes[child.id] = child
+        return child
+
+    def withdraw(self, requests: Sequence[Request]) -> None:
+        """Take the blocks that these requests will not compute out of the hash table.
+
+        One of the requests may have found such a block of an earlier one. It loses the block and
+        all behind it.
+        """
+        uncomputed = {block for one in requests for block in self._uncomputed_blocks(one)}
+        for request in reversed(requests):  # a request finds only blocks of earlier ones
+            for block in reversed(self._uncomputed_blocks(request)):
+                node = self._remove(block)
+                assert node.parent is not None
+                self._pool.refs[block] -= 1
+                request.last_node = node.parent.id
+                self._emit(BlockWithdrawn(request.id, node.id, block))
+            found = self.nodes[request.last_node].depth
+            keep = next((at for at in range(found) if request.block_table[at] in uncomputed), found)
+            if keep < found:
+                self.release(request, keep)
+                request.num_computed_tokens = keep * self.block_size
+                self._emit(BlocksTrimmed(request.id, keep))
+
+    def _uncomputed_blocks(self, request: Request) -> list[int]:
+        computed = request.num_computed_tokens // self.block_size
+        return request.block_table[computed : self.nodes[request.last_node].depth]
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless table, nodes, queue and reference counts agree."""
+        for block, node in self._node_of.items():
+            assert block in node.blocks + node.copies
+            assert self.nodes.get(node.id) is node
+            assert (self._pool.refs[block] == 1) == (block in self._queue)
+        for node in self.nodes.values():
+            if node.parent is not None:
+                assert self._by_key[node.parent.id, node.tokens] is node
+                assert self.nodes.get(node.parent.id) is node.parent, "a prefix has a gap"
+                assert node.depth == node.parent.depth + 1
+                assert len(node.blocks) == 1
+        assert len(self._by_key) == len(self.nodes) - 1
+        assert set(self._queue) <= set(self._node_of)

@@ -1,0 +1,113 @@
+"""What the engine needs of a prefix cache. There are two, each true to its original.
+
+radix  `radix_cache.py`: SGLang's tree. A prefix is found from the end of the step that computes it,
+       whole leaves are evicted, and duplicates are merged.
+hash   `hash_cache.py`: vLLM's block pool. A block is found from the moment it is scheduled, single
+       blocks are evicted, and duplicates are kept.
+
+For both, a block's reference count is the number of block tables that contain it, plus one while the
+cache holds it. A block with count 0 is on the free stack, and a cached block with count 1 can be
+evicted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from engine.scheduling.request import Request
+
+NO_REQUEST = -1
+
+
+class BlockOwner(Protocol):
+    """An owner of a block table and a place in the cache: a request, or a hold (`holds.py`)."""
+
+    id: int
+    block_table: list[int]
+    num_computed_tokens: int
+    last_node: int
+
+
+class PrefixMatch(Protocol):
+    """The cached prefix of a token sequence: the blocks of whole blocks of tokens."""
+
+    @property
+    def blocks(self) -> list[int]: ...
+
+
+class PrefixLookup(Protocol):
+    """The part of a prefix cache that a policy may use: looking up changes nothing.
+
+    enabled  False if the engine's prefix cache is off
+    """
+
+    enabled: bool
+    block_size: int
+
+    def match(self, tokens: Sequence[int], limit: int) -> PrefixMatch:
+        """Return the longest cached prefix of `tokens`, at most `limit` blocks."""
+        ...
+
+
+class PrefixCache(Protocol):
+    """A prefix cache behind `KVCacheManager`. Each method completes its changes before it emits.
+
+    lookup  what finds a prefix; policies get it
+    nodes   the cached prefixes as a tree, by node id
+    tick    logical time of the latest access, if the cache counts accesses
+    """
+
+    @property
+    def lookup(self) -> PrefixLookup: ...
+    @property
+    def nodes(self) -> Mapping[int, Any]: ...
+    @property
+    def tick(self) -> int: ...
+    @property
+    def num_evictable_blocks(self) -> int:
+        """The number of cached blocks that no owner uses."""
+        ...
+
+    @property
+    def eviction_queue(self) -> list[int]:
+        """Evictable blocks in the order of their eviction; empty if the order is not a queue."""
+        ...
+
+    def is_scheduled(self, block: int) -> bool:
+        """Return whether a partly filled block can be found already: this step fills it."""
+        ...
+
+    def attach(self, owner: BlockOwner, match: Any) -> None:
+        """Give an owner the blocks of a match, so that they cannot be evicted."""
+        ...
+
+    def share(self, parent: Request, sample: Request) -> None:
+        """Let a forked sample share all blocks of its parent."""
+        ...
+
+    def release(self, owner: BlockOwner, keep: int = 0) -> None:
+        """Take from an owner all blocks after the first `keep`."""
+        ...
+
+    def evict(self, needed_by: Request) -> None:
+        """Evict at least one block. The caller knows that one can be evicted."""
+        ...
+
+    def clear(self) -> None:
+        """Evict every block that no owner uses."""
+        ...
+
+    def cache_scheduled(self, request: Request, end: int) -> None:
+        """Note that a step is going to compute the tokens of a request up to `end`."""
+        ...
+
+    def cache_computed(self, request: Request) -> None:
+        """Note that a step has computed a request's tokens up to `num_computed_tokens`."""
+        ...
+
+    def withdraw(self, requests: Sequence[Request]) -> None:
+        """Make what was scheduled for these requests unfindable: the step does not compute it."""
+        ...
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError if the cache contradicts itself."""
+        ...

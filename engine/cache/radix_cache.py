@@ -1,0 +1,172 @@
+"""The prefix cache of SGLang: a radix tree that holds the blocks it has cached.
+
+A request's full blocks enter the tree at the end of the step that computes them, so a prefix can be
+found from the next step on. A request locks its path, and whole unlocked leaves are evicted.
+`radix_tree.py` has the tree; here it meets the block pool and the event log.
+
+Source: SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from engine.cache.block_pool import BlockPool
+from engine.cache.prefix_cache import NO_REQUEST, BlockOwner
+from engine.cache.radix_tree import Match, RadixNode, RadixTree
+from engine.events.vocabulary import (
+    Event,
+    EvictionReason,
+    RadixEvicted,
+    RadixExtended,
+    RadixInserted,
+    RadixJoined,
+    RadixSplit,
+)
+from engine.scheduling.request import Request
+
+
+class RadixCache:
+    """A radix tree over the blocks of a pool. If the tree is disabled, it stays empty."""
+
+    def __init__(self, pool: BlockPool, tree: RadixTree, emit: Callable[[Event], None]) -> None:
+        self.lookup = tree
+        self._tree = tree
+        self._pool = pool
+        self._emit = emit
+
+    @property
+    def nodes(self) -> Mapping[int, RadixNode]:
+        """The tree's nodes by id."""
+        return self._tree.nodes
+
+    @property
+    def tick(self) -> int:
+        """The number of lock moves so far."""
+        return self._tree.tick
+
+    @property
+    def num_evictable_blocks(self) -> int:
+        """The number of blocks in unlocked nodes."""
+        return self._tree.unlocked_blocks
+
+    @property
+    def eviction_queue(self) -> list[int]:
+        """Empty: an eviction order compares leaves when a victim is needed."""
+        return []
+
+    def is_scheduled(self, block: int) -> bool:  # noqa: ARG002
+        """Return False: only computed blocks are in the tree."""
+        return False
+
+    # Owners
+
+    def attach(self, owner: BlockOwner, match: Match) -> None:
+        """Give an owner the blocks of its match and lock their path. The caller emits."""
+        node = self._split_at_end(match)
+        self._pool.share(match.blocks)
+        owner.block_table = list(match.blocks)
+        owner.num_computed_tokens = len(match.blocks) * self._tree.block_size
+        self._lock(owner, node)
+
+    def share(self, parent: Request, sample: Request) -> None:
+        """Let a forked sample share all blocks and the lock of its parent."""
+        sample.block_table = list(parent.block_table)
+        self._pool.share(sample.block_table)
+        self._lock(sample, self._tree.nodes[parent.last_node])
+
+    def release(self, owner: BlockOwner, keep: int = 0) -> None:
+        """Release the blocks after the first `keep`, and the lock if none is kept."""
+        self._pool.release(owner.block_table[keep:])
+        del owner.block_table[keep:]
+        if not keep:
+            self._lock(owner, self._tree.root)
+
+    # Evicting
+
+    def evict(self, needed_by: Request) -> None:
+        """Evict the leaf that the eviction order chooses."""
+        leaf = self._tree.next_victim()
+        assert leaf is not None, "the available blocks were counted, yet none can be evicted"
+        self._evict(leaf, needed_by.id, "room")
+
+    def clear(self) -> None:
+        """Evict every unlocked block."""
+        while (leaf := self._tree.next_victim()) is not None:
+            self._evict(leaf, NO_REQUEST, "cleared")
+
+    def _evict(self, leaf: RadixNode, needed_by: int, reason: EvictionReason) -> None:
+        self._tree.evict(leaf)
+        self._pool.release(leaf.blocks)
+        self._emit(RadixEvicted(leaf.id, needed_by, reason))
+
+    # Caching
+
+    def cache_scheduled(self, request: Request, end: int) -> None:
+        """Do nothing: a block enters the tree once it is computed."""
+
+    def withdraw(self, requests: Sequence[Request]) -> None:
+        """Do nothing: what was only scheduled is not in the tree."""
+
+    def cache_computed(self, request: Request) -> None:
+        """Put the full blocks that a request has computed into the tree.
+
+        request.block_table: [ locked path | already cached by others | new to the tree | partial ]
+                                       joined: freed, remapped     inserted
+
+        Two requests that computed the same prefix at the same time hold two copies of it. The
+        second one to get here is remapped to the cached copy, and its own blocks are released.
+        """
+        if not self._tree.enabled:
+            return
+        size = self._tree.block_size
+        node = self._tree.nodes[request.last_node]
+        start = sum(len(above.blocks) for above in self._tree.path(node))
+        end = request.num_computed_tokens // size
+        if start == end:
+            return
+        match = self._tree.match(request.tokens[start * size :], limit=end - start, start=node)
+        if match.blocks:
+            node = self._join(request, start, match)
+            start += len(match.blocks)
+        if start < end:
+            self._insert(request, node, start, end)
+
+    def _join(self, request: Request, start: int, match: Match) -> RadixNode:
+        node = self._split_at_end(match)
+        end = start + len(match.blocks)
+        own = request.block_table[start:end]
+        self._pool.share(match.blocks)
+        self._pool.release(own)
+        request.block_table[start:end] = match.blocks
+        self._lock(request, node)
+        self._emit(RadixJoined(request.id, node.id, match.blocks))
+        return node
+
+    def _insert(self, request: Request, parent: RadixNode, start: int, end: int) -> None:
+        blocks = request.block_table[start:end]
+        size = self._tree.block_size
+        tokens = request.tokens[start * size : end * size]
+        self._pool.share(blocks)
+        if self._tree.can_extend(parent):
+            self._tree.extend(parent, tokens, blocks)
+            self._lock(request, parent)
+            self._emit(RadixExtended(request.id, parent.id, blocks))
+        else:
+            node = self._tree.insert(parent, tokens, blocks)
+            self._lock(request, node)
+            self._emit(RadixInserted(request.id, node.id, parent.id, blocks))
+
+    def _split_at_end(self, match: Match) -> RadixNode:
+        """Return the node that ends where the match ends; split an edge if no node does."""
+        if match.depth == len(match.node.blocks):
+            return match.node
+        upper = self._tree.split(match.node, match.depth)
+        self._emit(RadixSplit(match.node.id, match.depth, upper.id))
+        return upper
+
+    def _lock(self, owner: BlockOwner, node: RadixNode) -> None:
+        self._tree.move_lock(self._tree.nodes[owner.last_node], node)
+        owner.last_node = node.id
+
+    def check_integrity(self) -> None:
+        """Raise AssertionError unless the tree's links, sizes and counts agree."""
+        self._tree.check_integrity()
