@@ -36,8 +36,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     batching          "continuous": a free seat is filled in the next step; "static": a batch runs
                       until its last request has finished
     chunked_prefill   split a prompt that does not fit into one step's budget
-    admission         "first_chunk": admit a request if its first chunk fits into memory; "whole":
-                      only if all its tokens fit (vLLM: scheduler_reserve_full_isl)
+    admission         "whole": admit a request only if all its tokens fit into memory beside the
+                      running ones (vLLM: scheduler_reserve_full_isl); "first_chunk": if its first
+                      chunk fits, so that it may be preempted soon
     prefix_cache      keep blocks for later requests: "radix", in a tree as SGLang does; "hash", in
                       a hash table as vLLM does; "off". True means "radix", False "off"
     eviction          what the tree evicts first: "lru", the least recently used leaf; "lfu", the
@@ -53,7 +54,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     policy: str = "fcfs"
     batching: Literal["continuous", "static"] = "continuous"
     chunked_prefill: bool = True
-    admission: Literal["whole", "first_chunk"] = "first_chunk"
+    admission: Literal["whole", "first_chunk"] = "whole"
     prefix_cache: Literal["radix", "hash", "off"] | bool = "radix"
     eviction: str = "lru"
     preemption: bool = True

@@ -100,7 +100,8 @@ def test_moments(logs: list[EventLog], snapshot: Snapshot) -> None:
                 for request in log.requests.index:
                     yield plain(moment.fate(int(request)), {})
                 for event in moment.events:
-                    if isinstance(event, v.RadixEvicted) and event.reason == "room":
+                    evicted = isinstance(event, v.RadixEvicted | v.BlockEvicted)
+                    if evicted and event.reason == "room":
                         yield plain(moment.evicted(event), {})
 
     snapshot("moments", shapes(answers()))
@@ -111,7 +112,7 @@ def test_differences(logs: list[EventLog], snapshot: Snapshot) -> None:
         for seed, log in enumerate(logs[2:]):
             for other in (
                 random_log(seed, policy="sjf"),
-                random_log(seed, eviction="lfu"),
+                random_log(seed, eviction="lfu", prefix_cache="radix"),
                 random_log(seed, max_batch_size=log[0].settings["max_batch_size"] + 1),
             ):
                 difference = first_difference(log, other, pair(log, other))

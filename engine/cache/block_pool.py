@@ -1,16 +1,15 @@
 """The block pool: which KV blocks are free, and how many references each of the others has.
 
 Memory for keys and values is divided into equal-sized blocks. A block's reference count is the number
-of block tables that contain it, plus one while it is in the radix tree. A block with count 0 is free.
+of block tables that contain it, plus one while the prefix cache holds it. A block with count 0 is free.
 
 Write your own pool by subclassing `BlockPool` and pass it in: `Engine(runner, config,
 pool=Mine(blocks))`. `allocate` and `writable` may choose any free block; everything else must work
 as it does here.
 
-Differs from vLLM (`vllm/v1/core/block_pool.py`): vLLM puts released blocks into a queue, so the
-block that was released first is reused first, and a released block stays cached until it is reused.
-Here the free list is a stack, and a cached block is not free: the tree keeps a reference until it
-evicts the block.
+Differs from vLLM (`vllm/v1/core/block_pool.py`): vLLM's queue of free blocks has blocks without a key
+at its front, used as a stack, and cached blocks behind them. Here the free list is only that stack. A
+cached block is not free: the prefix cache keeps a reference until it evicts the block.
 """
 
 from collections.abc import Iterable

@@ -31,7 +31,9 @@ class PrefixMatch(Protocol):
     """The cached prefix of a token sequence: the blocks of whole blocks of tokens."""
 
     @property
-    def blocks(self) -> list[int]: ...
+    def blocks(self) -> list[int]:
+        """The blocks, in the order of their tokens."""
+        ...
 
 
 class PrefixLookup(Protocol):
@@ -49,19 +51,23 @@ class PrefixLookup(Protocol):
 
 
 class PrefixCache(Protocol):
-    """A prefix cache behind `KVCacheManager`. Each method completes its changes before it emits.
-
-    lookup  what finds a prefix; policies get it
-    nodes   the cached prefixes as a tree, by node id
-    tick    logical time of the latest access, if the cache counts accesses
-    """
+    """A prefix cache behind `KVCacheManager`. Each method completes its changes before it emits."""
 
     @property
-    def lookup(self) -> PrefixLookup: ...
+    def lookup(self) -> PrefixLookup:
+        """The part that finds prefixes; policies get it."""
+        ...
+
     @property
-    def nodes(self) -> Mapping[int, Any]: ...
+    def nodes(self) -> Mapping[int, Any]:
+        """The nodes of the prefix tree by id; a snapshot names the fields that it reads."""
+        ...
+
     @property
-    def tick(self) -> int: ...
+    def tick(self) -> int:
+        """Logical time of the latest access; 0 if the cache does not count accesses."""
+        ...
+
     @property
     def num_evictable_blocks(self) -> int:
         """The number of cached blocks that no owner uses."""

@@ -74,8 +74,12 @@ class RadixCache:
         self._lock(sample, self._tree.nodes[parent.last_node])
 
     def release(self, owner: BlockOwner, keep: int = 0) -> None:
-        """Release the blocks after the first `keep`, and the lock if none is kept."""
-        self._pool.release(owner.block_table[keep:])
+        """Release the blocks after the first `keep`, and the lock if none is kept.
+
+        Without a prefix cache the tail is allocated again first, as in vLLM.
+        """
+        blocks = owner.block_table[keep:]
+        self._pool.release(blocks if self._tree.enabled else blocks[::-1])
         del owner.block_table[keep:]
         if not keep:
             self._lock(owner, self._tree.root)
@@ -119,10 +123,11 @@ class RadixCache:
             return
         size = self._tree.block_size
         node = self._tree.nodes[request.last_node]
-        start = sum(len(above.blocks) for above in self._tree.path(node))
         end = request.num_computed_tokens // size
-        if start == end:
+        # The locked path is the head of the block table, so its last block says where it ends.
+        if end == 0 or request.block_table[end - 1] in node.blocks[-1:]:
             return
+        start = sum(len(above.blocks) for above in self._tree.path(node))
         match = self._tree.match(request.tokens[start * size :], limit=end - start, start=node)
         if match.blocks:
             node = self._join(request, start, match)
@@ -142,24 +147,44 @@ class RadixCache:
         return node
 
     def _insert(self, request: Request, parent: RadixNode, start: int, end: int) -> None:
-        blocks = request.block_table[start:end]
+        """Insert new blocks: a node for each chunk of the prompt, and one for the output.
+
+        The output has a node of its own so that it can be evicted without the prompt. SGLang inserts it
+        when the request ends; here the node grows with each block, because blocks can be found earlier.
+        """
         size = self._tree.block_size
-        tokens = request.tokens[start * size : end * size]
-        self._pool.share(blocks)
-        if self._tree.can_extend(parent):
-            self._tree.extend(parent, tokens, blocks)
+        prompt_end = request.prompt_length // size
+        if start < prompt_end < end:
+            parent = self._insert_node(request, parent, start, prompt_end)
+            start = prompt_end
+        is_output = start > prompt_end and parent.writer == (request.id, request.preemptions)
+        if is_output and self._tree.can_extend(parent):
+            blocks = request.block_table[start:end]
+            self._pool.share(blocks)
+            self._tree.extend(parent, request.tokens[start * size : end * size], blocks)
             self._lock(request, parent)
             self._emit(RadixExtended(request.id, parent.id, blocks))
         else:
-            node = self._tree.insert(parent, tokens, blocks)
-            self._lock(request, node)
-            self._emit(RadixInserted(request.id, node.id, parent.id, blocks))
+            self._insert_node(request, parent, start, end)
+
+    def _insert_node(self, request: Request, parent: RadixNode, start: int, end: int) -> RadixNode:
+        blocks, size = request.block_table[start:end], self._tree.block_size
+        self._pool.share(blocks)
+        node = self._tree.insert(parent, request.tokens[start * size : end * size], blocks)
+        node.writer = request.id, request.preemptions
+        self._lock(request, node)
+        self._emit(RadixInserted(request.id, node.id, parent.id, blocks))
+        return node
 
     def _split_at_end(self, match: Match) -> RadixNode:
-        """Return the node that ends where the match ends; split an edge if no node does."""
+        """Return the node that ends where the match ends; split an edge if no node does.
+
+        The access counts for the whole edge, as in SGLang, also for the part below the split.
+        """
         if match.depth == len(match.node.blocks):
             return match.node
         upper = self._tree.split(match.node, match.depth)
+        self._tree.touch(match.node)
         self._emit(RadixSplit(match.node.id, match.depth, upper.id))
         return upper
 

@@ -15,9 +15,7 @@ Four ideas, in the order of this file:
 Source: RadixAttention (arXiv:2312.07104); SGLang's `python/sglang/srt/mem_cache/radix_cache.py`.
 
 Differs from SGLang: there, a match splits edges and refreshes access times. Here only locks count
-as accesses, so a policy may look up as many matches as it likes. SGLang also creates a node per
-insertion and splits it at the end of the prompt, so that it can evict the output without the
-prompt. Here a request extends its own leaf, and both are evicted together.
+as accesses, so a policy may look up as many matches as it likes.
 
 Differs from vLLM: vLLM has no tree. It hashes each full block together with its parent's hash
 (`vllm/v1/core/kv_cache_utils.py`), and it evicts single blocks, the tail of a prefix first.
@@ -43,6 +41,7 @@ class RadixNode:
     lock_ref   owners (requests and holds) locked here or below
     last       logical time of the latest lock
     uses       requests that locked it, including its first writer; a resumed request counts again
+    writer     the request that inserted it, and how often that had been preempted
     """
 
     copies: ClassVar[tuple[()]] = ()  # for a snapshot: duplicates are merged
@@ -55,6 +54,7 @@ class RadixNode:
     lock_ref: int = 0
     last: int = 0
     uses: int = 0
+    writer: tuple[int, int] | None = None
 
 
 class Match(NamedTuple):
@@ -175,6 +175,11 @@ class RadixTree:
             if node.lock_ref == 0:
                 self.unlocked_blocks += len(node.blocks)
                 self._unasked[node.id] = None
+
+    def touch(self, node: RadixNode) -> None:
+        """Give a node the access time of the next lock move."""
+        node.last = self.tick + 1
+        self._unasked[node.id] = None
 
     def path(self, node: RadixNode) -> Iterator[RadixNode]:
         """Yield `node` and its ancestors, without the root."""

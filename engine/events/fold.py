@@ -41,15 +41,17 @@ class State(EngineState):
             self.refs[block] = 1
 
     def _dereference(self, blocks: list[int]) -> None:
-        """Drop references of a block table. The first of its free blocks is allocated first.
+        """Drop references of a block table. With the hash cache, cached blocks join the queue.
 
-        With the hash cache it is the last one. A cached block then becomes evictable with its last user,
-        the tail of the block table first.
+        Of the blocks that become free, the first is allocated first, and without a radix tree the last.
+        Of those that become evictable, the last is evicted first.
         """
         for block in blocks:
             self.refs[block] -= 1
         self.free += [
-            block for block in (blocks if self.is_hashed else blocks[::-1]) if not self.refs[block]
+            block
+            for block in (blocks if self.frees_tail_first else blocks[::-1])
+            if not self.refs[block]
         ]
         if self.is_hashed:
             cached = [
@@ -218,6 +220,8 @@ class State(EngineState):
         siblings.remove(lower.id)
         siblings.add(upper.id)
         lower.parent = upper.id
+        if event.touched:
+            lower.last = self.tick + 1
         lower.tokens, lower.texts = lower.tokens[cut:], lower.texts[cut:]
         lower.blocks = lower.blocks[event.at :]
 

@@ -58,8 +58,8 @@ class HoldState:
 class NodeState:
     """A node of the prefix tree with the edge above it.
 
-    With the hash cache a node has one block, and `copies` has the block's duplicates, oldest first. Then
-    `last` and `lock` are 0: the eviction queue and the reference counts take their place.
+    With the hash cache a node has one block, and `copies` has the block's duplicates, oldest first.
+    Then `last` and `lock` are 0: the eviction queue and the reference counts take their place.
     """
 
     id: int
@@ -119,6 +119,11 @@ class EngineState:
     def is_hashed(self) -> bool:
         """Whether the prefix cache is a hash table, not a radix tree."""
         return bool(self.settings["prefix_cache"] == "hash")
+
+    @property
+    def frees_tail_first(self) -> bool:
+        """Whether the last block of a released block table is the first to be allocated again."""
+        return bool(self.settings["prefix_cache"] != "radix")
 
     @property
     def evictable(self) -> int:

@@ -17,8 +17,11 @@ Line = dict[str, Any]
 def _name_the_prefix_cache(event: Line) -> Line:
     """Upgrade from schema 1, whose setting `prefix_cache` was True or False.
 
-    It had no hash cache, so its keyframes have neither an eviction queue nor copies of blocks.
+    It had no hash cache, so its keyframes have neither an eviction queue nor copies of blocks. A match
+    that ended inside an edge did not count as an access to the rest of the edge.
     """
+    if event["type"] == "radix_split":
+        event["touched"] = False
     state = event.get("state", {})
     for settings in (event.get("settings"), state.get("settings")):
         if settings is not None:

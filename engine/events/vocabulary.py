@@ -159,8 +159,8 @@ class BlocksAllocated(Event):
     """Blocks were taken off the free stack and appended to the request's block table.
 
     The engine's own pool takes them from the end of the stack; a custom pool may choose others. With
-    the hash cache, released blocks return so that the last of a block table is allocated first;
-    otherwise, so that the first is.
+    the radix tree, released blocks return so that the first of a block table is allocated first;
+    otherwise, so that the last is.
     """
 
     request: int
@@ -202,9 +202,9 @@ class RadixEvicted(Event):
 class BlocksStored(Event):
     """The request's next full blocks are in the hash table and can be found from now on.
 
-    Each of `blocks` gets a node: the first below `parent`, the node of the block before (0, the root, if
-    there is none), each other one below the one before it. A node that exists already gets a further
-    copy of its block; the oldest copy is found.
+    Each of `blocks` gets a node: the first below `parent`, the node of the block before (the root, 0,
+    for the first block), each other one below the one before it. A node that exists already gets a
+    further copy of its block; the oldest copy is found.
     """
 
     request: int
@@ -283,11 +283,15 @@ class BlocksTrimmed(Event):
 
 
 class RadixSplit(Event):
-    """A node was split after `at` blocks: they moved to the new node `upper` above it."""
+    """A node was split after `at` blocks: they moved to the new node `upper` above it.
+
+    `touched`: the access that follows counts for `node`, too. It does not in logs of schema 1.
+    """
 
     node: int
     at: int
     upper: int
+    touched: bool = True
 
 
 class RadixJoined(Event):

@@ -98,7 +98,8 @@ class _Answer:
                 yield self._samples(row)
                 return
         rows = self._amounts((row.request, row.count) for row in self.event.rows)
-        yield f"{stalled_words(self.state, dict(self.event.skipped)[self.id])}. Tokens of the others: {rows}."
+        reason = dict(self.event.skipped)[self.id]
+        yield f"{stalled_words(self.state, reason)}. Tokens of the others: {rows}."
 
     def _samples(self, row: v.ScheduledRow) -> str:
         request = self.state.requests[self.id]

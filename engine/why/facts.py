@@ -190,7 +190,9 @@ def _admission(before: State, event: v.Admitted, lost: list[Eviction]) -> Admiss
         found=len(event.blocks) * size,
         most=(len(request.tokens) - 1) // size * size,
         agree=max(
-            common_length(before.prefix_tokens(node), request.tokens) for node in before.nodes
+            common_length(before.prefix_tokens(node.id), request.tokens)
+            for node in before.nodes.values()
+            if not node.children  # the prefixes above are parts of these
         ),
         sharers=[
             other.id

@@ -13,6 +13,7 @@ from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.state import HoldState
 from engine.scheduling.policies import LongestPrefixMatch, Policy
+from engine.simulation.checking_runner import CheckingRunner
 from tests.engine.workloads import Workload, make_engine, play, reference
 
 # The events that move a request's lock to a node and those above it.
@@ -39,8 +40,9 @@ class CheckingLog(EventLog):
         self.uses: dict[int, int] = {}  # tree node -> requests that came to read it
 
     def append(self, event: v.Event) -> None:
-        if isinstance(event, v.BlocksAllocated) and self.engine is not None:
-            self.engine.runner.forget(event.blocks)
+        runner = self.engine and self.engine.runner
+        if isinstance(event, v.BlocksAllocated) and isinstance(runner, CheckingRunner):
+            runner.forget(event.blocks)
         if isinstance(event, v.BlockEvicted):
             front = next(iter(self.folded.queue))
             assert event.block == front, "evicted a block that is not the front of the queue"

@@ -126,3 +126,28 @@ def test_a_key_that_has_grown_since_it_was_asked_is_asked_again() -> None:
     assert tree.next_victim() is young
     order.level = 2
     assert tree.next_victim() is old
+
+
+def test_the_output_is_evicted_without_the_prompt() -> None:
+    """Each chunk of the prompt is a node, and so is the output, however long it grows (SGLang)."""
+    config = EngineConfig(token_budget=16, block_size=4, max_kv_tokens=256)
+    engine, _ = simulate(config, [Speaker("a", 1, "x", 24, 2, 11)])
+    path = [node for node in engine.tree.nodes.values() if node.blocks]
+    assert [len(node.blocks) for node in path] == [4, 2, 3]  # 16 + 10 tokens, and 10 of the output
+    assert engine.tree.next_victim() is path[-1]
+
+
+def test_a_match_that_ends_inside_an_edge_is_an_access_to_all_of_it() -> None:
+    """SGLang refreshes the edge before it splits it, so also the part that was not read."""
+    config = EngineConfig(block_size=4, max_kv_tokens=256)
+    speakers = [
+        Speaker("a", 1, "x", 24, 0, 2),
+        Speaker("b", 5, "y", 24, 0, 2),
+        Speaker("c", 9, "x", 8, 5, 2),  # reads two blocks of a's six
+    ]
+    engine, _ = simulate(config, speakers, log=CheckingLog())
+    victims = []
+    while (leaf := engine.tree.next_victim()) is not None:
+        victims.append(leaf.tokens[:4])
+        engine.tree.evict(leaf)
+    assert victims[0] == prompt_of(speakers[1])[:4]

@@ -152,7 +152,7 @@ def test_no_invariant_breaks_where_requests_are_put_off(
         workload = random_workload(seed)
         workload.config = msgspec.structs.replace(workload.config, policy="lpm")
         steps += len(put_off(check(workload, policy=policy())))
-    assert steps > 10
+    assert steps > 5
 
 
 # admit: a policy chooses the requests to admit

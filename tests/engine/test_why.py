@@ -60,7 +60,7 @@ def test_09_why_the_victim_gave_way_and_why_it_is_not_back_at_once() -> None:
     assert blocks == (6, 2, 3, 1)
     waits = explain(engine.log, ids["r3"], step=21)
     blocked = waits.facts.event.blocked
-    assert (blocked.request, blocked.reason, blocked.need) == (ids["r3"], "no_free_blocks", 1)
+    assert (blocked.request, blocked.reason, blocked.need) == (ids["r3"], "whole_sequence", 1)
     assert (len(waits.facts.state.free), waits.facts.state.evictable) == (0, 3)
     assert waits.head_prefix.unlocked == 3
     assert waits.shortfall == Shortfall(1, "free block")

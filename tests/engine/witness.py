@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from engine.cache.block_pool import BlockPool
+from engine.cache.hash_cache import HashCache, HashNode
+from engine.cache.prefix_cache import BlockOwner
 from engine.cache.radix_tree import RadixNode, RadixTree
 from engine.engine import Engine
 from engine.events import vocabulary as v
@@ -44,6 +46,24 @@ class WatchedTree(RadixTree):
     def move_lock(self, old: RadixNode, new: RadixNode) -> None:
         self.unlocked_before = self.unlocked_blocks
         super().move_lock(old, new)
+
+
+class WatchedHash(HashCache):
+    """Remembers what `WatchedTree` does. A hash cache is no part to pass in, so one becomes this."""
+
+    def watch(self) -> None:
+        self.evicted: list[tuple[list[int], int]] = []
+        self.unlocked_before = 0
+
+    def _remove(self, block: int) -> HashNode:
+        node = super()._remove(block)
+        path = spelled(node)
+        self.evicted.append((path, len(path) - (0 if node.blocks else len(node.tokens))))
+        return node
+
+    def release(self, owner: BlockOwner, keep: int = 0) -> None:
+        self.unlocked_before = self.num_evictable_blocks
+        super().release(owner, keep)
 
 
 @dataclass
@@ -85,7 +105,7 @@ class Witness(EventLog):
             case v.StepStarted():
                 self._victims, self._admitted = {}, {}
                 self._twin = copy.deepcopy(engine, {id(self): EventLog()})
-            case v.RadixEvicted():
+            case v.RadixEvicted() | v.BlockEvicted():
                 path, stayed = engine.tree.evicted[-1]
                 self._losses.append((path, stayed, engine.step_count, event.needed_by))
             case v.Preempted():
@@ -105,7 +125,8 @@ class Witness(EventLog):
         tables = {block for other in others for block in other.block_table}
         freed = sum(block in engine.pool.free for block in table)
         shared = sum(block in tables for block in table)
-        cached = {block for node in engine.tree.nodes.values() for block in node.blocks} - tables
+        nodes = engine.cache.prefix_cache.nodes.values()
+        cached = {block for node in nodes for block in (*node.blocks, *node.copies)} - tables
         return {
             "free": free,
             "evictable": engine.tree.unlocked_before,
@@ -143,7 +164,8 @@ class Witness(EventLog):
     def _seen(self, engine: Engine, event: v.StepScheduled) -> Seen:
         running = {request.id: len(request.block_table) for request in engine.scheduler.running}
         waiting = [request.id for request in engine.scheduler.waiting]
-        free, evictable = len(engine.pool.free), engine.tree.unlocked_blocks
+        free = len(engine.pool.free)
+        evictable = engine.cache.prefix_cache.num_evictable_blocks
         free += drafted_blocks(engine)  # drafts take theirs after the head of the queue is asked
         seen = Seen(event, waiting, running, free, evictable)
         seen.victims, seen.admitted, seen.twin = self._victims, self._admitted, self._twin
@@ -220,14 +242,19 @@ def starts_with(twin: Engine, request: int, unit: str, more: int) -> bool:
 
 def watched_engine(workload: Workload) -> tuple[Engine, Witness]:
     log, config = Witness(), workload.config
-    pool, tree = WatchedPool(config.num_blocks), WatchedTree(config.block_size)
-    engine = make_engine(workload, log, pool=pool, tree=tree)
+    pool, parts = WatchedPool(config.num_blocks), {}
+    if config.prefix_cache != "hash":
+        parts["tree"] = WatchedTree(config.block_size)
+    engine = make_engine(workload, log, pool=pool, **parts)
+    if config.prefix_cache == "hash":
+        engine.tree.__class__ = WatchedHash
+        engine.tree.watch()
     log.engine = engine
     return engine, log
 
 
-def spelled(node: RadixNode) -> list[int]:
-    return [] if node.parent is None else spelled(node.parent) + node.tokens
+def spelled(node: RadixNode | HashNode) -> list[int]:
+    return [] if node.parent is None else spelled(node.parent) + list(node.tokens)
 
 
 def common(one: list[int], other: list[int]) -> int:

@@ -52,6 +52,8 @@ def another_priority(workload: Workload) -> EventLog:
 
 
 def another_eviction(workload: Workload) -> EventLog:
+    if workload.config.prefix_cache == "hash":
+        return run(workload)  # it has one order, so nothing is planted
     return run(changed(workload, eviction="lru" if workload.config.eviction == "lfu" else "lfu"))
 
 
@@ -106,7 +108,7 @@ def decided(log: EventLog) -> Iterator[tuple[int, list[Any]]]:
                 events.append(("admitted", event.request, len(event.blocks)))
             case v.Preempted():
                 events.append(("preempted", event.request, event.needed_by))
-            case v.RadixEvicted():
+            case v.RadixEvicted() | v.BlockEvicted():
                 events.append(("evicted", event.node, event.needed_by))
             case v.StepScheduled():
                 events.append(
@@ -146,7 +148,7 @@ def test_one_planted_change_is_found_in_the_step_where_it_first_decides_somethin
         difference = first_difference(a, b, pair(a, b))
         assert (difference and difference.step) == first_step_that_differs(a, b), seed
         found += difference is not None
-    assert found >= 5, "the plants must bear"
+    assert found >= 3, "the plants must bear"
 
 
 @pytest.mark.parametrize("plant", PLANTS)

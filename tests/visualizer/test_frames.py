@@ -177,10 +177,6 @@ def count(events: list[v.Event], kind: type) -> int:
     return sum(isinstance(event, kind) for event in events)
 
 
-def path(state: State, node: int) -> list[int]:
-    return [node, *path(state, state.nodes[node].parent)] if node else []
-
-
 def brute_steps(log: EventLog) -> dict[int, dict[str, object]]:
     """Memory by each block's owners, and rows by the tokens that each request had."""
     rows: dict[int, dict[str, object]] = {}
@@ -188,16 +184,18 @@ def brute_steps(log: EventLog) -> dict[int, dict[str, object]]:
     for event in log:
         if isinstance(event, v.RadixEvicted) and state.step:
             rows[state.step]["evicted_blocks"] += len(state.nodes[event.node].blocks)
+        if isinstance(event, v.BlockEvicted) and state.step:
+            rows[state.step]["evicted_blocks"] += 1
         state.apply(event)
         if isinstance(event, v.StepStarted):
             rows[state.step] = {"evicted_blocks": 0}
         elif isinstance(event, v.StepScheduled):
-            held = Counter(id_ for hold in state.holds.values() for id_ in path(state, hold.lock))
+            read = {block for request in state.requests.values() for block in request.table}
             idle = [  # no request reads them
                 block
                 for node in state.nodes.values()
-                if node.lock == held[node.id]
-                for block in node.blocks
+                for block in node.blocks + node.copies
+                if block not in read
             ]
             counts = Counter(
                 "prefill"

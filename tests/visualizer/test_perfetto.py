@@ -246,7 +246,7 @@ def test_random_workloads_keep_the_rules_and_lose_nothing(seeds: range) -> None:
         play(engine, workload)
         events = parsed(to_perfetto(engine.log))
         found = check_against(engine.log, events)
-        assert found["evicted"] == len(engine.log.of(v.RadixEvicted))
+        assert found["evicted"] == len(engine.log.of(v.RadixEvicted, v.BlockEvicted))
         assert found["preempted"] == len(engine.log.of(v.Preempted))
         born = len(engine.log.of(v.RequestArrived)) + len(engine.log.of(v.Forked))
         assert found["lives"] == born
@@ -319,7 +319,7 @@ def test_the_storytellers_preemption_reads_as_it_happened() -> None:
     ((owner, lost),) = [(o, e) for o, e in pairs if e["name"] == "preempted"]
     assert owner["name"] == "r8"
     assert lost["args"]["needed_by"] == "r6"
-    assert lost["args"]["steps_by_reason"] == {"no_free_blocks": 4, "after_preemption": 1}
+    assert lost["args"]["steps_by_reason"] == {"whole_sequence": 4, "after_preemption": 1}
     waits = {o["name"]: e["name"] for o, e in pairs if e["name"].startswith("waiting")}
     assert waits["r9"] == "waiting: batch_full"
     said = [

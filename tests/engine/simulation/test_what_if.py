@@ -119,7 +119,7 @@ def test_a_policy_of_your_own_has_to_come_along() -> None:
     engine, _ = play_speakers(config, FULL_MEMORY, policy=OldestGivesWay())
     with raises_naming(ConfigError, "policy", "OldestGivesWay"):
         what_if(engine.log, cost=COST)
-    assert len(what_if(engine.log, cost=COST, policy=OldestGivesWay()).steps) == 34
+    assert len(what_if(engine.log, cost=COST, policy=OldestGivesWay()).steps) == 33
     assert len(what_if(engine.log, cost=COST, policy="fcfs").steps) == 31
 
 

@@ -86,7 +86,7 @@ test("each lane shows its request's name, its state and why it waits", () => {
   const said = texts(timelineAt(30, 8));
   for (const { name } of model.requests) assert.ok(said.includes(name), name);
   assert.ok(said.includes("preempted"));
-  assert.ok(said.some((text) => text.startsWith("batch full, then no free blocks")));
+  assert.ok(said.some((text) => text.startsWith("batch full, then too few blocks")));
   assert.equal(said.filter((text) => text === "stop").length, 3);
 });
 

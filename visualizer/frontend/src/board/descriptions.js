@@ -3,7 +3,7 @@
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";
-import { messages, text } from "../model/messages.js";
+import { stalledWords, text } from "../model/messages.js";
 import { list } from "../model/words.js";
 
 /** Describes a request at a step of the timeline, or the step if the pointer is on the strip. */
@@ -52,7 +52,10 @@ function describeSegment(model, span, step) {
       return `${segment.kind === "prefill" ? "prefill" : "recompute"}, ${range}${found}${again}`;
     }
     case "stalled":
-      return text(messages.stalled[segment.reason], { requests: 1, budget: model.settings.token_budget });
+      return text(stalledWords[segment.reason], {
+        requests: 1,
+        budget: model.settings.token_budget,
+      });
     default:
       return segment.drafts
         ? `decode, ${segment.accepted} of ${segment.drafts} drafts accepted`

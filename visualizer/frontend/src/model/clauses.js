@@ -9,7 +9,7 @@
  */
 
 import { needOf, waitOf } from "./decisions.js";
-import { fill, messages, reasons, supply } from "./messages.js";
+import { fill, messages, reasons, stalledWords, supply } from "./messages.js";
 import { waitRuns } from "./waits.js";
 import { agree, are, count, list, say, sum } from "./words.js";
 
@@ -262,7 +262,7 @@ function stalled(frame, add) {
   const values = { requests: idle.length, budget: frame.budget.budget };
   // The budget ends the scheduling of running requests or a preemption does, never both in one step.
   const reason = idle[0]?.reason;
-  if (reason) add(10, say`${names(frame, idle)} ${fill(messages.stalled[reason], values)}.`);
+  if (reason) add(10, say`${names(frame, idle)} ${fill(stalledWords[reason], values)}.`);
 }
 
 /** @param {Frame} frame @param {Add} add */

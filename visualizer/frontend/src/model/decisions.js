@@ -21,7 +21,7 @@
  * @property {string} [heat]        its rank; see HOT
  */
 
-import { fill, messages, rowWords, supply } from "./messages.js";
+import { fill, messages, rowWords, stalledWords, supply } from "./messages.js";
 import { agree, blockList, count, list, say, sum } from "./words.js";
 
 /** What a learner should look at first, most important first. */
@@ -51,7 +51,7 @@ export function decisions(frame) {
       made.push(scheduled(frame, row, left));
     }
     for (const idle of story.stalled.filter(about)) {
-      const spans = fill(messages.stalled[idle.reason], { requests: 1, budget: frame.budget.budget });
+      const spans = fill(stalledWords[idle.reason], { requests: 1, budget: frame.budget.budget });
       made.push(line(idle, "stalled", spans));
     }
   }

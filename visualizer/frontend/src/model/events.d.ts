@@ -106,6 +106,7 @@ export interface RadixSplit {
   node: number;
   at: number;
   upper: number;
+  touched?: boolean;
 }
 
 export interface RadixJoined {

@@ -353,11 +353,12 @@ export class State {
   }
 
   /**
-   * Drops references of a block table. The first of its free blocks is allocated first; with the hash cache the
-   * last one is, and a block that is only cached joins the eviction queue, the tail of the table first.
+   * Drops references of a block table. With the radix tree the first of its free blocks is allocated first, otherwise
+   * the last. With the hash cache, a block that is only cached joins the eviction queue, the tail of the table first.
    */
   #decref(/** @type {number[]} */ blocks) {
-    for (const block of this.isHashed ? blocks : blocks.toReversed()) {
+    const tailFirst = this.isHashed || this.settings.prefix_cache === "off";
+    for (const block of tailFirst ? blocks : blocks.toReversed()) {
       if (!this.refs(block)) throw this.#error(`frees block ${block}, which has no references`);
       this.#count(block, -2);
       if (!this.refs(block)) this.free.push(block);
@@ -543,6 +544,10 @@ export class State {
     const lower = this.#writable(this.nodes, this.node(event.node));
     this.#addNode({ ...lower, id: event.upper, blocks: lower.blocks.slice(0, event.at) });
     lower.parent = event.upper;
+    if (event.touched ?? true) {
+      lower.last = this.tick + 1;
+      lower.used = this.step;
+    }
     lower.from += event.at * this.blockSize;
     lower.blocks = lower.blocks.slice(event.at);
   }

@@ -36,7 +36,7 @@ const FIELDS = Object.fromEntries(
     forked: "request:i parent:i sample:i",
     step_finished: "tokens:a t:o?",
     blocks_trimmed: "request:i keep:i",
-    radix_split: "node:i at:i upper:i",
+    radix_split: "node:i at:i upper:i touched:b?",
     radix_joined: "request:i node:i blocks:I",
     radix_inserted: "request:i node:i parent:i blocks:I",
     radix_extended: "request:i node:i blocks:I",

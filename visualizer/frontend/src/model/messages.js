@@ -11,6 +11,9 @@ export { messages };
 /** @type {Record<string, {short: string, clause: string, numbers?: string, waited_for?: string}>} */
 export const reasons = messages.reasons;
 
+/** Why a running request gets nothing, by its reason. @type {Record<string, string>} */
+export const stalledWords = messages.stalled;
+
 /**
  * Short words for a waiting reason, for lanes and tables: "batch full".
  *

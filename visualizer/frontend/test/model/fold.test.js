@@ -78,10 +78,10 @@ test("an admission that hits shares blocks and locks their path", () => {
   assert.deepEqual(state.counts, { unshared: 1, shared: 2, cached: 0, free: 3 });
 });
 
-test("radix_split: the upper part gets the new id and copies lock and access", () => {
+test("radix_split: the upper part gets the new id, and the access counts for the lower one", () => {
   const state = fold(oneRunning, make.split(1, 1, 2));
   assert.deepEqual(node(state, 2), { ...node(state, 2), parent: 0, blocks: [0], last: 1, lock: 1 });
-  assert.deepEqual(node(state, 1), { ...node(state, 1), parent: 2, blocks: [1], last: 1, lock: 1 });
+  assert.deepEqual(node(state, 1), { ...node(state, 1), parent: 2, blocks: [1], last: 2, lock: 1 });
   assert.equal(String.fromCharCode(...node(state, 1).tokens), "cd");
 });
 
