@@ -10,11 +10,15 @@ NODE_MODULES := $(FRONTEND)/node_modules/.installed
 BUNDLE := visualizer/static/board.js
 NPM := cd $(FRONTEND) && PATH="$(CURDIR)/$(BIN):$$PATH" npm
 
+# What the recordings in tests/fixtures/parity are made with; both are too large for .venv.
+VLLM_PYTHON ?= $(PYTHON)
+SGLANG ?= /tmp/sglang
+
 # Jupyter will not run as root unless told to; a container or a fresh machine often is root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
 .PHONY: help setup lab notebooks contents test test-fast test-notebooks test-browser test-frontend soak check \
-  check-frontend serve bench bundle clean
+  check-frontend record-vllm record-vllm-run record-sglang serve bench bundle clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -60,6 +64,15 @@ test-browser: setup ## pages, widgets and lessons in Chromium
 soak: setup ## the same properties on many more cases
 	$(BIN)/pytest tests/engine -m "not browser" --soak -q -s -k "random_workloads" --timeout=3600 $(PYTEST_ARGS)
 	$(BIN)/pytest tests/server/test_fuzz.py --soak -q -s --timeout=3600 $(PYTEST_ARGS)
+
+record-vllm: ## record vLLM's decisions for tests/parity; VLLM_PYTHON=a Python that has vllm
+	$(VLLM_PYTHON) -m tests.parity.record_vllm $(RECORD_ARGS)
+
+record-vllm-run: ## record a whole vLLM with the bundled model; VLLM_PYTHON as above
+	$(VLLM_PYTHON) -m tests.parity.record_vllm_run $(RECORD_ARGS)
+
+record-sglang: setup ## record SGLang's cache for tests/parity; SGLANG=a folder that has sglang
+	$(BIN)/python -m tests.parity.record_sglang --sglang $(SGLANG) $(RECORD_ARGS)
 
 check: setup check-frontend ## format, lint, types, imports
 	$(BIN)/ruff format --check .

@@ -1,0 +1,91 @@
+"""Ask this project's radix cache what SGLang's was asked, and compare the answers.
+
+python -m tests.parity.radix_replay                # the committed recording of SGLang
+python -m tests.parity.radix_replay /tmp/fresh.gz  # another one, see `record_sglang.py`
+"""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+from engine.cache.radix_cache import RadixCache
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.scheduling.request import Request
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import CostRunner
+from tests.parity.radix_records import Edge, History, first_difference, read
+from tests.parity.records import FIXTURES
+
+ASKER = Request(0, [], [], SamplingParams())  # an eviction makes room for it
+
+
+class EngineCache:
+    """The engine's `KVCacheManager`, asked as `radix_records.PrefixCache`."""
+
+    def __init__(self, history: History) -> None:
+        page = history.page
+        pages = sum(-(-len("".join(one)) // page) for one in history.requests)
+        config = EngineConfig.like("sglang", block_size=page, max_kv_tokens=pages * page)
+        self._cache = Engine(CostRunner(1.0, 0.0), config).cache
+        self._live: dict[int, Request] = {}
+
+    def match(self, request: int, prompt: list[int]) -> int:
+        one = Request(request + 1, prompt, [], SamplingParams(), prompt_length=len(prompt))
+        self._cache.attach_prefix(one, self._cache.match_prefix(one))
+        self._live[request] = one
+        return one.num_computed_tokens
+
+    def checkpoint(self, request: int, tokens: list[int]) -> None:
+        one = self._live[request]
+        one.tokens = tokens
+        self._cache.allocate_slots(one, len(tokens) - one.num_computed_tokens)
+        one.num_computed_tokens = len(tokens)
+        self._cache.cache_full_blocks(one)
+
+    def release(self, request: int) -> None:
+        self._cache.free(self._live.pop(request))
+
+    def evict(self, tokens: int) -> list[Edge]:
+        radix = self._cache.prefix_cache
+        assert isinstance(radix, RadixCache)
+        edges: list[Edge] = []
+        while sum(edge.length for edge in edges) < tokens:
+            leaf = radix.lookup.next_victim()
+            if leaf is None:
+                break
+            above = reversed(list(radix.lookup.path(leaf)))
+            path = [token for node in above for token in node.tokens]
+            edges.append(Edge(path, len(leaf.tokens)))
+            radix.evict(ASKER)
+            assert leaf.id not in radix.nodes
+        return edges
+
+
+def compare(history: History) -> str:
+    """Return "" if all answers are equal, or what differs first."""
+    return first_difference(EngineCache(history), history)
+
+
+def table(results: Iterable[tuple[History, str]]) -> str:
+    """Return as text how many histories are equal by setting, and the kinds of differences."""
+    settings: dict[str, Counter[str]] = {}
+    for history, kind in results:
+        settings.setdefault(history.setting, Counter())[kind] += 1
+    lines = []
+    for setting, kinds in settings.items():
+        lines.append(f"{setting}: {kinds.pop('', 0)} equal")
+        lines += [f"{count:5}  {kind}" for kind, count in sorted(kinds.items())]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Compare the engine with a recording of SGLang.")
+    parser.add_argument("file", type=Path, nargs="?", default=FIXTURES / "sglang.jsonl.gz")
+    options = parser.parse_args()
+    print(table((history, compare(history)) for history in read(options.file)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""The radix cache beside SGLang's `RadixCache`: match lengths and evictions on recorded histories.
+
+`record_sglang.py` says how to record them again. The snapshot counts the differences that are left;
+after an intended change, run `pytest tests/parity --update-snapshots` and read the diff.
+"""
+
+from collections import Counter
+
+import msgspec
+import pytest
+
+from tests.parity.radix_records import SETTINGS, History, draw, first_difference, read
+from tests.parity.radix_replay import EngineCache, compare, table
+from tests.parity.record_sglang import SEEDS, import_sglang
+from tests.parity.records import FIXTURES, read_header
+
+FILE = FIXTURES / "sglang.jsonl.gz"
+
+
+@pytest.fixture(scope="module")
+def histories() -> list[History]:
+    return list(read(FILE))
+
+
+def test_the_cache_answers_like_sglangs_but_for_the_listed_differences(histories, snapshot) -> None:
+    results = [(history, compare(history)) for history in histories]
+    listing = []
+    for setting in SETTINGS:
+        kinds = sorted({kind for history, kind in results if history.setting == setting and kind})
+        for kind in kinds:
+            seeds = [
+                history.seed
+                for history, one in results
+                if (history.setting, one) == (setting, kind)
+            ]
+            listing.append(f"{setting}, {kind}: {' '.join(map(str, seeds))}")
+    snapshot("sglang_cache", "\n".join([table(results), "", *listing, ""]))
+
+
+def test_the_recording_has_every_setting_and_seed(histories) -> None:
+    header = read_header(FILE)
+    assert header["engine"] == "sglang"
+    assert header["version"]
+    counts = Counter(history.setting for history in histories)
+    assert counts == dict.fromkeys(SETTINGS, SEEDS)
+
+
+def test_the_generator_still_draws_what_was_recorded(histories) -> None:
+    for recorded in histories[::50]:
+        for history, operation in draw(recorded.setting, recorded.seed, recorded.page):
+            at = len(history.operations)
+            assert recorded.operations[at][: len(operation)] == operation
+            history.operations.append(recorded.operations[at])
+        assert history == recorded
+
+
+def test_a_wrong_answer_is_found(histories) -> None:
+    equal = next(
+        one
+        for one in histories
+        if not compare(one)
+        and any(operation[0] == "evict" and operation[2] for operation in one.operations)
+    )
+
+    def changed(name: str, change) -> str:
+        copy = msgspec.convert(msgspec.to_builtins(equal), History)
+        operation = next(one for one in copy.operations if one[0] == name and one[2] != [])
+        operation[2] = change(operation[2])
+        return first_difference(EngineCache(copy), copy)
+
+    assert changed("match", lambda cached: cached + 1) == "matches less"
+    assert changed("evict", lambda victims: []) == "evicts more"
+    assert changed("evict", lambda victims: [[victims[0][0], 0, 1]]) != ""
+
+
+def test_a_folder_without_sglang_is_named(tmp_path) -> None:
+    with pytest.raises(SystemExit) as error:
+        import_sglang(tmp_path)
+    assert str(tmp_path) in str(error.value)
