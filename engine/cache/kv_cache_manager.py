@@ -66,13 +66,11 @@ class KVCacheManager:
         A block past the computed tokens, allocated earlier in this step, needs no copy: other
         requests that found it read only what this one writes.
         """
-        last = request.num_computed_tokens // self.block_size
-        partly_filled = request.num_computed_tokens % self.block_size != 0
-        return (
-            partly_filled
-            and self.pool.refs[request.block_table[last]] > 1
-            and not self.prefix_cache.is_scheduled(request.block_table[last])
-        )
+        index, filled = divmod(request.num_computed_tokens, self.block_size)
+        if not filled:
+            return False
+        block = request.block_table[index]
+        return self.pool.refs[block] > 1 and not self.prefix_cache.is_scheduled(block)
 
     # Allocating
 

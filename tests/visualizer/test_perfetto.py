@@ -331,7 +331,7 @@ def test_the_storytellers_preemption_reads_as_it_happened() -> None:
     start, end = (next(e for e in events if e["ph"] == p and e["name"] == "resumed") for p in "sf")
     tracks = slices_by_track(events)
     assert enclosing(start, tracks)[-1] == lost
-    assert enclosing(end, tracks)[-1]["name"] == "prefill 28"
+    assert enclosing(end, tracks)[-1]["name"] == "prefill 20"
 
 
 def test_an_arrow_of_a_hit_begins_where_the_blocks_were_computed() -> None:
