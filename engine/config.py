@@ -100,7 +100,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         `settings` are added, or override the preset. `docs/glossary.md` says what each preset
         covers. Raises ConfigError for an unknown engine or setting.
         """
-        if engine not in _PRESETS:
+        if not isinstance(engine, str) or engine not in _PRESETS:
             known = " or ".join(f'"{one}"' for one in _PRESETS)
             raise ConfigError(f"engine must be {known}, got {engine!r}")
         for name in settings:

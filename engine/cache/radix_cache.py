@@ -184,7 +184,7 @@ class RadixCache:
         if match.depth == len(match.node.blocks):
             return match.node
         upper = self._tree.split(match.node, match.depth)
-        self._tree.touch(match.node)
+        self._tree.touch(self._tree.nodes[match.node.id])  # a tree of your own may replace the node
         self._emit(RadixSplit(match.node.id, match.depth, upper.id))
         return upper
 

@@ -35,7 +35,7 @@ class CheckingRunner:
         self.next_token = next_token
         self._block_size = 0
         self._slots: list[list[int | None]] = []
-        self._forgotten: set[int] = set()  # blocks that the next pass finds empty
+        self._forgotten: set[int] = set()  # blocks to empty
 
     def describe(self) -> dict[str, Any]:
         """Describe the runner, which has no parameters."""
@@ -47,10 +47,10 @@ class CheckingRunner:
         self._slots = [[None] * block_size for _ in range(num_blocks)]
 
     def forget(self, blocks: Sequence[int]) -> None:
-        """Empty the slots of blocks: they were allocated, and what they held is garbage.
+        """Empty the slots of newly allocated blocks: what they hold is garbage.
 
-        This happens after the next copies, because a block may be copied, released and allocated in the
-        same step.
+        That happens before the next rows are written. Block copies come first, because the source of
+        a copy may have been released and allocated again in the same step.
         """
         self._forgotten.update(blocks)
 
@@ -61,11 +61,10 @@ class CheckingRunner:
         for source, destination in copies:
             self._slots[destination] = list(self._slots[source])
             self._forgotten.discard(destination)
-        if not rows:
-            return []
-        for block in self._forgotten:
-            self._slots[block] = [None] * self._block_size
-        self._forgotten.clear()
+        if rows:
+            for block in self._forgotten:
+                self._slots[block] = [None] * self._block_size
+            self._forgotten.clear()
         for row in rows:
             self._write(row)
         for row in rows:

@@ -51,6 +51,7 @@ def test_the_means_of_a_range_are_those_of_the_requests_that_finish_in_it(
 ) -> None:
     ended = the_log().requests.query("finish_reason.notna()")
     board.press("Home", "[", "End", "]")
+    expect(board.root).to_have_attribute("data-range", "1-53")
     words = board.root.locator(".range-words")
     assert_names(words.inner_text(), len(ended))
     said = re.search(r"TTFT\D*([\d.]+) ms", words.inner_text())

@@ -11,7 +11,7 @@ from engine.simulation.workload import poisson, uniform
 from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.conftest import NewPage
 from tests.facts import assert_names
-from visualizer.html import page_of
+from visualizer.html import write_page
 from visualizer.logs import StepIndex
 
 # Notes, in the page, what stood there when the board was first drawn.
@@ -36,7 +36,7 @@ def long_log() -> EventLog:
 
 
 def open_page(new_page: NewPage, path: Path, data: bytes) -> Page:
-    path.write_text(page_of(gzip.compress(data, 1), {}, theme=None, title="long"), "utf-8")
+    write_page(gzip.compress(data, 1), {}, path, theme=None, title="long")
     page = new_page()
     page.add_init_script(_WATCH)
     page.goto(path.as_uri())

@@ -69,6 +69,7 @@ def test_a_control_moves_the_board_and_the_old_run_stays_beside_the_new(
     page.keyboard.press("Home")
     ground.changed("max_batch_size", 6, 1)
     board = ground.board()
+    expect(board.root).not_to_have_attribute("data-steps", old)
     new = board.data("steps")
     assert int(new) > int(old)
     assert ground.steps()[:2] == [old, new]

@@ -59,7 +59,7 @@ def cells() -> dict[str, tuple[Engine, str, dict]]:
     ("name", "part", "output"),
     [
         ("LongestFirst", "policy", "[3, 2, 1]"),
-        ("OldestGivesWay", "policy", "1"),
+        ("PreemptOldest", "policy", "1"),
         ("OneAtATime", "policy", "[1, 2, 3]"),
         ("OneForEachLabel", "policy", "[1, 7, 1]"),
         ("Accounts", "policy", "{'Ada': 11, 'Bo': 18}"),
@@ -100,7 +100,7 @@ def test_a_machine_from_a_cell_takes_the_time_that_the_page_says(cells) -> None:
 def test_without_the_part_the_result_is_the_one_that_the_page_compares_with(cells) -> None:
     for name, part in [
         ("LongestFirst", "policy"),
-        ("OldestGivesWay", "policy"),
+        ("PreemptOldest", "policy"),
         ("OneAtATime", "policy"),
         ("OneForEachLabel", "policy"),
         ("LargestFirst", "eviction"),

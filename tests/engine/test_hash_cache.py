@@ -165,6 +165,8 @@ def test_like_vllm_and_like_sglang_set_the_cache_and_the_admission() -> None:
     assert EngineConfig.like("sglang").prefix_cache == "radix"
     with raises_naming(ConfigError, "engine", "vllm", "sglang", "tgi"):
         EngineConfig.like("tgi")
+    with raises_naming(ConfigError, "engine", "vllm", "sglang", "[]"):
+        EngineConfig.like([])  # type: ignore[arg-type]
     with raises_naming(ConfigError, "chunks"):
         EngineConfig.like("vllm", chunks=2)
 

@@ -121,7 +121,7 @@ def test_an_untouched_stub_counts_as_unwritten(capsys) -> None:
 def test_the_cases_are_short_of_different_things_and_come_smallest_first() -> None:
     traces = cases()
     causes = [solution(trace.log)["cause"] for trace in traces]
-    assert set(causes) == {"batch_full", "token_budget", "no_free_blocks"}
+    assert set(causes) == {"batch_full", "token_budget", "whole_sequence"}
     sizes = [len(trace.log.requests) for trace in traces]
     assert sizes == sorted(sizes)
 

@@ -50,14 +50,14 @@ WRONG = [
         ["no_place", 29, 75, "r17", "after_preemption"],
     ),
     (
-        with_(cause=lambda log, found: "no_free_blocks"),
+        with_(cause=lambda log, found: "whole_sequence"),
         Promise.MOST_STEPS,
-        ["no_free_blocks", 7, 47],
+        ["whole_sequence", 7, 47],
     ),
     (
         with_(evidence=lambda log, found: [40, 45, 41]),
         Promise.EVIDENCE_HAS_CAUSE,
-        [45, "no_free_blocks", "batch_full"],
+        [45, "whole_sequence", "batch_full"],
     ),
     (with_(evidence=lambda log, found: [76]), Promise.EVIDENCE_IN_WAIT, [76, "r17"]),
     (with_(evidence=lambda log, found: [40]), Promise.ENOUGH_EVIDENCE, []),
