@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
 import { build, transform } from "esbuild";
 
-const LIMIT = 102_000;
+const LIMIT = 150_000;
 const EXPORTS = ["createParser", "duration", "mount", "watch"];
 const here = new URL(".", import.meta.url);
 const target = new URL("../static/", here);
