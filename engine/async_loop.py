@@ -222,7 +222,7 @@ class AsyncLoop:
         ]
         lost = set[int]().union(*written)
         engine.holds.release_blocks(lost)
-        engine.cache.withdraw(requests, lost)
+        engine.cache.prefix_cache.withdraw(requests, lost)
         for row in dropped:
             engine.cache.trim(row.request)
         if ahead is not None:

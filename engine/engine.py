@@ -226,7 +226,7 @@ class Engine:
             requests = [row.request for row in plan.rows]
             for request in requests:
                 request.forget_in_flight()
-            self.cache.withdraw(requests)
+            self.cache.prefix_cache.withdraw(requests)
             return self.end_requests(plan, requests, error)
         if plan.error is not None:
             self.recorder.step_finished(plan.step, [])
@@ -300,7 +300,7 @@ class Engine:
         for row in committed:
             if row.drafts:
                 self.cache.trim(row.request)
-            self.cache.cache_full_blocks(row.request)
+            self.cache.prefix_cache.cache_computed(row.request)
         for tokens in output.tokens:
             if tokens.finish_reason is not None:
                 self._finish(tokens.request, tokens.finish_reason, tokens.matched)

@@ -76,6 +76,7 @@ class Recorder:
 
     def __init__(self, clock: Clock, emit: Callable[[Event], None]) -> None:
         self._clock = clock
+        self._virtual = clock if isinstance(clock, VirtualTime) else None  # asked once: it is slow
         self._emit = emit
         self._times: dict[int, dict[str, Any]] = {}  # clock times of the unfinished steps
 
@@ -126,8 +127,8 @@ class Recorder:
 
     def step_scheduled(self, step: int) -> None:
         """Record the time at which scheduling ended. On a virtual clock, it takes `cpu_us`."""
-        if isinstance(self._clock, VirtualTime):
-            self._clock.advance(self._clock.cpu_us)
+        if self._virtual is not None:
+            self._virtual.advance(self._virtual.cpu_us)
         self._times[step]["scheduled"] = self._clock.now()
 
     def pass_ended(self, step: int, launched: int, ready: int) -> None:

@@ -215,7 +215,7 @@ class HashCache:
             self._by_key[key] = self.nodes[child.id] = child
         return child
 
-    def withdraw(self, requests: Sequence[Request], lost: Set[int]) -> None:
+    def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
         """Take the blocks that these requests will not compute out of the hash table.
 
         One of the requests may have found such a block of an earlier one, or one of the `lost`

@@ -85,7 +85,7 @@ class Holds:
             return Hold(0)
         hold = Hold(self._next_id, label)
         self._next_id += 1
-        self._cache.attach_prefix(hold, lookup.match(tokens, limit=allowed))
+        self._cache.prefix_cache.attach(hold, lookup.match(tokens, limit=allowed))
         self.live[hold.id] = hold
         self._emit(PrefixHeld(hold.id, hold.last_node, list(hold.block_table), label))
         return hold

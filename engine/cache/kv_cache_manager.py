@@ -10,7 +10,7 @@ Differs from vLLM: samples of one prompt share its partly filled block until the
 runs samples as separate requests that share full blocks only.
 """
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable
 
 from engine.cache.block_pool import BlockPool
 from engine.cache.prefix_cache import BlockOwner, PrefixCache, PrefixMatch
@@ -74,37 +74,35 @@ class KVCacheManager:
 
     # Allocating
 
-    def attach_prefix(self, owner: BlockOwner, match: PrefixMatch) -> None:
-        """Give an owner the blocks of its match. The caller emits."""
-        self.prefix_cache.attach(owner, match)
-
     def allocate_slots(
         self, request: Request, count: int, drafts: int = 0
-    ) -> tuple[int, int] | None:
+    ) -> list[tuple[int, int]] | None:
         """Make slots for the next `count` tokens writable: evict, copy on write, allocate.
 
-        The last `drafts` of the tokens may be rejected. The caller must first compare
-        `blocks_needed` with `num_available_blocks`. Returns (source, destination) when a shared,
-        partly filled block has to be copied before the forward pass.
+        The last `drafts` of the tokens may be rejected. Returns the block to copy before the forward
+        pass, (source, destination), if the request writes to a shared one. Returns None if there are
+        too few blocks; nothing has changed then.
         """
-        need = self.blocks_needed(request, count)
-        while len(self.pool.free) < need:
-            self.prefix_cache.evict(request)
-        copy = None
-        if self.writes_shared_block(request):
-            source = request.block_table[-1]
-            block = request.block_table[-1] = self.pool.writable(source)
-            self._emit(BlockCopied(request.id, len(request.block_table) - 1, source, block))
-            copy = source, block
-            need -= 1
-        if need:
-            blocks = self.pool.allocate(need)
-            request.block_table += blocks
-            self._emit(BlocksAllocated(request.id, blocks))
+        copies: list[tuple[int, int]] = []
+        if need := self.blocks_needed(request, count):
+            if need > self.num_available_blocks:
+                return None
+            while len(self.pool.free) < need:
+                self.prefix_cache.evict(request)
+            if self.writes_shared_block(request):
+                source = request.block_table[-1]
+                block = request.block_table[-1] = self.pool.writable(source)
+                self._emit(BlockCopied(request.id, len(request.block_table) - 1, source, block))
+                copies.append((source, block))
+                need -= 1
+            if need:
+                blocks = self.pool.allocate(need)
+                request.block_table += blocks
+                self._emit(BlocksAllocated(request.id, blocks))
         # A placeholder's id is not known yet, so its block cannot be found.
         end = min(request.num_scheduled_tokens + count - drafts, len(request.tokens))
         self.prefix_cache.cache_scheduled(request, end)
-        return copy
+        return copies
 
     def share_with(self, parent: Request, sample: Request) -> None:
         """Let a forked sample share all blocks of its parent."""
@@ -118,23 +116,9 @@ class KVCacheManager:
         self.prefix_cache.release(owner)
         owner.num_computed_tokens = 0
 
-    def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
-        """Make what a step scheduled for these requests, and will not compute, unfindable.
-
-        `requests` are in the order in which they were scheduled. `lost` blocks are not computed,
-        either; a request that found one loses it.
-        """
-        self.prefix_cache.withdraw(requests, lost)
-
     def trim(self, request: Request) -> None:
         """Release the blocks past the scheduled tokens, which rejected drafts left unused."""
         keep = -(-request.num_scheduled_tokens // self.block_size)
         if keep < len(request.block_table):
             self.prefix_cache.release(request, keep)
             self._emit(BlocksTrimmed(request.id, keep))
-
-    # Caching
-
-    def cache_full_blocks(self, request: Request) -> None:
-        """Hand the full blocks that a step has computed to the prefix cache."""
-        self.prefix_cache.cache_computed(request)

@@ -110,7 +110,7 @@ class PrefixCache(Protocol):
         """Note that a step has computed a request's tokens up to `num_computed_tokens`."""
         ...
 
-    def withdraw(self, requests: Sequence[Request], lost: Set[int]) -> None:
+    def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
         """Make what was scheduled for these requests unfindable: the step does not compute it.
 
         Nor are the `lost` blocks computed: these requests lose them.

@@ -107,7 +107,7 @@ class RadixCache:
     def cache_scheduled(self, request: Request, end: int) -> None:
         """Do nothing: a block enters the tree once it is computed."""
 
-    def withdraw(self, requests: Sequence[Request], lost: Set[int]) -> None:
+    def withdraw(self, requests: Sequence[Request], lost: Set[int] = frozenset()) -> None:
         """Do nothing: what was only scheduled is not in the tree."""
 
     def cache_computed(self, request: Request) -> None:

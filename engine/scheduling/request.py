@@ -111,7 +111,7 @@ class Request:
             length - self.prompt_length >= self.params.max_tokens or self.num_seqs > 1
         ):
             return 0
-        return length - self.num_scheduled_tokens
+        return length - self.num_computed_tokens - self.num_in_flight_tokens
 
     def forget_in_flight(self) -> None:
         """Stop counting what steps in flight compute: the request has lost its blocks."""

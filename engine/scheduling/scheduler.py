@@ -114,14 +114,17 @@ class Scheduler:
             if self._speculation is not None:
                 self._add_drafts(plan, running_rows, self._speculation)
         except RECOVERABLE as error:
-            self.cache.withdraw([row.request for row in plan.rows])
+            self.cache.prefix_cache.withdraw([row.request for row in plan.rows])
             for row in plan.rows:
                 self.cache.trim(row.request)
             return Plan(self.step, copies=plan.copies, error=error)
+        rows = []
         for row in plan.rows:
-            row.request.num_in_flight_tokens += row.count
-            row.request.num_output_placeholders += bool(row.samples)
-        rows = [ScheduledRow(row.request.id, row.start, row.count, row.drafts) for row in plan.rows]
+            request = row.request
+            request.num_in_flight_tokens += row.count
+            if row.samples:
+                request.num_output_placeholders += 1
+            rows.append(ScheduledRow(request.id, row.start, row.count, row.drafts))
         self.plans.append(plan)
         self._emit(StepScheduled(rows, plan.skipped, blocked))
         return plan
@@ -169,7 +172,7 @@ class Scheduler:
                 plan.skipped.append((request.id, "awaits_token"))
                 continue
             # Recount the need after each victim: if a sibling leaves, a shared block needs no copy.
-            while self.cache.blocks_needed(request, count) > self.cache.num_available_blocks:
+            while (copies := self.cache.allocate_slots(request, count)) is None:
                 victim = self.policy.victim(tuple(self.running), request)
                 self._preempt(plan, victim, request)
                 preempted.add(victim.id)
@@ -177,11 +180,11 @@ class Scheduler:
                     preempted_itself = True
                     break
             else:
-                self._add_row(plan, request, count)
+                self._add_row(plan, request, count, copies)
         return bool(preempted)
 
     def _preempt(self, plan: Plan, victim: Request, needed_by: Request) -> None:
-        self.cache.withdraw([victim])
+        self.cache.prefix_cache.withdraw([victim])
         self.waiting.add(victim, front=True)  # first, because the policy may raise
         refunded = sum(row.count for row in plan.rows if row.request is victim)
         plan.budget += refunded
@@ -195,11 +198,12 @@ class Scheduler:
         victim.preemptions += 1
         self._emit(Preempted(victim.id, needed_by.id, refunded))
 
-    def _add_row(self, plan: Plan, request: Request, count: int) -> None:
+    def _add_row(
+        self, plan: Plan, request: Request, count: int, copies: Sequence[tuple[int, int]]
+    ) -> None:
         start = request.num_scheduled_tokens
-        copy = self.cache.allocate_slots(request, count)
-        if copy is not None:
-            plan.copies.append((request, *copy))
+        for source, destination in copies:
+            plan.copies.append((request, source, destination))
         samples: list[int] = []
         if start + count == len(request.tokens) + request.num_output_placeholders:
             # With num_seqs > 1 the prompt is complete now, and the samples fork off in this step.
@@ -305,13 +309,16 @@ class Scheduler:
     def _admit(self, plan: Plan, request: Request, match: PrefixMatch) -> None:
         key = list(self.waiting.key(request))
         resumed = request.preemptions > 0
-        self.cache.attach_prefix(request, match)  # first, because it may emit a split
+        self.cache.prefix_cache.attach(request, match)  # first, because it may emit a split
         self.waiting.remove(request)
         self.running.append(request)
         self._emit(Admitted(request.id, request.last_node, list(request.block_table), resumed, key))
         if not resumed:
             self.policy.on_served(request, request.num_uncomputed_tokens, 0)
-        self._add_row(plan, request, min(request.num_uncomputed_tokens, plan.budget))
+        count = min(request.num_uncomputed_tokens, plan.budget)
+        copies = self.cache.allocate_slots(request, count)
+        assert copies is not None, "an admitted request's first chunk fits"
+        self._add_row(plan, request, count, copies)
 
     def _free_seats(self) -> int:
         return self.config.max_batch_size - sum(one.num_seqs for one in self.running)

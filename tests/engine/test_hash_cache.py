@@ -148,7 +148,7 @@ def test_the_checking_runner_notices_a_block_that_was_never_computed(
     forgets: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if forgets == "withdraw":
-        monkeypatch.setattr(HashCache, "withdraw", lambda self, requests: None)
+        monkeypatch.setattr(HashCache, "withdraw", lambda self, requests, lost=frozenset(): None)
     engine = Engine(FailingRunner({1}), EngineConfig.like("vllm", **SETTINGS), tokenizer=TOKENIZER)
     submit(engine, [*STEM, 101])
     engine.step()

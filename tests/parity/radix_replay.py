@@ -33,7 +33,7 @@ class EngineCache:
 
     def match(self, request: int, prompt: list[int]) -> int:
         one = Request(request + 1, prompt, [], SamplingParams(), prompt_length=len(prompt))
-        self._cache.attach_prefix(one, self._cache.match_prefix(one))
+        self._cache.prefix_cache.attach(one, self._cache.match_prefix(one))
         self._live[request] = one
         return one.num_computed_tokens
 
@@ -42,7 +42,7 @@ class EngineCache:
         one.tokens = tokens
         self._cache.allocate_slots(one, len(tokens) - one.num_computed_tokens)
         one.num_computed_tokens = len(tokens)
-        self._cache.cache_full_blocks(one)
+        self._cache.prefix_cache.cache_computed(one)
 
     def release(self, request: int) -> None:
         self._cache.free(self._live.pop(request))
