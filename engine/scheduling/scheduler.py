@@ -190,6 +190,7 @@ class Scheduler:
         plan.budget += refunded
         plan.rows = [row for row in plan.rows if row.request is not victim]
         plan.copies = [copy for copy in plan.copies if copy[0] is not victim]
+        plan.skipped = [skip for skip in plan.skipped if skip[0] != victim.id]
         for other in self.plans:  # a step in flight: its token is still used, its KV is not
             other.rows = [row for row in other.rows if row.request is not victim]
         victim.forget_in_flight()

@@ -26,8 +26,9 @@ TOKENIZER = ByteTokenizer()
 EOS = min(TOKENIZER.eos_ids)
 CALL_START = TOKENIZER.token_id("<|python_start|>")
 CALL_END = TOKENIZER.token_id("<|python_end|>")
-# Found by the soak: a policy's order that changed within a step, drafts behind a refund.
-ONCE_FAILED = (3136, 3425, 6459)
+# Found by the soak: a policy's order that changed within a step, drafts behind a refund, a victim that
+# awaited a token.
+ONCE_FAILED = (3136, 3425, 6459, 434)
 POLICY_DRAW = ("fcfs", "fcfs", "priority", "priority", "sjf", "lpm")
 
 
