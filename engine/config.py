@@ -4,6 +4,7 @@ Each switch turns off one idea of LLM serving, so a lesson can show what that id
 `docs/glossary.md` maps each setting to the flags of vLLM and SGLang.
 """
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
@@ -80,8 +81,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             msgspec.structs.force_setattr(self, "prefix_cache", kind)
         for field, values in _CHOICES.items():
             if not isinstance(value := getattr(self, field), str) or value not in values:
-                known = " or ".join(f'"{one}"' for one in values)
-                raise ConfigError(f"{field} must be {known}, got {value!r}")
+                raise ConfigError(f"{field} must be {_any_of(values)}, got {value!r}")
         if self.prefix_cache == "hash" and self.eviction != "lru":
             raise ConfigError(
                 'eviction must be "lru" with prefix_cache="hash", whose queue has that order; got '
@@ -101,8 +101,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         covers. Raises ConfigError for an unknown engine or setting.
         """
         if not isinstance(engine, str) or engine not in _PRESETS:
-            known = " or ".join(f'"{one}"' for one in _PRESETS)
-            raise ConfigError(f"engine must be {known}, got {engine!r}")
+            raise ConfigError(f"engine must be {_any_of(_PRESETS)}, got {engine!r}")
         for name in settings:
             if name not in cls.__struct_fields__:
                 raise ConfigError(
@@ -126,3 +125,9 @@ def checked(config: EngineConfig | None) -> EngineConfig:
     if not isinstance(config, EngineConfig):
         raise ConfigError(f"config must be an EngineConfig(...), got {config!r}")
     return config
+
+
+def _any_of(names: Iterable[str]) -> str:
+    """Return '"a", "b" or "c"'."""
+    *others, last = (f'"{name}"' for name in names)
+    return f"{', '.join(others)} or {last}"
