@@ -196,6 +196,7 @@ test("a row of a step that was dropped is in vain for another reason, and its de
     step(4),
     scheduled([[2, 4, 1]]),
   ]);
+  assert.deepEqual(dropped.measures.computed(3), [2]);
   const span = dropped.request(2);
   assert.equal(rowWasted(span, 3), "dropped");
   const kinds = span.segments.slice(-2).map(({ kind, from, wasted }) => [kind, from, wasted]);
