@@ -235,7 +235,7 @@ class AsyncLoop:
             engine.clear_prefix_cache()
         if ahead is not None:
             engine.scheduler.plans.remove(ahead)
-            wasted = [one.id for one in requests if one.finish_reason is None]
+            wasted = [row.request.id for row in dropped]
             engine.recorder.step_finished(ahead.step, [], wasted)
         return output
 
