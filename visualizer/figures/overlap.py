@@ -135,9 +135,10 @@ def _title(runs: dict[str, list[StepTimes]]) -> str:
     shares = {name: f"{_busy(run):.0%}" for name, run in runs.items()}
     if len(shares) == 1:
         (share,) = shares.values()
-        return f"The device computes {share} of the time"
-    each = ", ".join(f"{share} in {short_name(name)}" for name, share in shares.items())
-    return f"The device computes {each}"
+        return f"The device is busy {share} of the time"
+    return "Device busy: " + ", ".join(
+        f"{share} ({short_name(name)})" for name, share in shares.items()
+    )
 
 
 def _describe(run: list[StepTimes]) -> str:
