@@ -182,10 +182,10 @@ def test_overlap_shows_gaps_where_the_device_waits_and_none_one_step_ahead() -> 
         before[0] <= cpu[0] < before[1]
         for cpu, before in zip(cpu_ahead[2:], ahead[1:], strict=True)
     )
-    assert_names(" ".join(heading(figure)), "69%", "99%", "waits", "ahead")
+    assert_names(" ".join(heading(figure)), "69%", "99%")
     notes = [note.text for note in figure.layout.annotations]
-    assert_names(notes[0], "waits", 40, "653 ms")
-    assert_names(notes[1], "ahead", 43, "488 ms")
+    assert_names(notes[0], "waits", 40, "653 ms", "69%")
+    assert_names(notes[1], "ahead", 43, "488 ms", "99%")
 
 
 def test_overlap_marks_the_step_that_admits_a_request() -> None:

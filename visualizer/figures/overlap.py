@@ -132,18 +132,15 @@ def _busy(run: list[StepTimes]) -> float:
 
 
 def _title(runs: dict[str, list[StepTimes]]) -> str:
-    shares = {name: f"{_busy(run):.0%}" for name, run in runs.items()}
-    if len(shares) == 1:
-        (share,) = shares.values()
-        return f"The device is busy {share} of the time"
-    return "Device busy: " + ", ".join(
-        f"{share} ({short_name(name)})" for name, share in shares.items()
-    )
+    *rest, last = [f"{_busy(run):.0%}" for run in runs.values()]
+    shares = f"{', '.join(rest)} and {last}" if rest else last
+    return f"The device is busy {shares} of the time"
 
 
 def _describe(run: list[StepTimes]) -> str:
     passes = len(_passes(run))
-    return f"{passes:,} forward pass{'' if passes == 1 else 'es'} in {duration(_lasted(run))}"
+    times = f"{passes:,} forward pass{'' if passes == 1 else 'es'} in {duration(_lasted(run))}"
+    return f"{times}, device busy {_busy(run):.0%}"
 
 
 def _keys(
