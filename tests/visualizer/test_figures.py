@@ -6,8 +6,10 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
+import msgspec
 import numpy as np
 import plotly.graph_objects as go
 import pytest
@@ -15,16 +17,18 @@ import pytest
 from engine.config import EngineConfig
 from engine.events import EventLog
 from engine.simulation.cost_runner import Cost
+from engine.simulation.scenarios import scenario
 from engine.simulation.simulate import simulate
-from engine.simulation.workload import Workload, lognormal, poisson
+from engine.simulation.workload import Answer, Arrival, Workload, lognormal, poisson
 from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import figures
+from visualizer.figures.overlap import MAX_STEPS
 from visualizer.figures.theme import LINE_WIDTH, MAX_POINTS, PALETTES, TITLE_WIDTH
 
 OF_A_LOG: dict[str, Callable[..., go.Figure]] = {
-    name: getattr(figures, name) for name in ("ttft", "itl", "throughput", "memory")
+    name: getattr(figures, name) for name in ("ttft", "itl", "throughput", "memory", "overlap")
 }
 THEMES = ("light", "dark", None)
 
@@ -142,6 +146,74 @@ def test_a_long_run_is_drawn_with_few_points_and_says_so() -> None:
     assert_names(" ".join(heading(figure)), "fullest", -(-len(long.steps) // MAX_POINTS))
     assert len(figure.to_json()) < 400_000
     assert max(drawn(figure, "held by requests").y) == long.steps.used_blocks.max()
+
+
+def twelve(cpu_ms: float = 5, extra_tokens: int = 0, **settings: Any) -> EventLog:
+    """Return lesson 04's twelve requests, on a machine that needs CPU time to schedule."""
+    story = scenario("continuous_batching")
+    workload, config = story.workload, msgspec.structs.replace(story.config, **settings)
+    for one in workload.inputs if extra_tokens else ():
+        assert isinstance(one, Arrival)
+        answer = one.answers[0]
+        one.answers = {0: Answer(answer.length, [*answer.ids[:-1], 0], answer.texts)}
+        one.params = msgspec.structs.replace(one.params, max_tokens=answer.length + extra_tokens)
+    return simulate(workload, config, cost=Cost(10, 0.25, cpu_ms=cpu_ms))
+
+
+def bars(figure: go.Figure, verb: str) -> list[list[tuple[float, float]]]:
+    """Return (start, end) of a lane's bars, for each log."""
+    lanes = [trace for trace in figure.data if trace.name == verb]
+    return [
+        [(start, start + length) for start, length in zip(one.base, one.x, strict=True)]
+        for one in lanes
+    ]
+
+
+def test_overlap_shows_gaps_where_the_device_waits_and_none_one_step_ahead() -> None:
+    figure = figures.overlap({"waits": twelve(), "ahead": twelve(async_scheduling=True)})
+    (cpu_waits, cpu_ahead), (waits, ahead) = bars(figure, "schedules"), bars(figure, "computes")
+    assert (len(waits), len(ahead)) == (40, 43)
+    assert len(cpu_ahead) == 44  # the last finds no row to schedule
+    gaps = [start - end for (_, end), (start, _) in pairwise(waits)]
+    assert gaps == [5.0] * 39
+    assert [start - end for (_, end), (start, _) in pairwise(ahead)] == [0.0] * 42
+    assert all(cpu[1] == run[0] for cpu, run in zip(cpu_waits, waits, strict=True))
+    assert all(
+        before[0] <= cpu[0] < before[1]
+        for cpu, before in zip(cpu_ahead[2:], ahead[1:], strict=True)
+    )
+    assert_names(" ".join(heading(figure)), "69%", "99%")
+    notes = [note.text for note in figure.layout.annotations]
+    assert_names(notes[0], "waits", 40, "653 ms", "69%")
+    assert_names(notes[1], "ahead", 43, "488 ms", "99%")
+
+
+def test_overlap_marks_the_step_that_admits_a_request() -> None:
+    logs = {"waits": twelve(), "ahead": twelve(async_scheduling=True)}
+    figure = figures.overlap(logs, select=5, theme="light")
+    marked = [
+        [row[0] for row, colour in zip(one.customdata, one.marker.color, strict=True)
+         if colour == PALETTES["light"].hue(1)]
+        for one in figure.data
+    ]  # fmt: skip
+    assert marked == [[5], [5], [6], [6]]
+    assert_names(" ".join(heading(figure)), "Eva")
+    assert "Eva" not in " ".join(heading(figures.overlap(logs)))
+
+
+def test_overlap_marks_wasted_rows() -> None:
+    figure = figures.overlap(twelve(extra_tokens=20, async_scheduling=True))
+    wasted = drawn(figure, "wasted")
+    assert len(wasted.x) == sum(len(names.split(", ")) for _, names in wasted.customdata) == 12
+    assert list(wasted.customdata[0]) == [5, "Ada"]
+    assert "wasted" not in [one.name for one in figures.overlap(twelve()).data]
+
+
+def test_overlap_of_a_long_run_draws_its_first_steps_and_says_so(busy: EventLog) -> None:
+    assert len(busy.steps) > MAX_STEPS
+    figure = figures.overlap(busy)
+    assert [len(one) for one in bars(figure, "schedules")] == [MAX_STEPS]
+    assert_names(" ".join(heading(figure)), MAX_STEPS)
 
 
 def test_a_step_stands_under_the_roof_that_holds_it_back() -> None:

@@ -3,6 +3,7 @@
     from visualizer import figures
     figures.ttft(log)                           # one run
     figures.ttft({"fcfs": a, "sjf": b})         # several runs by name, on one scale
+    figures.overlap({"waits": a, "one step ahead": b})     # CPU and device, at work or idle
     figures.roofline(points, flops_per_s=1e12, bytes_per_s=1e11)
 
 Each function returns a plotly Figure. `theme` is "light", "dark" or None. None means a transparent
@@ -19,7 +20,8 @@ except ModuleNotFoundError as error:
 
 from visualizer.figures.distributions import itl, ttft
 from visualizer.figures.memory import memory
+from visualizer.figures.overlap import overlap
 from visualizer.figures.roofline import roofline
 from visualizer.figures.throughput import throughput
 
-__all__ = ["itl", "memory", "roofline", "throughput", "ttft"]
+__all__ = ["itl", "memory", "overlap", "roofline", "throughput", "ttft"]

@@ -116,7 +116,7 @@ def new_figure(
         title={
             "text": heading, "font": {"size": TITLE_PX, "color": palette.ink},
             "x": 0, "xanchor": "left", "y": 1, "yanchor": "top", "yref": "container",
-            "pad": {"l": 12, "t": 12},
+            "pad": {"l": 12, "t": 22},  # plotly draws several lines 10 px higher than one
         },
         height=HEIGHT - 60 + top + (rows - 1) * 150,
         margin={"l": 58, "r": 18, "t": top, "b": 52},
