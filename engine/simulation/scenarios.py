@@ -242,8 +242,8 @@ _ALL = (
         name="thrash",
         caption="Lea's prompt needs ten blocks, and a request is admitted if its first chunk fits. So "
         "Lea is admitted and computes 60 tokens, finds no block for the rest, is preempted and begins "
-        "again: 14 times, for nothing. With whole admission Lea waits until all of the prompt fits: 372 "
-        "tokens are computed instead of 989.",
+        "again: 14 times, for nothing. With whole admission Lea waits until all of the prompt fits: "
+        "372 tokens are computed instead of 989.",
         speakers=(
             Speaker("Ada", 1, own=12, output=48),
             Speaker("Bo", 1, own=12, output=48),
