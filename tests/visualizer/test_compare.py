@@ -285,7 +285,7 @@ def test_the_models_error_is_stated_and_kept_out_of_the_effect(log: EventLog) ->
 
 
 def test_parts_of_the_radix_tree_are_no_change_of_their_own() -> None:
-    workload = random_workload(random.Random(3))
+    workload = random_workload(3)
     radix, hashed = (changed(workload, prefix_cache=cache) for cache in ("radix", "hash"))
     assert compare(run(radix), run(hashed)).settings == {"prefix_cache": ("radix", "hash")}
 
