@@ -19,6 +19,7 @@ as accesses, so a policy may look up as many matches as it likes.
 
 Differs from vLLM: vLLM has no tree. It hashes each full block together with its parent's hash
 (`vllm/v1/core/kv_cache_utils.py`), and it evicts single blocks, the tail of a prefix first.
+`hash_cache.py` does the same.
 """
 
 import heapq

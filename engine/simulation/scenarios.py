@@ -86,6 +86,24 @@ class Scenario:
 _CHATS = tuple(Speaker(name, 1, own=8, output=30) for name in ("Ada", "Bo", "Cleo", "Dev"))
 _LONG = (*_CHATS, Speaker("Eva", 8, own=400, output=8))
 _TABLE = tuple(Speaker(NAMES[i], 1, own=8, output=[4, 24, 6, 8][i % 4]) for i in range(12))
+_TOGETHER = (
+    Speaker("Ada", 1, shared=48, own=10, output=8),
+    Speaker("Bo", 1, shared=48, own=14, output=8),
+    Speaker("Cleo", 1, shared=48, own=12, output=8),
+    Speaker("Dev", 1, shared=48, own=9, output=8),
+)
+_VISITS = tuple(
+    Speaker(name, step, common=text, shared=tokens, own=3, output=3)
+    for name, step, text, tokens in (
+        ("Ada", 1, "letter", 24),
+        ("Bo", 4, "clock", 24),
+        ("Cleo", 7, "garden", 24),
+        ("Ivo", 10, "letter", 24),
+        ("Dev", 13, "winter", 32),
+        ("Jun", 16, "letter", 24),
+        ("Kim", 19, "clock", 24),
+    )
+)
 _RECITED = "Say it again, word by word: " + COMMON["garden"]
 _RECITAL = " " + COMMON["garden"].replace("trees, a well", "trees and a well")
 
@@ -138,16 +156,22 @@ _ALL = (
     Scenario(
         name="in_batch_sharing",
         caption='The four requests of "hit" again, all in one step: no computation is saved, because '
-        "a prefix can be found only after the step that computes it. But memory merges: at "
+        "the radix tree finds a prefix only after the step that computes it. But memory merges: at "
         "the end of the step the block tables of Bo, Cleo and Dev point to Ada's first three "
-        "blocks, and nine blocks are free again.",
-        speakers=(
-            Speaker("Ada", 1, shared=48, own=10, output=8),
-            Speaker("Bo", 1, shared=48, own=14, output=8),
-            Speaker("Cleo", 1, shared=48, own=12, output=8),
-            Speaker("Dev", 1, shared=48, own=9, output=8),
-        ),
+        'blocks, and nine blocks are free again. "hash_sharing" is the same in vLLM\'s cache.',
+        speakers=_TOGETHER,
         config=EngineConfig(token_budget=256, max_kv_tokens=24 * 16),
+        step=1,
+        select="Bo",
+    ),
+    Scenario(
+        name="hash_sharing",
+        caption='The requests of "in_batch_sharing", with the prefix cache of vLLM: a block is found '
+        "from the moment it is scheduled. Bo, Cleo and Dev find Ada's three blocks in the step "
+        "that computes them, and 121 tokens are computed instead of 265. That is sound, because "
+        "each layer writes all keys and values of a step before it reads any.",
+        speakers=_TOGETHER,
+        config=EngineConfig(token_budget=256, max_kv_tokens=24 * 16, prefix_cache="hash"),
         step=1,
         select="Bo",
     ),
@@ -170,19 +194,20 @@ _ALL = (
         " It is not the oldest text, Ada's letter, which Ivo asked about three steps ago, but"
         " the least recently used one: the clock, last read at step 6. Go on to step 19, "
         "where Kim misses it.",
-        speakers=tuple(
-            Speaker(name, step, common=text, shared=tokens, own=3, output=3)
-            for name, step, text, tokens in (
-                ("Ada", 1, "letter", 24),
-                ("Bo", 4, "clock", 24),
-                ("Cleo", 7, "garden", 24),
-                ("Ivo", 10, "letter", 24),
-                ("Dev", 13, "winter", 32),
-                ("Jun", 16, "letter", 24),
-                ("Kim", 19, "clock", 24),
-            )
-        ),
+        speakers=_VISITS,
         config=EngineConfig(token_budget=64, max_kv_tokens=12 * 8, block_size=8),
+        step=13,
+        select="Dev",
+    ),
+    Scenario(
+        name="hash_eviction",
+        caption='The visits of "eviction", with the prefix cache of vLLM, which evicts block by block '
+        "and the end of a text first. Dev's document needs two blocks more than are free: two of the "
+        "clock's three go, and its beginning stays. Go on to step 19, where Kim finds those 8 tokens.",
+        speakers=_VISITS,
+        config=EngineConfig(
+            token_budget=64, max_kv_tokens=12 * 8, block_size=8, prefix_cache="hash"
+        ),
         step=13,
         select="Dev",
     ),
@@ -212,6 +237,28 @@ _ALL = (
         config=EngineConfig(token_budget=32, max_batch_size=4, max_kv_tokens=14 * 8, block_size=8),
         step=20,
         select="Cleo",
+    ),
+    Scenario(
+        name="thrash",
+        caption="Lea's prompt needs ten blocks, and a request is admitted if its first chunk fits. So "
+        "Lea is admitted and computes 60 tokens, finds no block for the rest, is preempted and begins "
+        "again: 14 times, for nothing. With whole admission Lea waits until all of the prompt fits: "
+        "372 tokens are computed instead of 989.",
+        speakers=(
+            Speaker("Ada", 1, own=12, output=48),
+            Speaker("Bo", 1, own=12, output=48),
+            Speaker("Lea", 4, own=80, output=8),
+            Speaker("Max", 6, own=80, output=8),
+        ),
+        config=EngineConfig(
+            token_budget=32,
+            max_kv_tokens=16 * 8,
+            block_size=8,
+            prefix_cache="off",
+            admission="first_chunk",
+        ),
+        step=10,
+        select="Lea",
     ),
     Scenario(
         name="priority",

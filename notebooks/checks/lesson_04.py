@@ -22,7 +22,7 @@ class Promise(StrEnum):
     WAITING_ONCE = "every admitted request is waiting, and is named once"
     SEATS = "the admitted requests fit into the free seats"
     BUDGET = "every admitted request computes at least one token"
-    BLOCKS = "the admitted requests fit into the free blocks"
+    BLOCKS = "a request is admitted only if all its tokens fit into the free blocks"
     IN_ORDER = "no request overtakes the head of the queue"
     AS_MANY_AS_FIT = "as many requests as fit are admitted"
 
@@ -128,10 +128,13 @@ def _left_after(chosen: list[str], queue: Queue) -> tuple[int, int, int]:
     seats, budget, blocks = queue.seats, queue.budget, queue.blocks
     for id_, tokens, samples in queue.waiting:
         if id_ in chosen:
-            chunk = min(tokens, budget)
-            seats, budget = seats - samples, budget - chunk
-            blocks -= -(-chunk // queue.block_size)
+            seats, budget = seats - samples, budget - min(tokens, budget)
+            blocks -= _blocks_of(tokens, queue)
     return seats, budget, blocks
+
+
+def _blocks_of(tokens: int, queue: Queue) -> int:
+    return -(-tokens // queue.block_size)
 
 
 def _check_limits(chosen: list[str], queue: Queue) -> None:
@@ -154,14 +157,16 @@ def _check_limits(chosen: list[str], queue: Queue) -> None:
                 f"When it was {id_}'s turn, the budget was spent.",
             )
         if after[2] < 0:
-            raise Broken(
-                did,
-                Promise.BLOCKS,
-                f"{id_} computes {counted(chunk, 'token')}, which "
-                f"{'needs' if chunk == 1 else 'need'} "
-                f"{counted(-(-chunk // queue.block_size), 'block')}. At that moment "
-                f"{before[2]} were free.",
+            look = (
+                f"{id_} has {counted(tokens, 'token')}, which {'needs' if tokens == 1 else 'need'} "
+                f"{counted(_blocks_of(tokens, queue), 'block')}. At that moment {before[2]} "
+                f"{'was' if before[2] == 1 else 'were'} free."
             )
+            if chunk < tokens and _blocks_of(chunk, queue) <= before[2]:
+                look += (
+                    f" The first chunk, {counted(chunk, 'token')}, fits. Where does the rest go?"
+                )
+            raise Broken(did, Promise.BLOCKS, look)
 
 
 def _check_none_is_left_out(chosen: list[str], queue: Queue) -> None:
@@ -170,12 +175,12 @@ def _check_none_is_left_out(chosen: list[str], queue: Queue) -> None:
     seats, budget, blocks = _left_after(chosen, queue)
     id_, tokens, samples = queue.waiting[len(chosen)]
     chunk = min(tokens, budget)
-    if samples > seats or chunk == 0 or -(-chunk // queue.block_size) > blocks:
+    if samples > seats or chunk == 0 or _blocks_of(tokens, queue) > blocks:
         return
     left = f"{counted(seats, 'seat')}, {counted(budget, 'token')} and {counted(blocks, 'block')}"
     look = f"When it was {id_}'s turn, {left} were left."
     if chunk < tokens:
-        look += f" {id_} has {tokens} tokens to compute: a chunk of them fits."
+        look += f" {id_} has {tokens} tokens to compute: the budget is enough for a chunk of them."
     raise Broken(
         f"You admitted {listed(chosen)}, and left {id_} waiting.",
         Promise.AS_MANY_AS_FIT,

@@ -14,7 +14,9 @@ def admit(
     admitted = []
     for id_, tokens, samples in waiting:
         chunk = min(tokens, budget_left)
-        blocks = -(-chunk // block_size)
+        blocks = -(
+            -tokens // block_size
+        )  # memory for all of them, although a chunk is computed now
         if samples > seats or chunk == 0 or blocks > free_blocks:
             break
         seats -= samples

@@ -94,6 +94,13 @@ def why_in_vain(log: EventLog, request: int) -> str:
     return reason
 
 
+def test_the_frames_name_the_step_that_produced_a_token() -> None:
+    log = table_run(True, 5)
+    first = log.requests.first_token_step
+    assert (first == log.requests.admitted_step).all(), "each prompt fits in one chunk"
+    assert log.tokens.groupby("request").step.min().tolist() == first.tolist()
+
+
 def test_passes_follow_one_another_while_scheduling_overlaps_with_them() -> None:
     times = [event.t for event in table_run(True, 5).of(v.StepFinished) if "launched" in event.t]
     for before, after in pairwise(times):

@@ -16,7 +16,7 @@ def as_a_recursion(waiting, seats, budget_left, free_blocks, block_size):
         return []
     (id_, tokens, slots), *rest = waiting
     chunk = min(tokens, budget_left)
-    blocks = blocks_of(chunk, block_size)
+    blocks = blocks_of(tokens, block_size)
     if slots > seats or not chunk or blocks > free_blocks:
         return []
     left = (seats - slots, budget_left - chunk, free_blocks - blocks)
@@ -29,7 +29,7 @@ def as_a_search_for_the_longest_beginning(waiting, seats, budget_left, free_bloc
         for _, tokens, _ in waiting[:length]:
             chunk = min(tokens, budget)
             idle = idle or chunk == 0
-            budget, blocks = budget - chunk, blocks + blocks_of(chunk, block_size)
+            budget, blocks = budget - chunk, blocks + blocks_of(tokens, block_size)
         slots = sum(slots for _, _, slots in waiting[:length])
         if not idle and slots <= seats and blocks <= free_blocks:
             return tuple(id_ for id_, _, _ in waiting[:length])

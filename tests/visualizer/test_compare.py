@@ -284,6 +284,12 @@ def test_the_models_error_is_stated_and_kept_out_of_the_effect(log: EventLog) ->
     assert f"{error:.3g} ms in TTFT" in comparison.to_html()
 
 
+def test_parts_of_the_radix_tree_are_no_change_of_their_own() -> None:
+    workload = random_workload(3)
+    radix, hashed = (changed(workload, prefix_cache=cache) for cache in ("radix", "hash"))
+    assert compare(run(radix), run(hashed)).settings == {"prefix_cache": ("radix", "hash")}
+
+
 def test_the_log_itself_keeps_its_times(log: EventLog) -> None:
     origin = measured(log)
     before = origin.to_bytes()

@@ -240,9 +240,14 @@ def _nearest(log: EventLog, step: int) -> int | None:
 
 
 def _changed_settings(a: EventLog, b: EventLog) -> dict[str, tuple[Any, Any]]:
-    """Return the settings and classes that differ, with None for one that a run lacks."""
+    """Return the settings and classes that differ, with None for one that a run lacks.
+
+    Parts of the radix tree are left out if only one of the runs has one.
+    """
     one, two = _settings_and_classes(a), _settings_and_classes(b)
     different = [name for name in one | two if one.get(name) != two.get(name)]
+    if "prefix_cache" in different:
+        different = [name for name in different if name not in ("tree", "eviction")]
     return {name: (one.get(name), two.get(name)) for name in different}
 
 

@@ -179,7 +179,7 @@ class _Table:
             row = self._rows[gain.request]
             row["e2e_ms"] = _between(row["arrived_ms"], end)
             if not row["output_tokens"]:
-                row["first_token_step"] = self._step
+                row["first_token_step"] = step
                 row["ttft_ms"] = row["e2e_ms"]
             row["output_tokens"] += len(gain.ids)
             _count(row, "forced_tokens", gain.forced)

@@ -46,7 +46,7 @@ def tokens_frame(log: "EventLog") -> pd.DataFrame:
             case v.StepStarted():
                 step = event.step
             case v.StepFinished():
-                _add(columns, event, step, output, last)
+                _add(columns, event, event.step or step, output, last)
     return build(columns, TYPES)
 
 

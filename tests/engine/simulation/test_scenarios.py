@@ -136,6 +136,15 @@ def _(told: Told) -> None:
     assert {tuple(request.table[:3]) for request in after.requests.values()} == {(0, 1, 2)}
 
 
+@claims("hash_sharing")
+def _(told: Told) -> None:
+    radix = Told(scenario("in_batch_sharing"))
+    assert told.scenario.speakers == radix.scenario.speakers
+    assert {row.start for row in told.rows(1).values()} == {0, 48}
+    assert [event.blocks for event in told.events(1, v.Admitted)] == [[], *[[0, 1, 2]] * 3]
+    assert [one.log.steps.tokens.sum() for one in (told, radix)] == [121, 265]
+
+
 @claims("split")
 def _(told: Told) -> None:
     [split] = told.events(4, v.RadixSplit)
@@ -164,6 +173,19 @@ def _(told: Told) -> None:
     assert told.events(19, v.Admitted)[0].blocks == []
 
 
+@claims("hash_eviction")
+def _(told: Told) -> None:
+    assert told.scenario.speakers == scenario("eviction").speakers
+    evicted = told.events(13, v.BlockEvicted)
+    dev, bo = told.scenario.id_of("Dev"), told.scenario.id_of("Bo")
+    assert {event.needed_by for event in evicted} == {dev}
+    [clock] = [event.blocks for event in told.events(4, v.BlocksStored) if event.request == bo]
+    assert len(clock) == 3
+    assert [event.block for event in evicted] == [clock[2], clock[1]]
+    [kim] = told.events(19, v.Admitted)
+    assert kim.blocks == [clock[0]]
+
+
 @claims("copy_on_write")
 def _(told: Told) -> None:
     copies = told.events(2, v.BlockCopied)
@@ -189,6 +211,19 @@ def _(told: Told) -> None:
     assert told.admitted("Cleo", 1) == 27
     row = told.rows(27)[cleo]
     assert (row.start + row.count, row.count) == (45, 5)
+
+
+@claims("thrash")
+def _(told: Told) -> None:
+    lea = told.scenario.id_of("Lea")
+    assert told.scenario.config.blocks_for(80) == 10
+    lost = [step for step, victim, needed_by in told.preemptions() if victim == lea]
+    assert 10 in lost and len(lost) == 14
+    assert [told.count("Lea", step) for step in (8, 9)] == [30, 30]
+    assert told.rows(11)[lea].start == 0
+    assert not [step for step in told.token_steps("Lea") if lost[0] <= step <= lost[-1]]
+    whole = Told(told.scenario, admission="whole")
+    assert [one.log.steps.tokens.sum() for one in (told, whole)] == [989, 372]
 
 
 @claims("priority")

@@ -13,15 +13,15 @@ def passes_over(waiting, seats, budget_left, free_blocks, block_size):
     admitted = []
     for id_, tokens, slots in waiting:
         chunk = min(tokens, budget_left)
-        if slots > seats or chunk == 0 or blocks_of(chunk, block_size) > free_blocks:
+        if slots > seats or chunk == 0 or blocks_of(tokens, block_size) > free_blocks:
             continue
         seats, budget_left = seats - slots, budget_left - chunk
-        free_blocks -= blocks_of(chunk, block_size)
+        free_blocks -= blocks_of(tokens, block_size)
         admitted.append(id_)
     return admitted
 
 
-def wants_the_whole_prompt(waiting, seats, budget_left, free_blocks, block_size):
+def budget_for_the_whole_prompt(waiting, seats, budget_left, free_blocks, block_size):
     admitted = []
     for id_, tokens, slots in waiting:
         if slots > seats or tokens > budget_left or blocks_of(tokens, block_size) > free_blocks:
@@ -36,10 +36,10 @@ def one_too_many(waiting, seats, budget_left, free_blocks, block_size):
     admitted = []
     for id_, tokens, slots in waiting:
         chunk = min(tokens, budget_left)
-        if seats < 0 or chunk == 0 or blocks_of(chunk, block_size) > free_blocks:
+        if seats < 0 or chunk == 0 or blocks_of(tokens, block_size) > free_blocks:
             break
         seats, budget_left = seats - slots, budget_left - chunk
-        free_blocks -= blocks_of(chunk, block_size)
+        free_blocks -= blocks_of(tokens, block_size)
         admitted.append(id_)
     return admitted
 
@@ -54,10 +54,11 @@ def forgets_memory(waiting, seats, budget_left, free_blocks, block_size):
     return solution(waiting, seats, budget_left, 10**9, block_size)
 
 
-def memory_for_the_whole_prompt(waiting, seats, budget_left, free_blocks, block_size):
+def memory_for_the_first_chunk(waiting, seats, budget_left, free_blocks, block_size):
     admitted = []
     for id_, tokens, slots in waiting:
-        chunk, blocks = min(tokens, budget_left), blocks_of(tokens, block_size)
+        chunk = min(tokens, budget_left)
+        blocks = blocks_of(chunk, block_size)
         if slots > seats or chunk == 0 or blocks > free_blocks:
             break
         seats, budget_left, free_blocks = seats - slots, budget_left - chunk, free_blocks - blocks
@@ -93,11 +94,11 @@ def returns_a_count(waiting, seats, budget_left, free_blocks, block_size):
 
 WRONG = [
     (passes_over, Promise.IN_ORDER, ["A", 5, "B", 1, 3, 32, 4]),
-    (wants_the_whole_prompt, Promise.AS_MANY_AS_FIT, ["A", 4]),
+    (budget_for_the_whole_prompt, Promise.AS_MANY_AS_FIT, ["A", 4]),
     (one_too_many, Promise.SEATS, [0, "A"]),
     (one_seat_for_all_samples, Promise.SEATS, ["A", 2]),
     (forgets_memory, Promise.BLOCKS, [0]),
-    (memory_for_the_whole_prompt, Promise.AS_MANY_AS_FIT, ["A"]),
+    (memory_for_the_first_chunk, Promise.BLOCKS, ["A", 5, 2, 1, 4]),
     (ignores_the_budget, Promise.BUDGET, []),
     (empties_the_queue, CommonPromise.UNCHANGED, []),
     (raises, CommonPromise.ANSWERS, ["raises()", "IndexError", "`return [waiting[0][0]]`"]),
