@@ -119,6 +119,11 @@ export class Board extends Shell {
     if (!alone) root.append(buildFoot(actions));
     listenToKeys(root, actions, signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
+    for (const name of ["pointerdown", "keydown"])
+      root.addEventListener(name, ({ key }) => key !== "Tab" && store.set({ touched: true }), {
+        signal,
+        capture: true,
+      });
     store.listen((names) => this.changed(names), signal);
     // The height depends on the content; only a new width requires a new layout.
     const observer = new ResizeObserver(
@@ -211,7 +216,7 @@ export class Board extends Shell {
     if (names.has("axis")) this.time?.changeAxis();
     if (names.has("step")) this.axis?.revealCursor();
     if (names.has("selected")) this.axis?.revealSelected();
-    const moved = ["step", "selected", "block"].some((name) => names.has(name));
+    const moved = ["step", "selected", "block", "touched"].some((name) => names.has(name));
     const stopped = names.has("playing") && !this.store.playing;
     if (moved || stopped) this.render();
     else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name)))

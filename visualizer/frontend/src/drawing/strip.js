@@ -22,7 +22,7 @@ const BOTTOM = TOP.queue + ROWS.queue;
  * `still`, a key that changes when the measures have to be drawn again.
  */
 export function drawStrip(painter, scene) {
-  const { model, scale, step } = scene;
+  const { model, scale } = scene;
   // On one axis with the lanes, the cursor continues into them; an overview has its own.
   const end = scene.overview ? BOTTOM : STRIP_HEIGHT;
   cursorBand(painter, scene, FLAG - 6, end);
@@ -33,7 +33,7 @@ export function drawStrip(painter, scene) {
     drawQueue(layer, scene, columns);
   });
   painter.lay(measures);
-  veil(painter, scale, step, FLAG - 3, BOTTOM - FLAG + 3, painter.theme.ground);
+  veil(painter, scene, FLAG - 3, BOTTOM - FLAG + 3, painter.theme.ground);
   drawLimits(painter, scene);
   if (scale.kind === "time") drawPauses(painter, scene, columnsOf(model, scale));
   drawWords(painter, scene);

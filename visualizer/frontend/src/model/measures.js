@@ -2,10 +2,10 @@
  * The measures that the strip draws, one value per step, in typed arrays with index `step - firstStep`.
  *
  * Blocks: used = shared + unshared, and used + cached + free is all of memory. Tokens: prefill + catchup +
- * decode. Times in microseconds, NaN if the log has none.
+ * decode. `happened` has the bits of `happenings.js`. Times in microseconds, NaN if the log has none.
  *
  * @typedef {"used" | "shared" | "cached" | "free" | "tokens" | "prefill" | "catchup" | "decode" | "rows"
- *   | "output" | "running" | "waiting" | "preempted" | "evicted" | "found"} CountName
+ *   | "output" | "running" | "waiting" | "preempted" | "evicted" | "found" | "happened"} CountName
  * @typedef {"start" | "scheduled" | "end"} TimeName
  * @typedef {Record<CountName, Int32Array> & Record<TimeName, Float64Array>} MeasureArrays
  * @typedef {{request: number, count: number, kind: string}} Chunk
@@ -16,7 +16,7 @@ import { roomFor } from "./columns.js";
 const COUNTS = [
   ..."used shared cached free".split(" "),
   ..."tokens prefill catchup decode rows output".split(" "),
-  ..."running waiting preempted evicted found".split(" "),
+  ..."running waiting preempted evicted found happened".split(" "),
 ];
 const TIMES = ["start", "scheduled", "end"];
 

@@ -23,6 +23,7 @@
 /** @import { LogEvent } from "./events.js" */
 import { State } from "./fold.js";
 import { Frame } from "./frame.js";
+import { StepHappenings } from "./happenings.js";
 import { LogLines } from "./lines.js";
 import { LogError } from "./log.js";
 import { Measures, NOTHING } from "./measures.js";
@@ -49,6 +50,7 @@ export class Model {
   #sums = { ...NOTHING };
   /** @type {import("./measures.js").Chunk[]} */
   #chunks = [];
+  #happenings = new StepHappenings();
 
   /** @param {LogEvent[]} [events] */
   constructor(events = []) {
@@ -316,11 +318,13 @@ export class Model {
     this.measures.firstStep = this.firstStep;
     this.#sums = { ...NOTHING };
     this.#chunks = [];
+    this.#happenings = new StepHappenings();
   }
 
   /** Adds an event that is about to be applied to the open step's measures. @param {LogEvent} event */
   #sum(event) {
     const sums = this.#sums;
+    this.#happenings.note(event, this.#live);
     switch (event.type) {
       case "admitted":
         sums.found += event.blocks.length * this.#live.blockSize;
@@ -358,7 +362,9 @@ export class Model {
     const { counts, running, waitingCount: waiting } = this.#live;
     const { unshared, shared, cached, free } = counts;
     const used = unshared + shared;
-    Object.assign(this.#sums, { used, shared, cached, free, waiting, running: running.length });
+    const happened = this.#happenings.bits(this.#live);
+    const counted = { used, shared, cached, free, waiting, running: running.length, happened };
+    Object.assign(this.#sums, counted);
     this.measures.record(info.step, this.#sums, this.#chunks);
   }
 }

@@ -273,7 +273,8 @@ export class TimePanel {
   draw() {
     const { board, model, width, scale, long } = this;
     const { unit, theme, narrow, frame, store } = board;
-    const common = { model, frame, narrow, width, step: store.step, selected: store.selected };
+    const { step, selected, touched } = store;
+    const common = { model, frame, narrow, width, step, selected, untouched: !touched };
     const { kind, from, to } = this.timeAxis;
     const known = [model.events.length, narrow, kind, from, to, this.left];
     const [strip, lanes, axis] = this.pencils;
