@@ -67,7 +67,7 @@ export class Frame {
   get time() {
     const index = this.step - this.model.firstStep;
     const { start, scheduled, end } = this.model.measures;
-    if (Number.isNaN(end[index])) return null;
+    if (Number.isNaN(end[index] - start[index])) return null;
     return { start: start[index], scheduled: scheduled[index], end: end[index] };
   }
 

@@ -355,6 +355,7 @@ export class Model {
         sums.evicted++;
         break;
       case "step_scheduled":
+        this.#noteComputed(this.#live.step, this.#live.step - 1);
         for (const row of event.rows) {
           const [request, , count] = row;
           const kind = rowKind(row, this.#live.request(request));
@@ -364,12 +365,27 @@ export class Model {
           if (kind !== "decode") this.#chunks.push({ request, count, kind });
         }
         break;
-      case "step_finished": {
+      case "step_finished":
         for (const row of event.tokens) sums.output += row[1].length;
-        const { start = NaN, scheduled = NaN, end = NaN } = event.t ?? {};
-        Object.assign(sums, { start, scheduled, end });
-      }
+        this.#time(event);
     }
+  }
+
+  /** Notes the times of a step that finished: the open one or, with asynchronous scheduling, the one before. */
+  #time(/** @type {import("./events.js").StepFinished} */ { step = this.#live.step, t = {} }) {
+    const { start = NaN, scheduled = NaN, launched = NaN, ready = NaN, end = NaN } = t;
+    const own = { start, scheduled, launched, ready };
+    const open = this.steps.at(-1)?.step ?? step;
+    if (step < open) this.measures.setTimes(step, own);
+    else Object.assign(this.#sums, own);
+    this.#sums.end = end;
+    this.#noteComputed(open, step);
+  }
+
+  /** Notes that `pass` was computed while `step` was scheduled, if the log has asynchronous scheduling. */
+  #noteComputed(/** @type {number} */ step, /** @type {number} */ pass) {
+    const { settings, plans } = this.#live;
+    if (settings.async_scheduling && plans.get(pass)?.length) this.measures.addComputed(step, pass);
   }
 
   #record() {
