@@ -7,14 +7,16 @@
 
 import { duration } from "../model/duration.js";
 import { cursorBand, cursorLines, veil } from "./cursor.js";
+import { drawMoments } from "./moment_marks.js";
 
-export const STRIP_HEIGHT = 138;
+export const STRIP_HEIGHT = 152;
 
 const FLAG = 24;
 const PLAYBACK = 116; // px that the playback buttons need, left of the cursor's flag
 const GAP = 9;
-const ROWS = { memory: 30, tokens: 38, queue: 18 };
-const TOP = { memory: FLAG, tokens: FLAG + 30 + GAP, queue: FLAG + 30 + GAP + 38 + GAP };
+const ROWS = { moments: 14, memory: 30, tokens: 38, queue: 18 };
+const MEMORY = FLAG + ROWS.moments;
+const TOP = { memory: MEMORY, tokens: MEMORY + 30 + GAP, queue: MEMORY + 30 + GAP + 38 + GAP };
 const BOTTOM = TOP.queue + ROWS.queue;
 
 /**
@@ -28,6 +30,7 @@ export function drawStrip(painter, scene) {
   cursorBand(painter, scene, FLAG - 6, end);
   const measures = painter.layer(scene.still, (layer) => {
     const columns = columnsOf(model, scale);
+    drawMoments(layer, scene, columns, FLAG - 1);
     drawMemory(layer, scene, columns);
     drawTokens(layer, scene, columns);
     drawQueue(layer, scene, columns);
@@ -246,6 +249,7 @@ function drawWords(painter, { frame, narrow }) {
     ],
     [TOP.queue + 5, "queue", `${frame.waiting.length} waiting`],
   ];
+  painter.text("moments", 0, FLAG + 6, { bold: true });
   for (const [y, name, value] of rows) {
     painter.text(name, 0, y, { bold: true });
     painter.text(value, 0, y + 13, { color: theme.muted });
