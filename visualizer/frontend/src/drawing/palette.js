@@ -9,6 +9,7 @@
 
 export const THEMES = {
   light: {
+    name: "light",
     ground: "#ffffff",
     ink: "#16181d",
     muted: "#5a606b",
@@ -35,6 +36,7 @@ export const THEMES = {
     ],
   },
   dark: {
+    name: "dark",
     ground: "#14161a",
     ink: "#eceef2",
     muted: "#a5abb6",

@@ -249,7 +249,7 @@ function drawWords(painter, { frame, narrow }) {
     ],
     [TOP.queue + 5, "queue", `${frame.waiting.length} waiting`],
   ];
-  painter.text("moments", 0, FLAG + 6, { bold: true });
+  painter.text("moments", 0, FLAG + 8, { bold: true });
   for (const [y, name, value] of rows) {
     painter.text(name, 0, y, { bold: true });
     painter.text(value, 0, y + 13, { color: theme.muted });

@@ -226,6 +226,11 @@ export class Model {
     return this.#heads.waitAt(step, id);
   }
 
+  /** Why requests waited in a step: the reason of the head, and how many others the policy deferred. */
+  waitIn(/** @type {number} */ step) {
+    return this.#heads.inStep(step);
+  }
+
   /** The state before the first step's events. */
   #start() {
     const state = new State();
@@ -391,11 +396,20 @@ export class Model {
   #record() {
     const info = this.steps.at(-1);
     if (!info) return;
-    const { counts, running, waitingCount: waiting } = this.#live;
+    const { counts, running, waitingCount: waiting, suspendedCount: suspended } = this.#live;
     const { unshared, shared, cached, free } = counts;
     const used = unshared + shared;
     const happened = this.#happenings.bits(this.#live);
-    const counted = { used, shared, cached, free, waiting, running: running.length, happened };
+    const counted = {
+      used,
+      shared,
+      cached,
+      free,
+      waiting,
+      running: running.length,
+      happened,
+      suspended,
+    };
     Object.assign(this.#sums, counted);
     this.measures.record(info.step, this.#sums, this.#chunks);
   }
