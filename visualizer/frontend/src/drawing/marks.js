@@ -80,7 +80,7 @@ function keyline(painter, x, y, width, height) {
   return [hole, middle];
 }
 
-/** Paints an HTML element as the swatch of a lane; it has about 10 px. */
+/** Paints an HTML element of 12 px as the swatch of a lane. */
 export function paintSwatch(element, theme, lane) {
   const { hue, texture } = markOf(theme, lane);
   const px = (number) => `calc(${number} * var(--px, 1px))`;
