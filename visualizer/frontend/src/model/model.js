@@ -384,7 +384,8 @@ export class Model {
     if (step < open) this.measures.setTimes(step, own);
     else Object.assign(this.#sums, own);
     this.#sums.end = end;
-    this.#noteComputed(open, step);
+    const isDropped = !Number.isNaN(start) && Number.isNaN(launched); // the pass before it failed
+    if (!isDropped) this.#noteComputed(open, step);
   }
 
   /** Notes that `pass` was computed while `step` was scheduled, if the log has asynchronous scheduling. */
