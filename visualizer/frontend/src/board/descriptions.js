@@ -4,6 +4,7 @@ import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";
 import { stalledWords, text, wastedWords } from "../model/messages.js";
+import { happenedWords } from "../model/moments.js";
 import { rowWasted } from "../model/rows.js";
 import { list } from "../model/words.js";
 
@@ -20,12 +21,15 @@ export function describeLane(model, cursor, { step, inPlot, span }, onLanes) {
 
 function describeStep(model, step) {
   const i = step - model.firstStep;
-  const { tokens, prefill, decode, used, cached, free, waiting, start, end } = model.measures;
+  const { tokens, prefill, decode, used, cached, free, waiting, start, end, happened } =
+    model.measures;
   const took = end[i] - start[i];
   const lines = [
     `step ${step}: ${plural(tokens[i], "token")}, ${prefill[i]} prefill, ${decode[i]} decode`,
     `${used[i]} blocks used, ${cached[i]} cached, ${free[i]} free; ${waiting[i]} waiting`,
   ];
+  const words = happenedWords(happened[i]);
+  if (words) lines.push(words);
   if (model.settings.async_scheduling) lines.push(...describeOverlap(model, step));
   else if (took > 0) lines.push(`took ${duration(took)}`);
   return lines;

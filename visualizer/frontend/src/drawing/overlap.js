@@ -28,7 +28,7 @@ export function drawOverlap(painter, scene) {
   const plot = [scale.left - 1, 0, scale.right - scale.left + 2, OVERLAP_HEIGHT];
   painter.clipped(...plot, () => {
     painter.lay(layer);
-    veil(painter, scale, step, 0, BOTTOM + 2, painter.theme.ground);
+    veil(painter, scene, 0, BOTTOM + 2, painter.theme.ground);
     for (const box of boxes) if (box.column === step) drawNow(painter, box);
   });
   drawNames(painter, scene);

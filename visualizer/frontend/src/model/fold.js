@@ -56,6 +56,8 @@
 
 import { CowList } from "./cow_list.js";
 /** @import * as Events from "./events.js" */
+/** @import { Lane } from "./lanes.js" */
+import { laneOf, leaveLane, takeLane } from "./lanes.js";
 import { LogError } from "./log.js";
 
 const ROOT = 0;
@@ -84,9 +86,13 @@ export class State {
     this.nodes = new CowList();
     /** Replaced, never changed in place: copies share it. @type {Map<number, HoldState>} */
     this.holds = new Map();
+    /** By number, see `lanes.js`; replaced, never changed. @type {Lane[]} */
+    this.lanes = [];
     /** The number of blocks of each kind; together, all blocks. */
     this.counts = { unshared: 0, shared: 0, cached: 0, free: 0 };
     this.waitingCount = 0;
+    /** The waiting requests that were preempted. */
+    this.suspendedCount = 0;
     /** Twice the reference count, plus one for a cached block. @type {CowList<number>} */
     this.blockWords = new CowList();
     /** The latest text of each token id; all copies share it. @type {string[]} */
@@ -286,9 +292,20 @@ export class State {
     return this.#writable(this.requests, this.request(id));
   }
 
+  /** Gives a request a lane, unless it has one. */
+  #takeLane(/** @type {number} */ id) {
+    if (laneOf(this.lanes, id) >= 0) return;
+    const { label } = this.request(id);
+    const { step } = this;
+    const { max_batch_size: seats } = this.settings;
+    this.lanes = takeLane(this.lanes, { request: id, label, step, seats });
+  }
+
   #addRequestState(/** @type {RequestState} */ request) {
     this.requests.set(request.id, { ...request, epoch: this.epoch });
-    if (request.place !== null) this.waitingCount++;
+    if (request.place === null) return;
+    this.waitingCount++;
+    if (request.preemptions) this.suspendedCount++;
   }
 
   /** Adds a request of a keyframe, or a new one, which has fewer fields. @param {any} entry @param {number | null} place */
@@ -463,7 +480,9 @@ export class State {
     const request = this.#writableRequest(event.request);
     request.place = null;
     this.waitingCount--;
+    if (request.preemptions) this.suspendedCount--;
     this.running = [...this.running, request.id];
+    this.#takeLane(request.id);
     this.#incref(event.blocks);
     this.#dequeue(event.blocks);
     request.table = event.blocks;
@@ -496,6 +515,7 @@ export class State {
     request.preemptions++;
     request.place = --this.front;
     this.waitingCount++;
+    this.suspendedCount++;
   }
 
   radix_evicted(/** @type {Events.RadixEvicted} */ event) {
@@ -530,6 +550,7 @@ export class State {
       preemptions: 0,
     });
     this.running = [...this.running, event.request];
+    this.#takeLane(event.request);
     this.#incref(parent.table);
     this.#lock(this.#writableRequest(event.request), parent.lock);
     for (const [step, rows] of this.plans) {
@@ -660,10 +681,13 @@ export class State {
 
   request_finished(/** @type {Events.RequestFinished} */ event) {
     const request = this.#writableRequest(event.request);
-    if (request.place !== null) this.waitingCount--;
-    else this.running = this.running.filter((id) => id !== request.id);
+    if (request.place !== null) {
+      this.waitingCount--;
+      if (request.preemptions) this.suspendedCount--;
+    } else this.running = this.running.filter((id) => id !== request.id);
     this.#release(request);
     this.requests.delete(request.id);
+    this.lanes = leaveLane(this.lanes, request.id, this.step);
   }
 
   prefix_held(/** @type {Events.PrefixHeld} */ { hold: id, node, blocks, label }) {
@@ -707,6 +731,11 @@ export class State {
       this.#incref(entry.table);
       this.#countLock(entry.lock);
     }
+    this.lanes = state.lanes ?? []; // older logs have none
+    const preempted = state.waiting.filter(
+      (/** @type {number} */ id) => this.request(id).preemptions,
+    );
+    for (const id of [...state.running, ...preempted]) this.#takeLane(id);
     for (const hold of state.holds ?? []) {
       this.#addHold(hold);
       this.#countLock(hold.lock);

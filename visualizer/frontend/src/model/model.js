@@ -23,6 +23,7 @@
 /** @import { LogEvent } from "./events.js" */
 import { State } from "./fold.js";
 import { Frame } from "./frame.js";
+import { StepHappenings } from "./happenings.js";
 import { LogLines } from "./lines.js";
 import { LogError } from "./log.js";
 import { Measures, NOTHING } from "./measures.js";
@@ -49,6 +50,7 @@ export class Model {
   #sums = { ...NOTHING };
   /** @type {import("./measures.js").Chunk[]} */
   #chunks = [];
+  #happenings = new StepHappenings();
 
   /** @param {LogEvent[]} [events] */
   constructor(events = []) {
@@ -131,6 +133,22 @@ export class Model {
     return span;
   }
 
+  /**
+   * A request's lane at the end of a step, also after the request has ended; null before its first admission. At most
+   * one live request has a lane. `laneCount` is the number of lanes that the log has needed so far.
+   *
+   * @param {number | null | undefined} id
+   * @param {number} [step]
+   */
+  laneOf(id, step = Infinity) {
+    const span = this.request(id);
+    return span && span.lanedAt <= step ? span.lane : null;
+  }
+
+  get laneCount() {
+    return this.#requestSpans.laneCount;
+  }
+
   /** A request's name as a span. @param {number | null} id @returns {import("./words.js").Span} */
   tag(id) {
     return { text: this.request(id)?.name ?? `r${id}`, request: Number(id) };
@@ -208,6 +226,22 @@ export class Model {
     return this.#heads.waitAt(step, id);
   }
 
+  /** Why requests waited in a step: the head, its reason, and how many others the policy deferred. */
+  waitIn(/** @type {number} */ step) {
+    return this.#heads.inStep(step);
+  }
+
+  /** Whether a request was preempted and has not been resumed at the end of a step. */
+  isSuspended(/** @type {number | null} */ id, /** @type {number} */ step) {
+    const last = this.request(id)?.preemptions.findLast((one) => one.step <= step);
+    return !!last && (last.resume === null || last.resume > step);
+  }
+
+  /** The causes for which requests have waited so far. */
+  get waitCauses() {
+    return this.#heads.causes;
+  }
+
   /** The state before the first step's events. */
   #start() {
     const state = new State();
@@ -247,7 +281,7 @@ export class Model {
         this.firstSeq = seq;
         this.#join();
       }
-      if (type === "request_arrived" || type === "forked")
+      if (type === "request_arrived" || type === "forked" || type === "admitted")
         this.#requestSpans.meet(event, step, this.#live);
       if (!info) return;
       info.to = seq;
@@ -316,11 +350,13 @@ export class Model {
     this.measures.firstStep = this.firstStep;
     this.#sums = { ...NOTHING };
     this.#chunks = [];
+    this.#happenings = new StepHappenings();
   }
 
   /** Adds an event that is about to be applied to the open step's measures. @param {LogEvent} event */
   #sum(event) {
     const sums = this.#sums;
+    this.#happenings.note(event, this.#live);
     switch (event.type) {
       case "admitted":
         sums.found += event.blocks.length * this.#live.blockSize;
@@ -335,6 +371,7 @@ export class Model {
         sums.evicted++;
         break;
       case "step_scheduled":
+        for (const id of this.#live.running) sums.seats += this.#live.request(id).slots;
         this.#noteComputed(this.#live.step, this.#live.step - 1);
         for (const row of event.rows) {
           const [request, , count] = row;
@@ -372,10 +409,21 @@ export class Model {
   #record() {
     const info = this.steps.at(-1);
     if (!info) return;
-    const { counts, running, waitingCount: waiting } = this.#live;
+    const { counts, running, waitingCount: waiting, suspendedCount: suspended } = this.#live;
     const { unshared, shared, cached, free } = counts;
     const used = unshared + shared;
-    Object.assign(this.#sums, { used, shared, cached, free, waiting, running: running.length });
+    const happened = this.#happenings.bits(this.#live);
+    const counted = {
+      used,
+      shared,
+      cached,
+      free,
+      waiting,
+      running: running.length,
+      happened,
+      suspended,
+    };
+    Object.assign(this.#sums, counted);
     this.measures.record(info.step, this.#sums, this.#chunks);
   }
 }

@@ -73,11 +73,6 @@ export class MapPanel {
     }
   }
 
-  /** The usual height in board pixels: header, grid, the line on changes and a block table. */
-  get height() {
-    return 22 + this.grid.height + 110;
-  }
-
   draw() {
     const { board, model, grid, painter } = this;
     const { frame, theme, unit, store } = board;
@@ -85,8 +80,9 @@ export class MapPanel {
     this.drawSwatches();
     painter.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
     painter.context.translate(BLEED, 0);
-    const { selected, block } = store;
-    drawBlocks(painter, { model, frame, grid, claim: this.claim, selected });
+    const { selected, block, touched } = store;
+    const { claim } = this;
+    drawBlocks(painter, { model, frame, grid, claim, selected, untouched: !touched });
     if (block != null) drawHighlighted(painter, { model, frame, grid, block });
   }
 
