@@ -236,25 +236,24 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
 ) -> None:
     page = new_page()
     page.goto(server.url)
-    page.evaluate(
-        """async () => {
+    watch = """async () => {
           const { watch } = await import("/board/board.js");
           const host = document.createElement("div");
           document.getElementById("board").replaceWith(host);
           window.watched = watch(host, { limit: 400 });
         }"""
-    )
+    page.evaluate(watch)
     board = BoardOnPage(page)
     callers = ask(server.url, *"ABCDEF", max_tokens=60)
     board.wait()
     expect(board.root).to_have_attribute("data-requests", "6")
     look = "Object.fromEntries(window.watched.board.model.requests.map((r) => [r.id, r.lane]))"
-    lanes = page.evaluate(look)
-    step = 0
+    step, lanes = 0, {}
     left = board.root.locator(".live [data-about=window]")
     while not left.count():
         step = steps(server.url, 5)
         board.expect_step(step)
+        lanes |= page.evaluate(look)
         assert step < 200
     expect_same_as_trace(board, server.url, step)
     first = int(left.get_attribute("data-number") or 0)
@@ -262,6 +261,12 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     assert_names(left.inner_text(), first)
     kept = page.evaluate(look)
     assert kept and kept.items() <= lanes.items(), "each keeps its lane"
+    late = new_page()
+    late.goto(server.url)
+    late.evaluate(watch)
+    BoardOnPage(late).wait()
+    joined = late.evaluate(look)
+    assert joined and joined.items() <= lanes.items(), "and has it on boards that join late"
     expect_same_as_trace(board, server.url, steps(server.url, 1))
     board.press("Home")
     expect_same_as_trace(board, server.url, first)
