@@ -248,7 +248,8 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     board.wait()
     expect(board.root).to_have_attribute("data-requests", "6")
     look = "Object.fromEntries(window.watched.board.model.requests.map((r) => [r.id, r.lane]))"
-    step, lanes = 0, {}
+    step = 0
+    lanes: dict[str, int] = {}
     left = board.root.locator(".live [data-about=window]")
     while not left.count():
         step = steps(server.url, 5)
