@@ -15,8 +15,9 @@ has a new name and the viewer starts over. Viewers have no queues: each has a po
 window of recent events. A viewer that falls behind the window is told how many events it missed and
 gets a new keyframe.
 
-The log does not say whether the engine is paused or whether the server accepts requests. An event named
-"status" does; it is sent after the first keyframe and whenever either changes.
+The log says neither what the teacher's controls do (whether the engine is paused, which requests are
+held back) nor whether the server accepts requests. An event named "status" does; it is sent after the
+first keyframe and whenever one of them changes.
 """
 
 import asyncio
@@ -174,6 +175,9 @@ class Feed(Response):
                 "run": bridge.window.run,
                 "model": bridge.settings.model_name,
                 "paused": bridge.paused,
+                "until": bridge.until,
+                "holding": bridge.holding,
+                "held": bridge.held,
                 "not_ready": bridge.not_ready,
                 "controls": self._controls,
             }

@@ -113,6 +113,11 @@ class Feed:
         while not wanted.items() <= self.status.items():
             next(self._read())
 
+    def until_held(self, *labels: str) -> None:
+        """Read on until the server holds back the submissions with these labels."""
+        while self.status.get("held") != list(labels):
+            next(self._read())
+
     def until_not_ready(self) -> str:
         """Read on until the server says why it accepts no requests; return the reason."""
         while not self.status.get("not_ready"):
