@@ -99,7 +99,7 @@ def create_app(models: Models, request_log: LogWriter | None = None) -> FastAPI:
         allowed=settings.allowed_hosts,
         origins=settings.cors_origins,
     )
-    app.add_middleware(RequestLog, writer=request_log)
+    app.add_middleware(RequestLog, writer=request_log, labels=settings.trace_text == "on")
     for api in (completions, chat, models_api, operation, metrics, live):
         app.include_router(api.routes(models))
     lmtp.install(app, models)

@@ -180,6 +180,7 @@ class Feed(Response):
                 "held": bridge.held,
                 "not_ready": bridge.not_ready,
                 "controls": self._controls,
+                "trace_text": bridge.settings.trace_text,
             }
         )
 

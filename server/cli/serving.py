@@ -104,7 +104,7 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
     trace, requests = _trace_file(start.trace_file), _request_log(start.request_log)
 
     def load(source: str | Path) -> tuple[Engine, Outbox]:
-        outbox = Outbox()
+        outbox = Outbox(texts=settings.trace_text == "on")
         engine = Engine.load(
             source,
             config,

@@ -279,8 +279,12 @@ class Bridge:
 
     @property
     def held(self) -> list[str]:
-        """The labels of the requests that are held back, in order of submission."""
-        return [stream.label for stream in self._held]
+        """The labels of the requests that are held back, in order of submission.
+
+        They are empty if the event log has no names.
+        """
+        has_names = self.settings.trace_text == "on"
+        return [stream.label if has_names else "" for stream in self._held]
 
     def hold_submissions(self) -> None:
         """Hold new requests back until `release_submissions`."""
