@@ -110,7 +110,7 @@ def main() -> None:
     if options.get("paused"):
         engine.pause()
     HttpProtocol.head_seconds = options.get("head_seconds", HttpProtocol.head_seconds)
-    listener = listen("127.0.0.1", options.get("port", 0))
+    listener = listen(settings.host, options.get("port", 0))
     trace = options.get("trace_file")
     run_server(
         engine,
