@@ -211,6 +211,7 @@ class Feed(Response):
                 "held": bridge.held,
                 "not_ready": bridge.not_ready,
                 "controls": self._controls,
+                "key": bridge.settings.api_key is not None,
                 "trace_text": bridge.settings.trace_text,
             }
         )

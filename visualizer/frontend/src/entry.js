@@ -1,11 +1,13 @@
 /** The exports of the built module: functions for pages, and anywidget's `render` for notebooks. */
 
+import { swatchBackground } from "./drawing/palette.js";
 import widget, { mount } from "./host/widget.js";
+import { OwnRequest } from "./live/own_request.js";
 import { watch, watchInNotebook } from "./live/watch.js";
 import { duration } from "./model/duration.js";
 
 export { createParser } from "eventsource-parser";
-export { duration, mount, watch };
+export { duration, mount, OwnRequest, swatchBackground, watch };
 
 export default {
   render: (context) => (context.model.get("live") ? watchInNotebook : widget.render)(context),
