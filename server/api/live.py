@@ -15,8 +15,8 @@ has a new name and the viewer starts over. Viewers have no queues: each has a po
 window of recent events. A viewer that falls behind the window is told how many events it missed and
 gets a new keyframe.
 
-The log does not say whether the engine is paused or whether the server accepts requests. An event named
-"status" does; it is sent after the first keyframe and whenever either changes.
+The log does not say whether the server accepts requests. An event named "status" does, and whether the
+engine is paused; it is sent after the first keyframe and whenever either changes.
 """
 
 import asyncio
