@@ -18,7 +18,7 @@ from tests.engine.workloads import make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer.__main__ import app
-from visualizer.durations import duration
+from engine.events.durations import duration
 from visualizer.html import to_html
 
 

@@ -17,7 +17,7 @@ from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Keyframe
 from tests.engine.workloads import make_engine, play, random_workload
-from visualizer.durations import duration
+from engine.events.durations import duration
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "visualizer" / "frontend" / "test" / "model"

@@ -21,7 +21,7 @@ import traitlets
 
 from engine.events import EventLog
 from engine.events.messages import count
-from visualizer.durations import duration
+from engine.events.durations import duration
 from visualizer.logs import StepIndex
 from visualizer.playing import controls
 from visualizer.playing.numbers import numbers, plots, table
