@@ -84,7 +84,9 @@ def check_spans(time: RequestTime, allowed: Causes, blocked: dict[int, v.Blocked
         assert span.cause != "unknown", "the log has everything"
         if span.cause == "failed_step":
             continue
-        causes = allowed.get((time.request, span.step)) or allowed.get((time.life.parent, span.step))
+        causes = allowed.get((time.request, span.step)) or allowed.get(
+            (time.life.parent, span.step)
+        )
         if causes is None:
             assert span.cause in {"step_in_progress", "paused"}
             continue

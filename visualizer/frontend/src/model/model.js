@@ -28,7 +28,9 @@ import { LogError } from "./log.js";
 import { Measures, NOTHING } from "./measures.js";
 import { RequestSpans } from "./request_spans.js";
 import { rowKind } from "./rows.js";
+import { TimeRecords } from "./time_records.js";
 import { Heads, waitReasons, waitSegments } from "./waits.js";
+import { Waterfall } from "./waterfall.js";
 
 /** Events between two kept copies of the state. */
 const KEYFRAME_EVERY = 1000;
@@ -39,6 +41,9 @@ export class Model {
   #live = new State();
   #requestSpans = new RequestSpans();
   #heads = new Heads();
+  #times = new TimeRecords();
+  /** Of the events so far. @type {Waterfall | null} */
+  #waterfall = null;
   /** Copies of the state at the end of a step. @type {{step: number, state: State}[]} */
   #copies = [];
   /** The state of the last request, because the next one is often one step later. @type {{step: number, state: State}} */
@@ -90,6 +95,7 @@ export class Model {
 
   #pass(/** @type {() => void} */ take) {
     this.#frames.clear();
+    this.#waterfall = null;
     try {
       take();
     } finally {
@@ -208,6 +214,12 @@ export class Model {
     return this.#heads.waitAt(step, id);
   }
 
+  /** Where each request's time went. */
+  get waterfall() {
+    this.#waterfall ??= new Waterfall(this.#times);
+    return this.#waterfall;
+  }
+
   /** The state before the first step's events. */
   #start() {
     const state = new State();
@@ -238,7 +250,9 @@ export class Model {
       this.#requestSpans.note(event, step, this.#live, info?.status !== "pending");
       if (type === "step_scheduled") this.#heads.note(event, step, this.#live);
       this.#sum(event);
+      this.#times.before(event, this.#live);
       this.#live.apply(event);
+      this.#times.after(event, this.#live);
       if (type === "run_started" || type === "keyframe") this.classes = this.#live.classes;
       if (type === "run_started") {
         this.info = { model: event.model, tokenizer: event.tokenizer, clock: event.clock };
