@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from engine.events.durations import duration
 from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Keyframe
 from tests.engine.workloads import make_engine, play, random_workload
-from engine.events.durations import duration
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "visualizer" / "frontend" / "test" / "model"

@@ -5,7 +5,9 @@ from pathlib import Path
 
 from engine.events.log import EventLog
 from engine.events.vocabulary import StepFinished
-from tests.visualizer.test_golden_fold import node, recorded, save, windowed
+from tests.engine.test_waterfall import recorded
+from tests.visualizer.test_golden_fold import node, save, windowed
+from visualizer.logs import settings_of
 from visualizer.named_logs import gallery
 
 
@@ -50,4 +52,16 @@ def test_logs_without_times(first_seed: int, tmp_path: Path) -> None:
     }
     units = {log.waterfall.unit for log in logs.values() if log.of(StepFinished)}
     assert units == {"steps"}
+    compare(logs, tmp_path)
+
+
+def test_every_window_of_an_asynchronous_log(tmp_path: Path) -> None:
+    """Include keyframes with a row in flight whose request has ended."""
+    whole = recorded(3)
+    assert settings_of(whole)["async_scheduling"]
+    logs = {}
+    for size in range(10, 60):
+        logs[str(size)] = EventLog(window=size)
+        for event in whole:
+            logs[str(size)].append(event)
     compare(logs, tmp_path)

@@ -20,8 +20,8 @@ import ipywidgets as widgets
 import traitlets
 
 from engine.events import EventLog
-from engine.events.messages import count
 from engine.events.durations import duration
+from engine.events.messages import count
 from visualizer.logs import StepIndex
 from visualizer.playing import controls
 from visualizer.playing.numbers import numbers, plots, table

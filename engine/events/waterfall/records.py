@@ -75,6 +75,7 @@ class Life:
     """A request, from its arrival to its end.
 
     arrived      time; None: before the log begins
+    parent       the request that it forked off; up to step `forked` it was part of it
     examined     the first step whose scheduling could see it
     steps        number of finished steps when it arrived and when it ended; None: it lives
     first_token  index of the step that gave its first token
@@ -87,6 +88,7 @@ class Life:
     arrived: int | None
     examined: int
     parent: int | None = None
+    forked: int = 0
     begins_at: int = 0
     ends_at: int | None = None
     reason: str | None = None
@@ -185,12 +187,14 @@ class Records:
                 life.absences.append(Absence(0, None))
         for number, rows in state.plans.items():
             step = self._open[number] = Step(number)
-            self._planned(step, rows)
+            # With asynchronous scheduling, a request may have ended while its row is computed.
+            self._planned(step, [row for row in rows if row.request in state.requests])
 
     def _forked(self, event: v.Forked) -> None:
         parent = self.lives[event.parent]
         life = self._meet(self._state.requests[event.request], parent.arrived)
-        life.parent, life.examined, life.begins_at = parent.id, parent.examined, parent.begins_at
+        life.parent, life.forked = parent.id, self._state.step
+        life.examined, life.begins_at = parent.examined, parent.begins_at
         life.found, life.computed = parent.found, parent.computed
         life.work = dict(parent.work)
         life.absences = list(parent.absences)

@@ -45,12 +45,10 @@ class Span:
 def spans_of(records: Records, life: Life) -> list[Span]:
     """Return a request's spans, as far as the steps of the log have finished."""
     end = len(records.steps) if life.ends_at is None else min(life.ends_at, len(records.steps))
-    before = records.steps[life.begins_at - 1].end if life.begins_at else 0
     spans: list[Span] = []
     for index in range(_first_tile(records.steps, life), end):
         step = records.steps[index]
-        if index:
-            before = records.steps[index - 1].end
+        before = records.steps[index - 1].end if index else 0
         start = before if life.arrived is None else max(before, life.arrived)
         if life.arrived is None and not index:
             start = min(step.begin, step.launched)
@@ -133,11 +131,14 @@ def _absent(life: Life, step: Step) -> tuple[str, int | None]:
             return "preempted", absence.by
     if step.number < life.examined:
         return "step_in_progress", None
-    if life.id in step.skipped:
-        return step.skipped[life.id], None
+    request = life.id
+    if life.parent is not None and step.number <= life.forked:
+        request = life.parent
+    if request in step.skipped:
+        return step.skipped[request], None
     if step.is_failed or step.number in life.work:
         return "failed_step", None
     if step.blocked is None:
         return "unknown", None
     head, reason = step.blocked
-    return reason, None if head == life.id or reason in FOR_ALL else head
+    return reason, None if head == request or reason in FOR_ALL else head

@@ -10,7 +10,7 @@ log.waterfall.frame              all spans as a pandas frame
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -45,7 +45,8 @@ class RequestTime:
     spans: list[Span]
     first_token: int | None
     reason: str | None
-    life: Life
+    life: Life = field(repr=False)
+    names: dict[int, str] = field(repr=False)  # of all requests
 
     @property
     def total(self) -> int:
@@ -85,7 +86,7 @@ class RequestTime:
     def __str__(self) -> str:
         from engine.events.waterfall.words import why_slow
 
-        return why_slow(self)
+        return why_slow(self, self.names)
 
     def _repr_html_(self) -> str:
         from engine.events.waterfall.picture import picture
@@ -97,14 +98,16 @@ class Waterfall:
     """The time of every request of a log; see `RequestTime`. Iterating yields them, slowest first.
 
     unit   "us" (microseconds), or "steps" if the log was saved without times
+    names  name of each request
     """
 
     def __init__(self, log: "EventLog") -> None:
         self._records = Records(log)
         self.unit: Unit = self._records.unit
         self._known: dict[int, RequestTime] = {}
-        labels = Counter(life.label for life in self._records.lives.values())
-        self._unique = {label for label, count in labels.items() if label and count == 1}
+        lives = self._records.lives.values()
+        labels = Counter(life.label for life in lives)
+        self.names = {life.id: _name(life, labels[life.label]) for life in lives}
 
     @property
     def requests(self) -> list[int]:
@@ -175,15 +178,20 @@ class Waterfall:
 
     def _time_of(self, life: Life) -> RequestTime:
         spans, first = spans_of(self._records, life), life.first_token
-        short = f"r{life.id}"
-        unique = life.label in self._unique or not life.label
         return RequestTime(
             request=life.id,
-            name=(life.label or short) if unique else f"{life.label} ({short})",
+            name=self.names[life.id],
             unit=self.unit,
             arrived=life.arrived,
             spans=spans,
             first_token=None if first is None else self._records.steps[first].end,
             reason=life.reason,
             life=life,
+            names=self.names,
         )
+
+
+def _name(life: Life, same: int) -> str:
+    """Return its label, with its id if other requests have the same; "r7" without a label."""
+    short = f"r{life.id}"
+    return f"{life.label} ({short})" if life.label and same > 1 else life.label or short

@@ -28,7 +28,8 @@
  *
  * @typedef {object} Life  a request, from its arrival to its end
  * @property {number} id
- * @property {number | null} parent
+ * @property {number | null} parent  the request that it forked off; up to step `forked` it was part of it
+ * @property {number} forked
  * @property {boolean} isWhole   whether the log has its arrival
  * @property {number | null} at  time of its arrival
  * @property {number} examined   the first step whose scheduling could see it
@@ -126,6 +127,7 @@ export class TimeRecords {
     const life = {
       id,
       parent: null,
+      forked: 0,
       isWhole: true,
       at,
       examined: state.step + 1,
@@ -152,7 +154,11 @@ export class TimeRecords {
       life.computed = length > promptLength ? length - 1 : computed;
       if (place !== null && preemptions) life.absences.push({ begin: 0, by: null, end: Infinity });
     }
-    for (const [number, rows] of state.plans) this.#plan(unfinished(number), rows, state);
+    // With asynchronous scheduling, a request may have ended while its row is computed.
+    for (const [number, rows] of state.plans) {
+      const live = rows.filter(([id]) => this.lives.has(id));
+      this.#plan(unfinished(number), live, state);
+    }
   }
 
   /** @param {Events.Forked} event @param {State} state */
@@ -160,7 +166,8 @@ export class TimeRecords {
     const parent = this.#of(event.parent);
     const life = this.#meet(state.request(event.request), state, parent.at);
     const { isWhole, examined, beginsAt, found, computed } = parent;
-    Object.assign(life, { parent: parent.id, isWhole, examined, beginsAt, found, computed });
+    Object.assign(life, { parent: parent.id, forked: state.step });
+    Object.assign(life, { isWhole, examined, beginsAt, found, computed });
     life.work = parent.work.map((work) => ({ ...work }));
     life.absences = [...parent.absences];
   }

@@ -190,12 +190,13 @@ function absent(life, step, work) {
   const away = life.absences.find(({ begin, end }) => begin <= step.number && step.number < end);
   if (away) return ["preempted", away.by];
   if (step.number < life.examined) return ["step_in_progress", null];
-  const own = step.skipped?.get(life.id);
+  const id = life.parent !== null && step.number <= life.forked ? life.parent : life.id;
+  const own = step.skipped?.get(id);
   if (own) return [own, null];
   if (step.failed || work) return ["failed_step", null];
   if (!step.blocked) return ["unknown", null];
   const [head, reason] = step.blocked;
-  return [reason, head === life.id || FOR_ALL.has(reason) ? null : head];
+  return [reason, head === id || FOR_ALL.has(reason) ? null : head];
 }
 
 /**
