@@ -20,6 +20,7 @@ from engine.events.messages import (
     row_words,
     stalled_words,
     supply_words,
+    wasted_words,
 )
 from engine.events.state import ROOT
 from visualizer.logs import state_before
@@ -128,7 +129,7 @@ class Moment:
             if isinstance(event, v.Admitted) and event.request == request:
                 return self.admitted(event)
         if request in self.rows:
-            return [row_words(state, self.rows[request])]
+            return [row_words(state, self.rows[request]) + self._in_vain(request)]
         if request in state.waiting:
             return self.waits(request)
         if request in state.requests:
@@ -160,6 +161,7 @@ class Moment:
         length = len(self.after.requests[event.request].tokens)
         row = self.rows.get(event.request)
         computes = f"; it {row_words(self.after, row)}" if row else ""
+        computes += self._in_vain(event.request) if row else ""
         return [admission_words(found, length, resumed=event.resumed) + computes]
 
     def waits(self, request: int) -> Words:
@@ -175,6 +177,21 @@ class Moment:
             return ["waits because ", *reason_words(self.after, self.scheduled)]
         reason = reason_words(self.after, self.scheduled, blocked.request)
         return ["waits behind ", blocked.request, " because ", *reason]
+
+    def _in_vain(self, request: int) -> str:
+        """Say why a row of the step was in vain. With asynchronous scheduling that is seen later."""
+        if not self.after.settings.get("async_scheduling"):
+            return ""
+        lost = "dropped"  # the forward pass before failed
+        for event in self.log[self.index + len(self.events) :]:
+            match event:
+                case v.StepFinished(step=self.step):
+                    return f", {wasted_words(lost)}" if request in event.wasted else ""
+                case v.RequestFinished(request=id_) if id_ == request:
+                    lost = "ended"
+                case v.Preempted(request=id_) if id_ == request:
+                    lost = "preempted"
+        return ""
 
     def _absent(self, request: int) -> str:
         for event in self.log[self.index :]:

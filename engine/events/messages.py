@@ -123,6 +123,11 @@ def row_words(state: State, row: v.ScheduledRow) -> str:
     )
 
 
+def wasted_words(why: str) -> str:
+    """Say why a row was in vain; `why` is "ended", "preempted" or "dropped"."""
+    return text(MESSAGES["wasted"][why], step="")
+
+
 def stalled_words(state: State, reason: str) -> str:
     """Say that a running request got no tokens, with the reason in `step_scheduled`."""
     return text(MESSAGES["stalled"][reason], requests=1, budget=state.settings["token_budget"])

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Keyframe
 from tests.engine.workloads import make_engine, play, random_workload
+from visualizer.logs import StepIndex
+from visualizer.opening import opening
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "visualizer" / "frontend" / "test" / "model"
@@ -36,8 +39,12 @@ def node(script: str, *arguments: object) -> str:
     return done.stdout
 
 
-def core_json(state: State) -> str:
-    return json.dumps(state.core(), separators=(",", ":"))
+def facts(state: State) -> dict[str, Any]:
+    return {**state.core(), "lanes": state.lanes.plain()}
+
+
+def facts_json(state: State) -> str:
+    return json.dumps(facts(state), separators=(",", ":"))
 
 
 def recorded(seed: int, window: int | None = None) -> EventLog:
@@ -63,10 +70,10 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
         state = State()
         for number, (event, digest) in enumerate(zip(log, digests, strict=True), start=1):
             state.apply(event)
-            ours = core_json(state)
+            ours = facts_json(state)
             if hashlib.sha1(ours.encode()).hexdigest() != digest:
                 theirs = json.loads(node("digests.js", folder / f"{name}.jsonl", number))
-                wrong = {key: (value, theirs[key]) for key, value in state.core().items()}
+                wrong = {key: (value, theirs[key]) for key, value in facts(state).items()}
                 wrong = {key: pair for key, pair in wrong.items() if pair[0] != pair[1]}
                 pytest.fail(f"log {name}, event {number} {event}: python and js differ: {wrong}")
             compared += 1
@@ -120,6 +127,16 @@ def test_the_board_and_the_frame_say_the_same_of_each_request(
             assert facts == {key: ours[request][key] for key in facts}, (name, request)
         aborted += int((rows.finish_reason == "abort").sum())
     assert aborted > 20
+
+
+def test_python_and_the_board_open_at_the_same_step(first_seed: int, tmp_path: Path) -> None:
+    logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + 60)}
+    logs |= windowed(first_seed)
+    save(logs, tmp_path)
+    theirs = json.loads(node("openings.js", tmp_path))
+    ours = {name: list(opening(log, StepIndex(log))) for name, log in logs.items()}
+    assert theirs == ours
+    assert any(log.steps.preempted.sum() for log in logs.values())
 
 
 def test_python_and_the_board_write_durations_alike() -> None:

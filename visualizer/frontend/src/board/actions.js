@@ -1,8 +1,11 @@
+import { momentsAround } from "../model/moments.js";
+
 /** The actions of a board, one function per key and button. `names` are its panels, in the order of their digits. */
 export function actionsOf(board, names) {
   const { store, view } = board;
   return {
     step: (delta) => board.goTo(store.step + delta),
+    moment: (by) => goToMoment(board, by),
     first: () => board.goTo(board.model.firstStep),
     last: () => board.goTo(board.model.lastStep),
     toggle: () => view.play(!store.playing),
@@ -28,6 +31,13 @@ function selectNeighbour({ model, store }, delta) {
   const at = model.request(store.selected)?.index;
   const next = at == null ? (delta > 0 ? 0 : requests.length - 1) : at + delta;
   if (requests[next]) store.set({ selected: requests[next].id });
+}
+
+/** Goes to the next or the previous moment. */
+function goToMoment(board, by) {
+  const { previous, next } = momentsAround(board.model, board.store.step);
+  const moment = by > 0 ? next : previous;
+  if (moment) board.goTo(moment.step);
 }
 
 /** Switches between steps and wall time, if the timeline is shown. */

@@ -10,6 +10,7 @@ import { h } from "../drawing/html.js";
 import { pythonFor } from "../host/address.js";
 import { DecisionsPanel } from "../panels/decisions.js";
 import { MapPanel } from "../panels/map_panel.js";
+import { MomentsBox } from "../panels/moments_box.js";
 import { fitSentence } from "../panels/sentence_panel.js";
 import { emptyTables, writeTables } from "../panels/tables.js";
 import { TimePanel } from "../panels/time_panel.js";
@@ -40,6 +41,7 @@ const FAR_WALL = [
   [1100, 1.5],
 ];
 const NARROW = 720;
+const MOMENTS = 190; // px beside the sentence
 const IDLE = 120; // ms without a change before invisible rows are written
 const SPARE = 130; // px of free height beside the timeline that are worth filling; below it, half of that
 
@@ -115,10 +117,19 @@ export class Board extends Shell {
     this.grid = h("div", { class: "grid" }, ...order.map((name) => this.parts[name].element));
     const boxes = [this.search.element, this.link.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
-    root.append(...heading, this.sentence, this.bar, this.grid, ...boxes);
+    this.moments = new MomentsBox(actions.moment);
+    const lead = alone
+      ? this.sentence
+      : h("div", { class: "lead" }, this.sentence, this.moments.element);
+    root.append(...heading, lead, this.bar, this.grid, ...boxes);
     if (!alone) root.append(buildFoot(actions));
     listenToKeys(root, actions, signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
+    for (const name of ["pointerdown", "keydown"])
+      root.addEventListener(name, ({ key }) => key !== "Tab" && store.set({ touched: true }), {
+        signal,
+        capture: true,
+      });
     store.listen((names) => this.changed(names), signal);
     // The height depends on the content; only a new width requires a new layout.
     const observer = new ResizeObserver(
@@ -211,7 +222,7 @@ export class Board extends Shell {
     if (names.has("axis")) this.time?.changeAxis();
     if (names.has("step")) this.axis?.revealCursor();
     if (names.has("selected")) this.axis?.revealSelected();
-    const moved = ["step", "selected", "block"].some((name) => names.has(name));
+    const moved = ["step", "selected", "block", "touched"].some((name) => names.has(name));
     const stopped = names.has("playing") && !this.store.playing;
     if (moved || stopped) this.render();
     else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name)))
@@ -272,7 +283,8 @@ export class Board extends Shell {
   write() {
     this.tooltip.update(); // before the DOM changes, because it reads the layout
     const { frame, narrow, unit } = this;
-    const width = this.laidOutFor / unit - (narrow ? 28 : 40);
+    const width = this.laidOutFor / unit - (narrow ? 28 : 40 + MOMENTS);
+    this.moments.show(this.model, frame.step);
     fitSentence(this.sentence, this.context(), { narrow, unit, width });
     this.sentence.dataset.step = frame.step;
     for (const panel of this.shown) {

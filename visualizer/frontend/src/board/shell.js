@@ -6,6 +6,7 @@
 import { SANS } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
+import { momentsAround } from "../model/moments.js";
 import css from "./board.css";
 import { themeName, watchTheme } from "./theme.js";
 
@@ -69,6 +70,8 @@ export class Shell {
       running: frame.running.length,
       waiting: frame.waiting.length,
       tokens: frame.budget.tokens,
+      moment: momentsAround(model, store.step).here?.kind ?? "",
+      moments: momentsAround(model, store.step).count,
       ...frame.counts,
     });
   }

@@ -32,6 +32,7 @@ export class View {
       axis: "steps", // or "time": the unit of the timeline
       playing: false,
       speed: 5,
+      touched: false, // whether the reader has moved; before that, nothing is faded
     });
   }
 
@@ -58,7 +59,7 @@ export class View {
   }
 
   goTo(step) {
-    this.store.set({ step: this.clamp(step) });
+    this.store.set({ step: this.clamp(step), touched: true });
   }
 
   /** Selects the range between two steps, in either order; null clears it. */

@@ -48,7 +48,7 @@ export class LinkedViews {
     }[name]();
     if (String(view.store[name]) === String(value)) return;
     this.echoes[side][name] = value;
-    view.store.set({ [name]: value });
+    view.store.set({ [name]: value, touched: true });
   }
 
   /** The other run's id of a request of `side`, or null if it has none. */

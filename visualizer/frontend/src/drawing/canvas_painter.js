@@ -207,6 +207,11 @@ export class CanvasPainter {
     return this.tile(`hatch ${color} ${thickness}`, 7, (tile) => hatch(tile, color, thickness));
   }
 
+  /** Crossed lines: "in vain". */
+  crossHatch(color) {
+    return this.tile(`crossed ${color}`, 5, (tile) => crossed(tile, color));
+  }
+
   /** A paint as device pixels: a square of `side` pixels, which repeats. Cached. */
   pixels(paint, alpha) {
     const known = this.tiles.get(paint) ?? new Map();
@@ -249,6 +254,17 @@ function dots(context, hue, ground) {
   context.beginPath();
   context.arc(2, 2, 1.05, 0, 7);
   context.fill();
+}
+
+function crossed(context, color) {
+  context.strokeStyle = color;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(-1, -1);
+  context.lineTo(6, 6);
+  context.moveTo(-1, 6);
+  context.lineTo(6, -1);
+  context.stroke();
 }
 
 function hatch(context, color, thickness) {

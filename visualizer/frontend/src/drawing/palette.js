@@ -19,6 +19,7 @@ export const THEMES = {
     sharedBorder: "#7d8490",
     used: "#969ca8",
     hatch: "#7d8490",
+    lost: "#c23b26", // time that a request lost
     // prettier-ignore
     hues: [
       "#293ec1",
@@ -44,6 +45,7 @@ export const THEMES = {
     sharedBorder: "#8d94a0",
     used: "#6b727e",
     hatch: "#8d94a0",
+    lost: "#ef6f5a",
     // prettier-ignore
     hues: [
       "#6374ff",

@@ -14,6 +14,7 @@
  * @property {number} [drafts]
  * @property {number} [accepted]
  * @property {string} [reason]     stalled: why
+ * @property {"ended" | "preempted" | "dropped"} [wasted]  why the row of this one step was in vain
  *
  * @typedef {object} RequestSpan
  * @property {number} id
@@ -22,6 +23,8 @@
  * @property {string} label
  * @property {number} index     its place among all requests, in order of appearance
  * @property {number} hueIndex  which hue it has
+ * @property {number | null} lane        its lane, see `lanes.js`; null if it was never admitted
+ * @property {number} lanedAt   the step that gave it the lane; in a window, the first step if that is earlier
  * @property {number} root
  * @property {number} sample
  * @property {number} n
@@ -45,9 +48,12 @@
  * @property {Segment[]} segments
  */
 
+import { laneOf } from "./lanes.js";
 import { LogError } from "./log.js";
 import { rowKind } from "./rows.js";
 
+/** The kinds of segments that are rows of steps. */
+const ROWS = new Set(["prefill", "catchup", "decode"]);
 /** Longer labels are cut in a name. */
 const NAME_LENGTH = 16;
 
@@ -57,6 +63,8 @@ export class RequestSpans {
     this.list = [];
     /** @type {Map<number, RequestSpan>} */
     this.byId = new Map();
+    /** The number of lanes that requests have had. */
+    this.laneCount = 0;
     this.names = new Set();
     /** The last number given to each name that several requests share. @type {Map<string, number>} */
     this.numbers = new Map();
@@ -98,6 +106,7 @@ export class RequestSpans {
         break;
       case "step_finished":
         event.tokens.forEach((row, index) => this.#gain(row, event.t?.logprobs?.[index], step));
+        for (const id of event.wasted ?? []) this.#waste(id, event.step ?? step, state);
         break;
       case "request_finished": {
         const span = this.#of(event.request);
@@ -111,9 +120,9 @@ export class RequestSpans {
   }
 
   /**
-   * Adds the request of an arrival or a fork that has just been applied to `state`.
+   * Records an arrival, a fork or an admission that has just been applied to `state`: the request and its lane.
    *
-   * @param {import("./events.js").RequestArrived | import("./events.js").Forked} event
+   * @param {import("./events.js").RequestArrived | import("./events.js").Forked | import("./events.js").Admitted} event
    * @param {number} step
    * @param {import("./fold.js").State} state
    */
@@ -123,7 +132,7 @@ export class RequestSpans {
       span.arrived = step;
       span.arrivedAt = event.t?.at ?? null;
       span.segments.push({ kind: "waiting", from: step, to: null });
-    } else {
+    } else if (event.type === "forked") {
       const span = this.#add(state.request(event.request));
       const parent = this.#of(event.parent);
       span.arrived = parent.arrived;
@@ -132,6 +141,7 @@ export class RequestSpans {
       span.forked = { step, parent: parent.id };
       parent.forks.push({ step, request: span.id });
     }
+    this.#takeLane(this.#of(event.request), step, state);
   }
 
   /**
@@ -144,6 +154,7 @@ export class RequestSpans {
     this.joined = true;
     for (const request of state.requests.list()) {
       const span = this.#add(request);
+      this.#takeLane(span, step, state);
       span.tokenSteps = new Array(request.length - request.promptLength).fill(0);
       if (request.place === null) continue;
       span.segments.push(
@@ -172,6 +183,8 @@ export class RequestSpans {
       index: this.list.length,
       // Boards that joined a running log late must give a request the same hue as all others.
       hueIndex: this.joined ? id - 1 : this.list.length,
+      lane: null,
+      lanedAt: Infinity,
       root,
       sample,
       n: request.slots,
@@ -197,6 +210,18 @@ export class RequestSpans {
     this.list.push(span);
     this.byId.set(id, span);
     return span;
+  }
+
+  #takeLane(
+    /** @type {RequestSpan} */ span,
+    /** @type {number} */ step,
+    /** @type {import("./fold.js").State} */ state,
+  ) {
+    const lane = span.lane === null ? laneOf(state.lanes, span.id) : -1;
+    if (lane < 0) return;
+    span.lane = lane;
+    span.lanedAt = step;
+    this.laneCount = Math.max(this.laneCount, lane + 1);
   }
 
   #name(/** @type {string} */ label, /** @type {string} */ short) {
@@ -235,7 +260,7 @@ export class RequestSpans {
     const last = span.segments[span.segments.length - 1];
     const kind = rowKind(row, state.request(id));
     if (kind === "decode") {
-      const goesOn = last?.kind === kind && last.to === step - 1 && !last.drafts;
+      const goesOn = last?.kind === kind && last.to === step - 1 && !last.drafts && !last.wasted;
       if (goesOn && !drafts) last.to = step;
       else span.segments.push({ kind, from: step, to: step, drafts, accepted: 0 });
       return;
@@ -263,6 +288,29 @@ export class RequestSpans {
     }
     const segment = span.segments[span.segments.length - 1];
     if (segment?.from === step && segment.drafts) segment.accepted = accepted;
+  }
+
+  /** Makes a row in vain a segment of its own. */
+  #waste(
+    /** @type {number} */ id,
+    /** @type {number} */ step,
+    /** @type {import("./fold.js").State} */ state,
+  ) {
+    const request = state.requests.get(id);
+    const wasted = !request ? "ended" : request.place === null ? "dropped" : "preempted";
+    const { segments } = this.#of(id);
+    const at = segments.findLastIndex(
+      ({ kind, from, to }) => ROWS.has(kind) && from <= step && step <= Number(to),
+    );
+    if (at < 0) return; // the log begins after its row
+    const segment = segments[at];
+    /** @type {Segment[]} */
+    const parts = [
+      { ...segment, to: step - 1 },
+      { ...segment, from: step, to: step, wasted },
+      { ...segment, from: step + 1 },
+    ];
+    segments.splice(at, 1, ...parts.filter(({ from, to }) => from <= Number(to)));
   }
 
   #skipped(
