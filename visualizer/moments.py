@@ -5,6 +5,7 @@ The sentences come from `engine/events/messages.py`. Each is a list of texts and
 """
 
 import copy
+import itertools
 import unicodedata
 
 from engine.events import EventLog, State
@@ -179,19 +180,9 @@ class Moment:
         return ["waits behind ", blocked.request, " because ", *reason]
 
     def _in_vain(self, request: int) -> str:
-        """Say why a row of the step was in vain. With asynchronous scheduling that is seen later."""
-        if not self.after.settings.get("async_scheduling"):
-            return ""
-        lost = "dropped"  # the forward pass before failed
-        for event in self.log[self.index + len(self.events) :]:
-            match event:
-                case v.StepFinished(step=self.step):
-                    return f", {wasted_words(lost)}" if request in event.wasted else ""
-                case v.RequestFinished(request=id_) if id_ == request:
-                    lost = "ended"
-                case v.Preempted(request=id_) if id_ == request:
-                    lost = "preempted"
-        return ""
+        later = itertools.islice(self.log, self.index + len(self.events), None)
+        why = wasted_words(self.after, later, request)
+        return f", {why}" if why else ""
 
     def _absent(self, request: int) -> str:
         for event in self.log[self.index :]:

@@ -49,6 +49,7 @@ function changeAxis({ axis, store }) {
 function dismiss(board) {
   const { store } = board;
   if (!board.help.hidden) board.toggleHelp();
+  else if (!board.summary.box.hidden) board.summary.toggle();
   else if (board.link.isOpen) board.link.close();
   else if (board.search.isOpen) board.search.close();
   else if (store.range) board.brush(null);

@@ -12,6 +12,7 @@ import { DecisionsPanel } from "../panels/decisions.js";
 import { MapPanel } from "../panels/map_panel.js";
 import { MomentsBox } from "../panels/moments_box.js";
 import { fitSentence } from "../panels/sentence_panel.js";
+import { SummaryPanel } from "../panels/summary_panel.js";
 import { emptyTables, writeTables } from "../panels/tables.js";
 import { TimePanel } from "../panels/time_panel.js";
 import { TokensPanel } from "../panels/tokens.js";
@@ -80,6 +81,7 @@ export class Board extends Shell {
     this.model = model;
     if (this.view.model !== model) this.view.open(model, opening);
     if (!this.grid) this.build();
+    this.summary.setModel(model);
     for (const panel of this.panels) panel.setModel(model);
     if (!this.panel && PANELS[opening.only]) this.only = opening.only;
     this.time?.refit();
@@ -89,6 +91,7 @@ export class Board extends Shell {
 
   /** Updates the board after the model has grown. */
   grow() {
+    this.summary.setModel(this.model);
     for (const panel of this.panels) panel.setModel(this.model);
     this.layout();
   }
@@ -121,7 +124,10 @@ export class Board extends Shell {
     const lead = alone
       ? this.sentence
       : h("div", { class: "lead" }, this.sentence, this.moments.element);
-    root.append(...heading, lead, this.bar, this.grid, ...boxes);
+    this.summary = new SummaryPanel((slo) => store.set({ slo }));
+    this.summary.element.hidden = !!alone;
+    boxes.push(this.summary.box);
+    root.append(...heading, this.summary.element, lead, this.bar, this.grid, ...boxes);
     if (!alone) root.append(buildFoot(actions));
     listenToKeys(root, actions, signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
@@ -194,14 +200,15 @@ export class Board extends Shell {
 
   /** The state of the view, from which `restore` can return to it. */
   state() {
-    const { step, selected, range, axis } = this.store;
+    const { step, selected, range, axis, slo } = this.store;
     const window = this.axis?.long ? this.axis.window : undefined;
-    return { step, selected, range, window, axis, only: this.panel ? null : this.only };
+    return { step, selected, range, window, axis, slo, only: this.panel ? null : this.only };
   }
 
   /** Restores a state; fields that it does not have stay as they are. */
-  restore({ step, selected, block, range, window, axis, only }) {
+  restore({ step, selected, block, range, window, axis, slo, only }) {
     const values = {};
+    if (slo) values.slo = slo;
     if (AXES.includes(axis) && axis !== this.store.axis) {
       this.store.set({ axis });
       this.axis?.changeAxis(); // before the window, which depends on the axis
@@ -228,8 +235,9 @@ export class Board extends Shell {
     else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name)))
       this.axis?.draw();
     if (names.has("range")) this.axis?.writeRange();
+    if (names.has("slo")) this.writeSummary();
     this.showControls();
-    if (moved || ["range", "window", "axis"].some((name) => names.has(name)))
+    if (names.has("slo") || moved || ["range", "window", "axis"].some((name) => names.has(name)))
       this.onChange(this.state());
   }
 
@@ -285,6 +293,7 @@ export class Board extends Shell {
     const { frame, narrow, unit } = this;
     const width = this.laidOutFor / unit - (narrow ? 28 : 40 + MOMENTS);
     this.moments.show(this.model, frame.step);
+    this.writeSummary();
     fitSentence(this.sentence, this.context(), { narrow, unit, width });
     this.sentence.dataset.step = frame.step;
     for (const panel of this.shown) {
@@ -295,6 +304,10 @@ export class Board extends Shell {
     else emptyTables(this.shown);
     clearTimeout(this.idleTimer);
     this.idleTimer = setTimeout(() => this.writeRest(), IDLE);
+  }
+
+  writeSummary() {
+    if (!this.panel) this.summary.write(this.store, this.theme);
   }
 
   /** Writes the rows that are not visible; they are left out while the user moves through the log. */

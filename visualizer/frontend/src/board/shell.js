@@ -37,7 +37,7 @@ export class Shell {
     this.root.style.colorScheme = name;
     this.root.style.setProperty("--sans", SANS);
     for (const [key, value] of Object.entries(this.theme)) {
-      if (typeof value === "string") this.root.style.setProperty(`--${key}`, value);
+      if (value.at?.(0) === "#") this.root.style.setProperty(`--${key}`, value);
     }
     if (this.laidOutFor) this.render();
   }

@@ -232,6 +232,11 @@ export class Model {
     return this.#heads.waitAt(step, id);
   }
 
+  /** Why requests waited in a step: the reason of the head, and how many others the policy deferred. */
+  waitIn(/** @type {number} */ step) {
+    return this.#heads.inStep(step);
+  }
+
   /** Where each request's time went. */
   get waterfall() {
     this.#waterfall ??= new Waterfall(this.#times);
@@ -305,7 +310,7 @@ export class Model {
       return false;
     }
     if (type === "step_started") return info?.status !== "pending" || info.step !== event.step;
-    if (!info) return true;
+    if (!info) return type !== "engine_paused" && type !== "engine_resumed";
     const between =
       type === "request_arrived" ||
       (type === "request_finished" && event.reason === "abort") ||
@@ -393,7 +398,8 @@ export class Model {
     if (step < open) this.measures.setTimes(step, own);
     else Object.assign(this.#sums, own);
     this.#sums.end = end;
-    this.#noteComputed(open, step);
+    const isDropped = !Number.isNaN(start) && Number.isNaN(launched); // the pass before it failed
+    if (!isDropped) this.#noteComputed(open, step);
   }
 
   /** Notes that `pass` was computed while `step` was scheduled, if the log has asynchronous scheduling. */
@@ -405,11 +411,20 @@ export class Model {
   #record() {
     const info = this.steps.at(-1);
     if (!info) return;
-    const { counts, running, waitingCount: waiting } = this.#live;
+    const { counts, running, waitingCount: waiting, suspendedCount: suspended } = this.#live;
     const { unshared, shared, cached, free } = counts;
     const used = unshared + shared;
     const happened = this.#happenings.bits(this.#live);
-    const counted = { used, shared, cached, free, waiting, running: running.length, happened };
+    const counted = {
+      used,
+      shared,
+      cached,
+      free,
+      waiting,
+      running: running.length,
+      happened,
+      suspended,
+    };
     Object.assign(this.#sums, counted);
     this.measures.record(info.step, this.#sums, this.#chunks);
   }

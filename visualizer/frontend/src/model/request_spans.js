@@ -22,7 +22,6 @@
  * @property {string} name      its label, numbered if another has it, or the short
  * @property {string} label
  * @property {number} index     its place among all requests, in order of appearance
- * @property {number} hueIndex  which hue it has
  * @property {number | null} lane        its lane, see `lanes.js`; null if it was never admitted
  * @property {number} lanedAt   the step that gave it the lane; in a window, the first step if that is earlier
  * @property {number} root
@@ -68,8 +67,6 @@ export class RequestSpans {
     this.names = new Set();
     /** The last number given to each name that several requests share. @type {Map<string, number>} */
     this.numbers = new Map();
-    /** Does the log begin in the middle of a run? */
-    this.joined = false;
   }
 
   /**
@@ -151,7 +148,6 @@ export class RequestSpans {
    * @param {import("./fold.js").State} state
    */
   rejoin(step, state) {
-    this.joined = true;
     for (const request of state.requests.list()) {
       const span = this.#add(request);
       this.#takeLane(span, step, state);
@@ -181,8 +177,6 @@ export class RequestSpans {
       name: this.#name(label, `r${id}`),
       label,
       index: this.list.length,
-      // Boards that joined a running log late must give a request the same hue as all others.
-      hueIndex: this.joined ? id - 1 : this.list.length,
       lane: null,
       lanedAt: Infinity,
       root,
