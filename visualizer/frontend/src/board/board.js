@@ -17,6 +17,7 @@ import { emptyTables, writeTables } from "../panels/tables.js";
 import { TimePanel } from "../panels/time_panel.js";
 import { TokensPanel } from "../panels/tokens.js";
 import { TreePanel } from "../panels/tree_panel.js";
+import { WaterfallPanel } from "../panels/waterfall_panel.js";
 import { actionsOf } from "./actions.js";
 import { buildControls, buildFoot, StepSlider } from "./controls.js";
 import { Focus } from "./focus.js";
@@ -33,9 +34,10 @@ const PANELS = {
   tree: TreePanel,
   scheduler: DecisionsPanel,
   tokens: TokensPanel,
+  waterfall: WaterfallPanel, // not among the others, but in their place
 };
 const NAMES = Object.keys(PANELS);
-const READING_ORDER = ["timeline", "blocks", "scheduler", "tree", "tokens"];
+const READING_ORDER = ["timeline", "blocks", "scheduler", "tree", "tokens", "waterfall"];
 const PROJECTOR = { from: 1800, unit: 1.5 };
 const FAR_WALL = [
   [1800, 2],
@@ -235,7 +237,7 @@ export class Board extends Shell {
     else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name)))
       this.axis?.draw();
     if (names.has("range")) this.axis?.writeRange();
-    if (names.has("slo")) this.writeSummary();
+    if (names.has("slo")) this.render();
     this.showControls();
     if (names.has("slo") || moved || ["range", "window", "axis"].some((name) => names.has(name)))
       this.onChange(this.state());
@@ -250,14 +252,15 @@ export class Board extends Shell {
     const width = this.root.clientWidth;
     const { root, only, parts } = this;
     this.laidOutFor = width;
-    const far = FAR_WALL.find(([from]) => only && !this.panel && width >= from);
+    const isFar = only && only !== "waterfall" && !this.panel;
+    const far = FAR_WALL.find(([from]) => isFar && width >= from);
     this.unit = far?.[1] ?? (width >= PROJECTOR.from ? PROJECTOR.unit : 1);
     this.narrow = width / this.unit < NARROW;
     root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
     root.dataset.only = only ?? "";
     root.style.setProperty("--px", `${this.unit}px`);
     for (const [name, { element }] of Object.entries(parts))
-      element.hidden = !!only && name !== only;
+      element.hidden = name !== only && (!!only || name === "waterfall");
     this.shown = this.panels.filter(({ element }) => !element.hidden);
     this.bar.hidden = this.shown.includes(this.time);
     (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);

@@ -44,6 +44,8 @@ export class Waterfall {
   #steps;
   /** By index of the step: how much longer its decodes took because of its prefills. */
   #others;
+  /** When each step ended. */
+  #ends;
 
   /** @param {TimeRecords} records */
   constructor(records) {
@@ -52,6 +54,7 @@ export class Waterfall {
     this.unit = records.hasTimes ? "us" : "steps";
     this.#steps = records.hasTimes ? records.steps : records.steps.map(asUnit);
     this.#others = othersPrefill(this.#steps);
+    this.#ends = new Map(this.#steps.map(({ number, end }) => [number, end]));
   }
 
   /** The times of all requests, in order of appearance. @returns {RequestTime[]} */
@@ -70,9 +73,22 @@ export class Waterfall {
     return time;
   }
 
-  /** When a request's step ended, since the run started. @param {number} index */
-  endOf(index) {
-    return this.#steps[index].end;
+  /**
+   * The times between a request's tokens, without the time in which the engine was paused.
+   *
+   * @param {RequestTime} time
+   * @param {number[]} tokenSteps  the step of each token
+   * @returns {number[]}
+   */
+  gaps({ spans }, tokenSteps) {
+    const pauses = spans.filter(({ cause }) => cause === "paused");
+    const ends = tokenSteps.map((step) => this.#ends.get(step) ?? NaN);
+    const gaps = ends.slice(1).map((end, index) => {
+      const begin = ends[index];
+      const paused = pauses.filter((pause) => pause.start < end && pause.end > begin);
+      return paused.reduce((gap, pause) => gap - (pause.end - pause.start), end - begin);
+    });
+    return gaps.filter((gap) => !Number.isNaN(gap));
   }
 
   /** @param {Life} life @returns {RequestTime} */
