@@ -1,12 +1,14 @@
 """The browser's waterfall has the spans of Python's, on random logs and on every bundled one."""
 
 import json
+import re
 from pathlib import Path
 
 from engine.events.log import EventLog
 from engine.events.vocabulary import StepFinished
+from engine.events.waterfall.picture import COLOURS
 from tests.engine.test_waterfall import recorded
-from tests.visualizer.test_golden_fold import node, save, windowed
+from tests.visualizer.test_golden_fold import SCRIPTS, node, save, windowed
 from visualizer.logs import settings_of
 from visualizer.named_logs import gallery
 
@@ -65,3 +67,9 @@ def test_every_window_of_an_asynchronous_log(tmp_path: Path) -> None:
         for event in whole:
             logs[str(size)].append(event)
     compare(logs, tmp_path)
+
+
+def test_both_pictures_have_the_same_colours() -> None:
+    code = (SCRIPTS.parents[1] / "src" / "drawing" / "causes.js").read_text("utf-8")
+    light, dark = (dict(re.findall(r'(\w+): "(#\w+)"', part)) for part in code.split("dark: {"))
+    assert {cause: (light[cause], dark[cause]) for cause in light} == COLOURS

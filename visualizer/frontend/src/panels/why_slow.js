@@ -129,17 +129,12 @@ function tr(time, words, source) {
 
 /** "steps 21, 29, 36", each a button; of many, the first and how many there are. */
 function stepLinks(steps) {
-  const link = (step, words = String(step)) =>
-    h(
-      "button",
-      { type: "button", class: "step", "data-step": step, "aria-label": `go to step ${step}` },
-      words,
-    );
+  const link = (step, words, label) =>
+    h("button", { type: "button", class: "step", "data-step": step, "aria-label": label }, words);
   if (steps.length > STEPS) return [link(steps[0], `${steps.length} steps from ${steps[0]}`)];
-  const links = steps.flatMap((step, index) => [index ? ", " : "", link(step)]);
-  return [
-    h("span", { class: "muted" }, steps.length > 1 ? "steps " : "step ", ...links.filter(Boolean)),
-  ];
+  const links = steps.map((step) => link(step, String(step), `step ${step}`));
+  const apart = links.flatMap((one, index) => (index ? [", ", one] : [one]));
+  return [h("span", { class: "muted" }, steps.length > 1 ? "steps " : "step ", ...apart)];
 }
 
 /** Recorded: a full dot; inferred: half of one; unknown: a dashed ring. */
