@@ -441,12 +441,19 @@ class Engine:
     # Control and inspection
 
     def pause(self) -> None:
-        """Pause the engine under a server: requests queue up, and steps run only on demand."""
-        self.paused = True
+        """Pause the engine under a server: requests queue up, and steps run only on demand.
+
+        The log says so, because a paused engine is not a slow one. Does nothing if it is paused.
+        """
+        if not self.paused:
+            self.paused = True
+            self.recorder.engine_paused()
 
     def resume(self) -> None:
-        """Resume a paused engine."""
-        self.paused = False
+        """Resume a paused engine. Does nothing if it is not paused."""
+        if self.paused:
+            self.paused = False
+            self.recorder.engine_resumed()
 
     def clear_prefix_cache(self) -> None:
         """Evict every prefix that no live request uses."""

@@ -1,4 +1,4 @@
-"""Write the log entries with measured values: run start, request arrival, step start and step end.
+"""Write the log entries with measured values: run start, arrivals, starts and ends of steps and pauses.
 
 All other entries record decisions and are identical in every run of the same workload. Times and
 log-probabilities differ from run to run. They are in the last field, `t`, which is ignored when
@@ -14,6 +14,8 @@ import msgspec
 from engine.config import EngineConfig
 from engine.events.vocabulary import (
     SCHEMA_VERSION,
+    EnginePaused,
+    EngineResumed,
     Event,
     RequestArrived,
     RunStarted,
@@ -130,6 +132,14 @@ class Recorder:
         if self._virtual is not None:
             self._virtual.advance(self._virtual.cpu_us)
         self._times[step]["scheduled"] = self._clock.now()
+
+    def engine_paused(self) -> None:
+        """Emit that steps run only on demand from now on."""
+        self._emit(EnginePaused({"at": self._clock.now()}))
+
+    def engine_resumed(self) -> None:
+        """Emit that steps run by themselves again."""
+        self._emit(EngineResumed({"at": self._clock.now()}))
 
     def pass_ended(self, step: int, launched: int, ready: int) -> None:
         """Record when a forward pass that overlapped with scheduling began and ended."""

@@ -18,6 +18,7 @@ def snapshot(engine: "Engine") -> dict[str, Any]:
         "seq": engine.log.next_seq - 1,
         "step": engine.step_count,
         "tick": engine.cache.prefix_cache.tick,
+        "paused": engine.paused,
         "waiting": [request.id for request in engine.scheduler.waiting],
         "running": [request.id for request in engine.scheduler.running],
         "plan": _rows(engine.scheduler.plan),

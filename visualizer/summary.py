@@ -4,7 +4,7 @@ import pandas as pd
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
-from visualizer.durations import duration
+from engine.events.durations import duration
 from visualizer.logs import settings_of
 
 PERCENTILES = {"median": 0.5, "p95": 0.95, "p99": 0.99}

@@ -314,6 +314,12 @@ class State(EngineState):
         self._dereference(hold.table)
         self._move_lock(hold, ROOT)
 
+    def _engine_paused(self, _event: v.EnginePaused) -> None:
+        self.paused = True
+
+    def _engine_resumed(self, _event: v.EngineResumed) -> None:
+        self.paused = False
+
 
 _FOLD: dict[type[v.Event], Callable[[State, Any], None]] = {
     kind: getattr(State, f"_{kind.__struct_config__.tag}")

@@ -18,6 +18,8 @@ from engine.events.vocabulary import SCHEMA_VERSION, AnyEvent, Event, Keyframe, 
 if TYPE_CHECKING:
     import pandas as pd
 
+    from engine.events.waterfall import Waterfall
+
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(AnyEvent)
 
@@ -145,6 +147,13 @@ class EventLog:
         from engine.events.frames import tokens_frame
 
         return tokens_frame(self)
+
+    @property
+    def waterfall(self) -> "Waterfall":
+        """Where each request's time went; see `engine.events.waterfall`."""
+        from engine.events.waterfall import Waterfall
+
+        return Waterfall(self)
 
     def __repr__(self) -> str:
         return f"EventLog({len(self)} events)"

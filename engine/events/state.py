@@ -79,6 +79,7 @@ class EngineState:
 
     seq       number of the last applied event, -1 before the first
     tick      logical time: the number of lock moves so far
+    paused    whether steps run only on demand
     settings  the EngineConfig's fields plus `num_blocks`
     classes   the parts that run, as in `run_started`
     waiting   request ids in queue order
@@ -96,6 +97,7 @@ class EngineState:
         self.seq = -1
         self.step = 0
         self.tick = 0
+        self.paused = False
         self.settings: dict[str, Any] = {}
         self.classes: dict[str, str] = {}
         self.waiting: OrderedDict[int, None] = OrderedDict()
@@ -163,6 +165,7 @@ class EngineState:
             "seq": self.seq,
             "step": self.step,
             "tick": self.tick,
+            "paused": self.paused,
             "waiting": list(self.waiting),
             "running": list(self.running),
             "plan": _plain_rows(self.plan),
@@ -207,6 +210,7 @@ class EngineState:
         """Replace the state with a keyframe's."""
         state = event.state
         self.seq, self.step, self.tick = event.seq, state["step"], state["tick"]
+        self.paused = state.get("paused", False)  # older logs do not say
         self.settings = dict(state["settings"])
         self.classes = dict(state.get("classes", {}))  # older logs have none
         self.waiting = OrderedDict.fromkeys(state["waiting"])

@@ -362,6 +362,18 @@ class PrefixReleased(Event):
     reason: HoldEnd
 
 
+class EnginePaused(Event):
+    """From now on steps run only on demand. Requests still arrive, and their clocks do not stop."""
+
+    t: dict[str, Any] = {}  # at
+
+
+class EngineResumed(Event):
+    """Steps run again whenever there is work."""
+
+    t: dict[str, Any] = {}  # at
+
+
 class Keyframe(Event):
     """The whole folded state after event `seq`: the start of a window or of a live join."""
 
@@ -392,5 +404,7 @@ AnyEvent = (
     | RequestFinished
     | PrefixHeld
     | PrefixReleased
+    | EnginePaused
+    | EngineResumed
     | Keyframe
 )

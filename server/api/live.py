@@ -16,8 +16,8 @@ then, the run has a new name and the viewer starts over. Viewers have no queues:
 one shared window of recent events. A viewer that falls behind the window is told how many events it
 missed and gets a new keyframe.
 
-The log says neither what the teacher's controls do (whether the engine is paused, which requests are
-held back) nor whether the server accepts requests. An event named "status" does; it is sent after the
+The log does not say which requests the teacher's controls hold back, nor whether the server accepts
+requests. An event named "status" does; it is sent after the
 first keyframe and whenever one of them changes.
 """
 

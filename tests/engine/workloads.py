@@ -50,6 +50,7 @@ class Workload:
     draft_length: int = 0
     holds: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th request so far
     releases: list[tuple[int, int]] = field(default_factory=list)  # before step, n-th hold
+    pauses: list[tuple[int, int]] = field(default_factory=list)  # (before step, before step)
 
 
 def next_token(tokens: Sequence[int], seed: int) -> int:
@@ -178,6 +179,10 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
             if ids:
                 engine.abort(ids[index % len(ids)])
         seen |= engine.requests
+        if engine.paused and step in [end for _, end in workload.pauses]:
+            engine.resume()
+        if step in [begin for begin, _ in workload.pauses]:
+            engine.pause()
         while holds and holds[0][0] <= step:
             index = holds.pop(0)[1]
             if seen:
@@ -191,6 +196,7 @@ def play(engine: Engine, workload: Workload, after_step=lambda engine: None) -> 
         after_step(engine)
         step += 1
         assert step < limit, "the workload does not end: a request starves"
+    engine.resume()
     for hold in list(engine.holds.live):
         engine.holds.release(hold)
     return [request for _, request in sorted(seen.items())]
@@ -264,4 +270,6 @@ def random_workload(seed: int, *, may_be_async: bool = False) -> Workload:
     many = apart.choice([0, 0, 1, 4])
     holds = [(apart.randint(2, 25), apart.randrange(9)) for _ in range(many)]
     releases = [(apart.randint(3, 30), apart.randrange(9)) for _ in range(many // 2)]
-    return Workload(config, arrivals, aborts, failures, draft_length, holds, releases)
+    stops = random.Random(f"{seed}: pauses")
+    pauses = [(begin := stops.randint(1, 20), begin + stops.randint(1, 5))] * (stops.random() < 0.3)
+    return Workload(config, arrivals, aborts, failures, draft_length, holds, releases, pauses)

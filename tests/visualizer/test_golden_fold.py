@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from engine.events.durations import duration
 from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Keyframe
 from tests.engine.workloads import make_engine, play, random_workload
-from visualizer.durations import duration
 from visualizer.logs import StepIndex, settings_of
 from visualizer.opening import opening
 

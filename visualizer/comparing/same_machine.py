@@ -43,7 +43,7 @@ def retime(log: EventLog, replay: EventLog) -> EventLog:
                         event, classes=classes | decided, model=machine.model, clock=machine.clock
                     )
                 )
-            case v.RequestArrived():
+            case v.RequestArrived() | v.EnginePaused() | v.EngineResumed():
                 timed.append(msgspec.structs.replace(event, t=event.t | {"at": now}))
             case v.StepFinished():
                 end = now + next(steps)

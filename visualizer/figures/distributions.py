@@ -13,7 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from engine.events import EventLog
-from visualizer.durations import duration
+from engine.events.durations import duration
 from visualizer.figures.theme import (
     MAX_POINTS,
     Palette,

@@ -20,8 +20,8 @@ import ipywidgets as widgets
 import traitlets
 
 from engine.events import EventLog
+from engine.events.durations import duration
 from engine.events.messages import count
-from visualizer.durations import duration
 from visualizer.logs import StepIndex
 from visualizer.opening import opening
 from visualizer.playing import controls

@@ -16,7 +16,7 @@ from visualizer.logs import LogLike, Select, state_at
 from visualizer.widgets.log_model import AXES, LogModel, model_of
 from visualizer.widgets.picture import PictureWidget
 
-PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens")
+PANELS = ("timeline", "blocks", "tree", "scheduler", "tokens", "waterfall")
 StepRange = tuple[int, int]
 
 
@@ -181,6 +181,7 @@ def show(
     window  the first and last step that the timeline shows
     range   the first and last step to summarize
     axis    "steps", or "time" for wall time
-    panel   the panel that a narrow board shows first
+    panel   the panel to show alone: "timeline", "blocks", "tree", "scheduler", "tokens", or
+            "waterfall" (where the time of each request went)
     """
     return Board(log, step, select, window=window, range=range, axis=axis, panel=panel)

@@ -20,6 +20,7 @@ export function actionsOf(board, names) {
     rangeFrom: () => board.brush(store.step, Math.max(store.step, store.range?.[1] ?? store.step)),
     rangeTo: () => board.brush(Math.min(store.step, store.range?.[0] ?? store.step), store.step),
     only: (digit) => board.showOnly(names[digit - 1] ?? null),
+    waterfall: () => board.showOnly(board.only === "waterfall" ? null : "waterfall"),
     search: () => board.search.open(),
     tables: () => board.toggleTables(),
     link: () => board.link.open(),
@@ -28,11 +29,12 @@ export function actionsOf(board, names) {
   };
 }
 
-function selectNeighbour({ model, store }, delta) {
-  const { requests } = model;
-  const at = model.request(store.selected)?.index;
-  const next = at == null ? (delta > 0 ? 0 : requests.length - 1) : at + delta;
-  if (requests[next]) store.set({ selected: requests[next].id });
+function selectNeighbour({ model, store, only, parts }, delta) {
+  const inWaterfall = only === "waterfall";
+  const ids = inWaterfall ? parts.waterfall.requests : model.requests.map(({ id }) => id);
+  const at = ids.indexOf(store.selected);
+  const next = at < 0 ? (delta > 0 ? 0 : ids.length - 1) : at + delta;
+  if (next in ids) store.set({ selected: ids[next] });
 }
 
 /** Goes to the next or the previous moment. */

@@ -19,6 +19,7 @@ import { emptyTables, writeTables } from "../panels/tables.js";
 import { TimePanel } from "../panels/time_panel.js";
 import { TokensPanel } from "../panels/tokens.js";
 import { TreePanel } from "../panels/tree_panel.js";
+import { WaterfallPanel } from "../panels/waterfall_panel.js";
 import { actionsOf } from "./actions.js";
 import { buildControls, buildFoot, StepSlider } from "./controls.js";
 import { Focus } from "./focus.js";
@@ -35,6 +36,7 @@ const PANELS = {
   tree: TreePanel,
   scheduler: DecisionsPanel,
   tokens: TokensPanel,
+  waterfall: WaterfallPanel, // not among the others, but in their place
 };
 const NAMES = Object.keys(PANELS);
 const PROJECTOR = 1.5; // the unit of a board that a class looks at from a distance
@@ -258,7 +260,7 @@ export class Board extends Shell {
       if (this.axis) this.queue.draw();
     }
     if (names.has("range")) this.axis?.writeRange();
-    if (names.has("slo")) this.writeSummary();
+    if (names.has("slo")) this.render();
     this.showControls();
     if (names.has("slo") || moved || ["range", "window", "axis"].some((name) => names.has(name)))
       this.onChange(this.state());
@@ -273,14 +275,15 @@ export class Board extends Shell {
     const width = this.root.clientWidth;
     const { root, only, parts } = this;
     this.laidOutFor = width;
-    const far = FAR_WALL.find(([from]) => only && !this.panel && width >= from);
+    const isFar = only && only !== "waterfall" && !this.panel;
+    const far = FAR_WALL.find(([from]) => isFar && width >= from);
     this.unit = far?.[1] ?? (this.projector ? PROJECTOR : 1);
     this.narrow = width / this.unit < NARROW;
     root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
     root.dataset.only = only ?? "";
     root.style.setProperty("--px", `${this.unit}px`);
     for (const [name, { element }] of Object.entries(parts))
-      element.hidden = !!only && name !== only;
+      element.hidden = name !== only && (!!only || name === "waterfall");
     this.seats.element.hidden = this.summary.element.hidden = !!only;
     this.shown = this.panels.filter(({ element }) => !element.hidden);
     this.bar.hidden = this.shown.includes(this.time);

@@ -50,6 +50,7 @@ export function buildControls(act) {
 export function buildFoot(act) {
   const entries = [
     ["search", "Search", "/", act.search],
+    ["waterfall", "Where did the time go?", "Y", act.waterfall],
     ["axis", "Steps or time", "X", act.axis],
     ["range-from", "Range from here", "[", act.rangeFrom],
     ["range-to", "to here", "]", act.rangeTo],

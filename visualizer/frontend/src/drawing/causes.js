@@ -1,6 +1,6 @@
 /** The colours of causes: where colour says why, a swatch at the left says which request. */
 
-import { reasonWords } from "../model/messages.js";
+import { messages, reasonWords } from "../model/messages.js";
 
 const COLOURS = {
   light: {
@@ -14,6 +14,15 @@ const COLOURS = {
     awaits_token: "#8e8a80",
     after_preemption: "#dd8d84",
     preempted: "#c23b26",
+    step_in_progress: "#cfc3a6",
+    prefill: "#44526b",
+    decode: "#a9b4c7",
+    recomputed: "#c23b26",
+    others_prefill: "#c23b26",
+    between_passes: "#bfc4cd",
+    failed_step: "#16181d",
+    paused: "#8a909c",
+    unknown: "#8a909c",
   },
   dark: {
     batch_full: "#8f7d22",
@@ -26,11 +35,17 @@ const COLOURS = {
     awaits_token: "#8e8a80",
     after_preemption: "#84453b",
     preempted: "#ef6f5a",
+    step_in_progress: "#665c45",
+    prefill: "#8fa3c4",
+    decode: "#56647d",
+    recomputed: "#ef6f5a",
+    others_prefill: "#ef6f5a",
+    between_passes: "#454a54",
+    failed_step: "#eceef2",
+    paused: "#7b828e",
+    unknown: "#7b828e",
   },
 };
-
-/** In the order in which keys and stacks have them. */
-export const WAIT_CAUSES = Object.keys(COLOURS.light);
 
 /** A colour; `theme` is a palette. */
 export function causeColour(theme, cause) {
@@ -41,5 +56,5 @@ export function causeColour(theme, cause) {
 export function causeWords(cause) {
   if (cause === "preempted") return "preempted";
   if (cause === "after_preemption") return "held back by a preemption";
-  return reasonWords[cause] ?? cause;
+  return reasonWords[cause] ?? messages.waterfall.causes[cause] ?? cause;
 }

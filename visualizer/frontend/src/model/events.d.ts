@@ -178,6 +178,16 @@ export interface PrefixReleased {
   reason: "released" | "room";
 }
 
+export interface EnginePaused {
+  type: "engine_paused";
+  t?: Record<string, any>;
+}
+
+export interface EngineResumed {
+  type: "engine_resumed";
+  t?: Record<string, any>;
+}
+
 export interface Keyframe {
   type: "keyframe";
   seq: number;
@@ -207,4 +217,6 @@ export type LogEvent =
   | RequestFinished
   | PrefixHeld
   | PrefixReleased
+  | EnginePaused
+  | EngineResumed
   | Keyframe;

@@ -69,6 +69,8 @@ export class State {
     this.seq = -1;
     this.step = 0;
     this.tick = 0;
+    /** Whether steps run only on demand. */
+    this.paused = false;
     this.settings = /** @type {Settings} */ ({});
     /** The class of each replaceable part, as in run_started. @type {Record<string, string>} */
     this.classes = {};
@@ -216,6 +218,7 @@ export class State {
       seq: this.seq,
       step: this.step,
       tick: this.tick,
+      paused: this.paused,
       waiting: this.waiting(),
       running: [...this.running],
       plan: plainRows(this.plan),
@@ -708,6 +711,14 @@ export class State {
     this.#lock({ ...hold }, ROOT);
   }
 
+  engine_paused() {
+    this.paused = true;
+  }
+
+  engine_resumed() {
+    this.paused = false;
+  }
+
   keyframe(/** @type {Events.Keyframe} */ { seq, state }) {
     Object.assign(this, new State());
     this.#reset(state.settings, state.free);
@@ -715,6 +726,7 @@ export class State {
     this.seq = seq;
     this.step = state.step;
     this.tick = state.tick;
+    this.paused = state.paused ?? false; // older logs do not say
     this.running = state.running;
     // Older logs have no step that is still being computed.
     for (const [step, rows] of [...(state.in_flight ?? []), [this.step, state.plan]])

@@ -46,6 +46,8 @@ const FIELDS = Object.fromEntries(
     request_finished: "request:i reason:s message:s? matched:s?",
     prefix_held: "hold:i node:i blocks:I label:s",
     prefix_released: "hold:i reason:s",
+    engine_paused: "t:o?",
+    engine_resumed: "t:o?",
     keyframe: "seq:i state:o",
   }).map(([type, fields]) => [
     type,

@@ -29,7 +29,9 @@ import { LogError } from "./log.js";
 import { Measures, NOTHING } from "./measures.js";
 import { RequestSpans } from "./request_spans.js";
 import { rowKind } from "./rows.js";
+import { TimeRecords } from "./time_records.js";
 import { Heads, waitReasons, waitSegments } from "./waits.js";
+import { Waterfall } from "./waterfall.js";
 
 /** Events between two kept copies of the state. */
 const KEYFRAME_EVERY = 1000;
@@ -40,6 +42,9 @@ export class Model {
   #live = new State();
   #requestSpans = new RequestSpans();
   #heads = new Heads();
+  #times = new TimeRecords();
+  /** Of the events so far. @type {Waterfall | null} */
+  #waterfall = null;
   /** Copies of the state at the end of a step. @type {{step: number, state: State}[]} */
   #copies = [];
   /** The state of the last request, because the next one is often one step later. @type {{step: number, state: State}} */
@@ -92,6 +97,7 @@ export class Model {
 
   #pass(/** @type {() => void} */ take) {
     this.#frames.clear();
+    this.#waterfall = null;
     try {
       take();
     } finally {
@@ -242,6 +248,12 @@ export class Model {
     return this.#heads.causes;
   }
 
+  /** Where each request's time went. */
+  get waterfall() {
+    this.#waterfall ??= new Waterfall(this.#times);
+    return this.#waterfall;
+  }
+
   /** The state before the first step's events. */
   #start() {
     const state = new State();
@@ -272,7 +284,9 @@ export class Model {
       this.#requestSpans.note(event, step, this.#live, info?.status !== "pending");
       if (type === "step_scheduled") this.#heads.note(event, step, this.#live);
       this.#sum(event);
+      this.#times.before(event, this.#live);
       this.#live.apply(event);
+      this.#times.after(event, this.#live);
       if (type === "run_started" || type === "keyframe") this.classes = this.#live.classes;
       if (type === "run_started") {
         this.info = { model: event.model, tokenizer: event.tokenizer, clock: event.clock };
@@ -307,7 +321,7 @@ export class Model {
       return false;
     }
     if (type === "step_started") return info?.status !== "pending" || info.step !== event.step;
-    if (!info) return true;
+    if (!info) return type !== "engine_paused" && type !== "engine_resumed";
     const between =
       type === "request_arrived" ||
       (type === "request_finished" && event.reason === "abort") ||

@@ -18,7 +18,7 @@ export function emptyTables(panels) {
   for (const { alternative } of panels) if (alternative?.firstChild) alternative.replaceChildren();
 }
 
-function table(caption, heads, rows, total = rows.length) {
+export function table(caption, heads, rows, total = rows.length) {
   const body = rows.map(([first, ...others]) =>
     h("tr", {}, h("th", { scope: "row" }, first), ...others.map((text) => h("td", {}, text))),
   );

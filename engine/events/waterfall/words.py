@@ -1,0 +1,132 @@
+"""The waterfall in words: a sentence, and a row per cause. `waterfall_words.js` says the same."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from engine.events.durations import duration
+from engine.events.messages import MESSAGES, fill
+from engine.events.waterfall.causes import LOST, WAITING, WORK
+from engine.events.waterfall.spans import Span
+
+if TYPE_CHECKING:
+    from engine.events.waterfall.waterfall import RequestTime, Unit, Waterfall
+
+_WORDS = MESSAGES["waterfall"]
+_STEPS_NAMED = 4  # more are counted
+_NAMES_NAMED = 3
+INFERRED = ("others_prefill",)
+
+
+@dataclass(slots=True)
+class Row:
+    """All spans of a request with one cause; waiting behind others is a row of its own."""
+
+    cause: str
+    is_behind: bool
+    time: int = 0
+    steps: list[int] = field(default_factory=list)
+    about: list[int] = field(default_factory=list)  # different requests, in order
+
+
+def in_words(time: int, unit: "Unit") -> str:
+    """Return a time in the waterfall's unit: "35.1 s", "120 ms" or "7 steps"."""
+    return duration(time / 1000) if unit == "us" else f"{time} step{'s' * (time != 1)}"
+
+
+def cause_name(cause: str) -> str:
+    """Return a few words for a cause, for keys and labels."""
+    reason = MESSAGES["reasons"].get(cause)
+    return str(reason["short"] if reason else _WORDS["causes"].get(cause, cause))
+
+
+def rows_of(spans: list[Span]) -> list[Row]:
+    """Return one row per cause: work, then what was lost, then waiting, then the engine's."""
+    rows: dict[tuple[str, bool], Row] = {}
+    for span in spans:
+        is_behind = span.about is not None and span.cause in WAITING
+        row = rows.setdefault((span.cause, is_behind), Row(span.cause, is_behind))
+        row.time += span.duration
+        if span.step not in row.steps[-1:]:
+            row.steps.append(span.step)
+        if span.about is not None and span.about not in row.about:
+            row.about.append(span.about)
+    order = (*WORK, *LOST, *WAITING)
+    return sorted(
+        rows.values(), key=lambda row: order.index(row.cause) if row.cause in order else 99
+    )
+
+
+def why_slow(time: "RequestTime", names: Mapping[int, str]) -> str:
+    """Return the sentence and the rows of a request. The rows add up to its total."""
+    unit = time.unit
+    lines = [headline(time)]
+    for row in rows_of(time.spans):
+        about = row_words(row, time, names)
+        lines.append(f"{in_words(row.time, unit):>10}  {about}{_steps(row)}{_source(row)}")
+    return "\n".join(lines)
+
+
+def headline(time: "RequestTime") -> str:
+    """Return how long a request took, and what most of the rest was."""
+    ended = _WORDS["total_so_far" if time.reason is None else "total"]
+    total, work = in_words(time.total, time.unit), in_words(time.work, time.unit)
+    words = [*fill(ended, who=time.name, total=total, work=work)]
+    rest = {cause: spent for cause, spent in time.by_cause.items() if cause not in WORK}
+    if rest:
+        most = max(rest, key=lambda cause: rest[cause])
+        spent = in_words(rest[most], time.unit)
+        words += fill(_WORDS["most"], time=spent, cause=cause_name(most))
+    return "".join(map(str, words))
+
+
+def row_words(row: Row, time: "RequestTime", names: Mapping[int, str]) -> str:
+    """Return what a row's time was spent on."""
+    rows, who = _WORDS["rows"], _listed([names.get(one, f"r{one}") for one in row.about])
+    work = [one for one in time.life.work.values() if not one.in_vain]
+    match row.cause:
+        case "prefill":
+            tokens = sum(one.new for one in work if one.is_prefill)
+            cached = fill(rows["cached"], found=time.life.found) if time.life.found else []
+            words = fill(rows["prefill"], tokens=tokens, cached="".join(map(str, cached)))
+        case "decode":
+            words = fill(rows["decode"], tokens=sum(one.new for one in work if not one.is_prefill))
+        case "recomputed":
+            words = fill(rows["recomputed"], tokens=sum(one.again for one in work))
+        case "preempted":
+            words = fill(rows["preempted" if row.about else "preempted_by_unknown"], who=who)
+        case cause if cause in MESSAGES["reasons"]:
+            words = fill(
+                rows["behind" if row.is_behind else "waiting"], who=who, reason=cause_name(cause)
+            )
+        case cause:
+            words = [str(rows[cause])]
+    return "".join(map(str, words))
+
+
+def overview(waterfall: "Waterfall") -> str:
+    """Return the time by cause over all requests, largest first."""
+    total = sum(waterfall.totals.values())
+    lines = [f"{len(waterfall)} requests, {in_words(total, waterfall.unit)} in all"]
+    for cause, time in sorted(waterfall.totals.items(), key=lambda item: -item[1]):
+        share = f"{100 * time / total:.0f} %"
+        lines.append(f"{in_words(time, waterfall.unit):>10}  {share:>5}  {cause_name(cause)}")
+    return "\n".join(lines)
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > _NAMES_NAMED:
+        names = [*names[: _NAMES_NAMED - 1], f"{len(names) - _NAMES_NAMED + 1} more"]
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]])) if names else ""
+
+
+def _steps(row: Row) -> str:
+    if row.cause in WORK:
+        return ""
+    if len(row.steps) > _STEPS_NAMED:
+        return f" ({len(row.steps)} steps)"
+    return f" (step{'s' * (len(row.steps) > 1)} {', '.join(map(str, row.steps))})"
+
+
+def _source(row: Row) -> str:
+    return ", inferred" * (row.cause in INFERRED)

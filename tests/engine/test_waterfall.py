@@ -1,0 +1,289 @@
+"""Where the time went: spans add up to the latency, and each cause is the one that the log has."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from engine.config import EngineConfig
+from engine.engine import Engine
+from engine.events import vocabulary as v
+from engine.events.fold import State
+from engine.events.log import EventLog
+from engine.events.waterfall import RequestTime, Waterfall
+from engine.events.waterfall.causes import CAUSES, ENGINE, FOR_ALL, LOST, WORK
+from engine.events.waterfall.picture import COLOURS
+from engine.events.waterfall.words import cause_name
+from engine.scheduling.sampling_params import SamplingParams
+from engine.simulation.cost_runner import CostRunner
+from tests.engine.workloads import make_engine, play, random_workload
+
+COMPUTES = {"prefill", "decode", "recomputed", "others_prefill"}
+Causes = dict[tuple[int, int], set[str]]
+
+
+def recorded(seed: int) -> EventLog:
+    """The log of a random workload; in every other one, requests were sent before the log has them."""
+    workload = random_workload(seed, may_be_async=True)
+    log = EventLog()
+    play(make_engine(workload, log), workload)
+    for arrival in log.of(v.RequestArrived):
+        arrival.t["at"] -= (seed % 2) * min(arrival.t["at"], 700 * arrival.request)
+    return log
+
+
+def latencies(log: EventLog) -> Iterator[tuple[int, int, str]]:
+    """Yield each ended request with its latency, straight from the events."""
+    arrived: dict[int, int] = {}
+    end, failed = 0, list[int]()
+    for event in log:
+        match event:
+            case v.RequestArrived():
+                arrived[event.request] = event.t["at"]
+            case v.Forked():
+                arrived[event.request] = arrived[event.parent]
+            case v.StepFinished():
+                end = event.t["end"]
+                yield from ((request, end - arrived[request], "error") for request in failed)
+                failed = []
+            case v.RequestFinished(reason="error"):
+                failed.append(event.request)
+            case v.RequestFinished():
+                yield event.request, max(0, end - arrived[event.request]), event.reason
+
+
+def allowed_causes(log: EventLog) -> Causes:
+    """Return which causes the log allows for each request in each step, read off event by event."""
+    allowed: Causes = {}
+    state, away = State(), set[int]()
+    for event in log:
+        state.apply(event)
+        match event:
+            case v.Preempted():
+                away.add(event.request)
+            case v.Admitted():
+                away.discard(event.request)
+            case v.StepScheduled():
+                skipped = dict(event.skipped)
+                rows = {row.request for row in event.rows}
+                for request in state.requests:
+                    if request in rows:
+                        causes = COMPUTES | {"between_passes", "paused"}
+                    elif request in away:
+                        causes = {"preempted", "paused"}
+                    elif request in skipped:
+                        causes = {skipped[request], "paused"}
+                    else:
+                        assert event.blocked is not None
+                        causes = {event.blocked.reason, "paused"}
+                    allowed[request, state.step] = causes
+    return allowed
+
+
+def check_spans(time: RequestTime, allowed: Causes, blocked: dict[int, v.Blocked | None]) -> None:
+    assert all(span.duration > 0 and span.cause in CAUSES for span in time.spans)
+    for one, other in zip(time.spans, time.spans[1:], strict=False):
+        assert one.end == other.start
+    assert sum(time.by_cause.values()) == time.total
+    for span in time.spans:
+        assert span.cause != "unknown", "the log has everything"
+        if span.cause == "failed_step":
+            continue
+        causes = allowed.get((time.request, span.step)) or allowed.get(
+            (time.life.parent, span.step)
+        )
+        if causes is None:
+            assert span.cause in {"step_in_progress", "paused"}
+            continue
+        assert span.cause in causes, (time.request, span)
+        if span.about is not None and span.cause != "preempted":
+            head = blocked[span.step]
+            assert head is not None and head.request == span.about != time.request
+            assert head.reason == span.cause not in FOR_ALL
+
+
+def check(log: EventLog) -> int:
+    waterfall = Waterfall(log)
+    blocked: dict[int, v.Blocked | None] = {}
+    step = 0
+    for event in log:
+        if isinstance(event, v.StepStarted):
+            step = event.step
+        elif isinstance(event, v.StepScheduled):
+            blocked[step] = event.blocked
+    allowed = allowed_causes(log)
+    e2e = log.requests.e2e_ms
+    for request, latency, reason in latencies(log):
+        time = waterfall[request]
+        assert time.total == latency, (request, reason)
+        if reason in ("stop", "length"):
+            assert latency == round(e2e[request] * 1000)
+    for time in waterfall:
+        check_spans(time, allowed, blocked)
+    return len(waterfall)
+
+
+def test_spans_add_up_and_have_the_recorded_causes(soak: bool, first_seed: int) -> None:
+    count, requests = 10_000 if soak else 300, 0
+    for seed in range(first_seed, first_seed + count):
+        try:
+            requests += check(recorded(seed))
+        except Exception as error:
+            raise AssertionError(f"log of seed {seed}; repeat with --seed {seed}") from error
+    print(f"\n{requests} requests of {count} workloads from seed {first_seed} add up")
+
+
+def engine_with(**settings: object) -> Engine:
+    runner = CostRunner(10, 1)
+    return Engine(runner, EngineConfig(**settings), clock=runner.clock)
+
+
+def run(engine: Engine) -> Waterfall:
+    while engine.has_work():
+        engine.step()
+    return engine.log.waterfall
+
+
+def causes(time: RequestTime) -> list[str]:
+    return [span.cause for span in time.spans]
+
+
+def test_a_request_that_arrives_during_a_step_waits_for_its_end() -> None:
+    engine = engine_with()
+    engine.submit([1] * 20, SamplingParams(max_tokens=1))
+    engine.step()  # 30 ms
+    engine.submit([2] * 5, SamplingParams(max_tokens=1), submitted_at=10_000)
+    time = run(engine)[2]
+    assert [(span.cause, span.duration) for span in time.spans] == [
+        ("step_in_progress", 20_000),
+        ("prefill", 15_000),
+    ]
+    assert time.ttft == time.total == 35_000
+
+
+def test_a_pause_is_a_cause_of_its_own_and_outside_ttft() -> None:
+    engine = engine_with()
+    engine.submit([1] * 10, SamplingParams(max_tokens=2))
+    engine.pause()
+    engine.clock.advance(5_000_000)
+    engine.resume()
+    time = run(engine)[1]
+    assert causes(time) == ["paused", "prefill", "decode"]
+    assert time.by_cause["paused"] == 5_000_000
+    assert time.total == 5_000_000 + 20_000 + 11_000
+    assert time.ttft == 20_000
+
+
+def test_a_step_by_hand_in_a_pause_is_not_paused() -> None:
+    engine = engine_with()
+    engine.submit([1] * 10, SamplingParams(max_tokens=1))
+    engine.pause()
+    engine.clock.advance(1_000)
+    assert causes(run(engine)[1]) == ["paused", "prefill"]
+
+
+def test_what_others_prefill_adds_to_a_decode_is_measured_against_decodes_alone() -> None:
+    engine = engine_with()
+    engine.submit([1] * 10, SamplingParams(max_tokens=6, ignore_eos=True))
+    engine.step()
+    engine.step()  # one decode alone: 11 ms
+    engine.submit([2] * 30, SamplingParams(max_tokens=1))
+    waterfall = run(engine)
+    [added] = [span for span in waterfall[1].spans if span.cause == "others_prefill"]
+    assert (added.duration, added.step) == (30_000, 3)
+    assert waterfall.totals["others_prefill"] == 30_000
+
+
+def test_without_a_step_that_only_decodes_nothing_is_inferred() -> None:
+    engine = engine_with()
+    engine.submit([1] * 10, SamplingParams(max_tokens=2, ignore_eos=True))
+    engine.step()
+    engine.submit([2] * 30, SamplingParams(max_tokens=1))
+    assert "others_prefill" not in run(engine).totals
+
+
+def test_tokens_computed_again_are_lost_and_new_ones_in_the_same_row_are_work() -> None:
+    engine = engine_with(max_kv_tokens=64, block_size=8, prefix_cache="off", max_batch_size=2)
+    for token in (1, 2):
+        engine.submit([token] * 24, SamplingParams(max_tokens=20, ignore_eos=True))
+    time = run(engine)[2]
+    [away] = [one.begin for one in time.life.absences]
+    resumed = next(span for span in time.spans if span.cause == "recomputed")
+    work = time.life.work[resumed.step]
+    again, new = (
+        next(s for s in time.spans if (s.cause, s.step) == (cause, resumed.step)).duration
+        for cause in ("recomputed", "decode")
+    )
+    assert work.new == 1
+    assert away < resumed.step
+    assert again == (again + new) * work.again // (work.again + 1)
+    assert "preempted" in str(time)
+
+
+def test_behind_the_head_of_the_queue_its_reason_counts() -> None:
+    engine = engine_with(max_batch_size=1)
+    for token in (1, 2, 3):
+        engine.submit([token] * 4, SamplingParams(max_tokens=2, ignore_eos=True), label="x" * token)
+    waterfall = run(engine)
+    assert {(span.cause, span.about) for span in waterfall[3].spans[:-2]} == {
+        ("batch_full", 2),
+        ("batch_full", None),
+    }
+    assert "xx" in str(waterfall[3])
+
+
+def test_asynchronous_scheduling_tiles_the_passes() -> None:
+    engine = engine_with(async_scheduling=True)
+    engine.submit([1] * 10, SamplingParams(max_tokens=4, ignore_eos=True))
+    waterfall = run(engine)
+    finished = {event.step: event.t for event in engine.log.of(v.StepFinished)}
+    for span in waterfall[1].spans:
+        if span.cause in COMPUTES:
+            t = finished[span.step]
+            assert t["launched"] <= span.start < span.end <= t["ready"]
+    assert waterfall[1].total == finished[4]["end"]
+
+
+def test_a_window_says_what_it_does_not_know() -> None:
+    whole = recorded(3)
+    log = EventLog(window=40)
+    for event in whole:
+        log.append(event)
+    waterfall = log.waterfall
+    known = [time for time in waterfall if time.arrived is None]
+    assert known
+    for time in known:
+        assert time.ttft is None
+        assert sum(time.by_cause.values()) == time.total
+
+
+def test_orders_and_unknown_requests() -> None:
+    waterfall = Waterfall(recorded(7))
+    assert [time.total for time in waterfall] == sorted(
+        (time.total for time in waterfall), reverse=True
+    )
+    assert {time.request for time in waterfall.sorted("lost")} == set(waterfall.requests)
+    with pytest.raises(KeyError, match="99"):
+        waterfall[99]
+    with pytest.raises(ValueError, match="slowest"):
+        waterfall.sorted("size")
+
+
+def test_the_frame_has_every_span() -> None:
+    waterfall = Waterfall(recorded(7))
+    frame = waterfall.frame
+    assert len(frame) == sum(len(time.spans) for time in waterfall)
+    assert (frame.end - frame.start).sum() == sum(waterfall.totals.values())
+
+
+def test_every_cause_has_words_and_a_colour() -> None:
+    assert set(COLOURS) == set(CAUSES)
+    assert all(cause_name(cause) != cause or cause in WORK + LOST + ENGINE for cause in CAUSES)
+
+
+def test_the_picture_escapes_labels_and_has_a_bar_per_span() -> None:
+    engine = engine_with()
+    engine.submit([1] * 4, SamplingParams(max_tokens=2), label="<b>Ada</b>")
+    time = run(engine)[1]
+    page = time._repr_html_()
+    assert "<b>Ada" not in page
+    assert page.count("<rect") == len(time.spans)

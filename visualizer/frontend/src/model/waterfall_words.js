@@ -1,0 +1,210 @@
+/**
+ * The waterfall in words: what the run's time went to, and why one request was slow.
+ * `engine/events/waterfall/words.py` says the same of a request.
+ *
+ * @typedef {object} CauseRow  all spans of a request with one cause; waiting behind others is a row of its own
+ * @property {string} cause
+ * @property {boolean} isBehind
+ * @property {number} time
+ * @property {number[]} steps
+ * @property {number[]} about  different requests, in order
+ *
+ * @typedef {{ttft: number, itl: number}} Slo  limits in microseconds: the time to the first token, and the 99th
+ *   percentile of a request's times between tokens
+ */
+
+/** @import { Model } from "./model.js" */
+/** @import { RequestTime } from "./waterfall.js" */
+/** @import { Span } from "./words.js" */
+import { duration } from "./duration.js";
+import { fill, messages, reasonWords } from "./messages.js";
+import { CAUSES, LOST, WAITING, WORK } from "./waterfall.js";
+import { bold, count, list, say } from "./words.js";
+
+const { rows: ROWS, causes: NAMES, total, total_so_far, most: MOST } = messages.waterfall;
+const ORDER = [...WORK, ...LOST, ...WAITING];
+/** Derived from the log; all other causes are recorded in it. */
+export const INFERRED = new Set(["others_prefill"]);
+/** Requests that are named; of more, the number. */
+const NAMED = 3;
+const SMALL = "No One Two Three Four Five Six Seven Eight Nine Ten Eleven Twelve".split(" ");
+
+/** A few words for a cause. @param {string} cause @returns {string} */
+export function causeName(cause) {
+  return reasonWords[cause] ?? /** @type {Record<string, string>} */ (NAMES)[cause] ?? cause;
+}
+
+/** A time in the waterfall's unit. @param {number} time @param {"us" | "steps"} unit */
+export function timeWords(time, unit) {
+  return unit === "us" ? duration(time) : count(time, "step");
+}
+
+/** One row per cause: work, then what was lost, then waiting, then the engine's. @param {RequestTime} time */
+export function causeRows({ spans }) {
+  /** @type {Map<string, CauseRow>} */
+  const rows = new Map();
+  for (const { start, end, cause, step, about } of spans) {
+    const isBehind = about !== null && WAITING.includes(cause);
+    const key = `${cause} ${isBehind}`;
+    const row = rows.get(key) ?? { cause, isBehind, time: 0, steps: [], about: [] };
+    rows.set(key, row);
+    row.time += end - start;
+    if (row.steps.at(-1) !== step) row.steps.push(step);
+    if (about !== null && !row.about.includes(about)) row.about.push(about);
+  }
+  const rank = (/** @type {CauseRow} */ { cause }) =>
+    ORDER.includes(cause) ? ORDER.indexOf(cause) : ORDER.length;
+  return [...rows.values()].sort((a, b) => rank(a) - rank(b));
+}
+
+/** What a row's time was spent on. @param {Model} model @param {RequestTime} time @param {CauseRow} row @returns {Span[]} */
+export function rowWords(model, { life }, { cause, isBehind, about }) {
+  const who = list(
+    about.map((id) => model.tag(id)),
+    NAMED,
+  );
+  const work = life.work.filter(({ inVain }) => !inVain);
+  const tokens = (/** @type {(one: import("./time_records.js").Work) => number} */ of) =>
+    work.reduce((sum, one) => sum + (one.to - one.from + 1) * of(one), 0);
+  switch (cause) {
+    case "prefill": {
+      const cached = life.found ? fill(ROWS.cached, { found: life.found }) : "";
+      const computed = tokens(({ fresh, isPrefill }) => (isPrefill ? fresh : 0));
+      return fill(ROWS.prefill, { tokens: computed, cached: /** @type {any} */ (cached) });
+    }
+    case "decode":
+      return fill(ROWS.decode, { tokens: tokens((one) => (one.isPrefill ? 0 : one.fresh)) });
+    case "recomputed":
+      return fill(ROWS.recomputed, { tokens: tokens(({ again }) => again) });
+    case "preempted":
+      return about.length
+        ? fill(ROWS.preempted, { who: /** @type {any} */ (who) })
+        : say`${ROWS.preempted_by_unknown}`;
+  }
+  if (reasonWords[cause]) {
+    const values = { who: /** @type {any} */ (who), reason: causeName(cause) };
+    return fill(isBehind ? ROWS.behind : ROWS.waiting, values);
+  }
+  return say`${/** @type {Record<string, string>} */ (ROWS)[cause]}`;
+}
+
+/** How long a request took, and what most of the rest was. @param {Model} model @param {RequestTime} time */
+export function headline(model, time) {
+  const { unit } = model.waterfall;
+  const { life, byCause } = time;
+  const said = fill(life.reason ? total : total_so_far, {
+    who: model.tag(life.id),
+    total: timeWords(time.total, unit),
+    work: timeWords(time.work, unit),
+  });
+  const rest = CAUSES.filter((cause) => byCause[cause] && !WORK.includes(cause));
+  if (!rest.length) return said;
+  const most = rest.reduce((best, cause) => (byCause[cause] > byCause[best] ? cause : best));
+  const words = { time: timeWords(byCause[most], unit), cause: causeName(most) };
+  return say`${said}${fill(MOST, words)}`;
+}
+
+/**
+ * Which limits a request broke; a paused engine is not a slow one.
+ *
+ * @param {Model} model
+ * @param {RequestTime} time
+ * @param {Slo} slo
+ */
+export function lateness(model, time, slo) {
+  const { life, ttft } = time;
+  if (model.waterfall.unit !== "us") return { first: false, gaps: false };
+  const gaps = model.waterfall.gaps(time, model.requestSpan(life.id).tokenSteps);
+  gaps.sort((a, b) => a - b);
+  return { first: ttft !== null && ttft > slo.ttft, gaps: quantile(gaps, 0.99) > slo.itl };
+}
+
+/**
+ * The run in a sentence.
+ *
+ * @param {Model} model
+ * @param {RequestTime[]} times
+ * @param {Slo} slo
+ * @returns {Span[]}
+ */
+export function verdict(model, times, slo) {
+  const { unit } = model.waterfall;
+  const requests = count(times.length, "request");
+  if (!times.length) return say`No request yet.`;
+  if (unit !== "us")
+    return say`${bold(say`${requests}.`)} This log has no times, so steps are counted.`;
+  const late = times.map((time) => ({ time, ...lateness(model, time, slo) }));
+  const first = late.filter((one) => one.first).length;
+  const later = late.filter(({ first, gaps }) => gaps && !first);
+  const outside = first + later.length;
+  if (!outside)
+    return say`${bold(say`${requests}, ${times.length > 1 ? "all " : ""}within the SLO.`)}${mostWords(times)}`;
+  const begin = bold(say`${requests}, ${outside} outside the SLO.`);
+  const waited = first
+    ? say` ${SMALL[first] ?? first} waited too long for ${first === 1 ? "its" : "their"} first token.`
+    : [];
+  return say`${begin}${waited}${gapWords(
+    model,
+    later.map(({ time }) => time),
+    slo,
+  )}`;
+}
+
+/** Requests with a first token in time and long gaps later. @param {Model} model @param {RequestTime[]} times @param {Slo} slo */
+function gapWords(model, times, slo) {
+  if (!times.length) return [];
+  const most = [...times].sort((a, b) => preemptedTime(b) - preemptedTime(a)).slice(0, NAMED);
+  const lost = most.filter((time) => preemptedTime(time));
+  if (lost.length && lost.length === times.length) {
+    const names = list(lost.map(({ life }) => model.tag(life.id)));
+    const spent = list(lost.map((time) => duration(preemptedTime(time))));
+    return say` ${names} got ${lost.length > 1 ? "theirs" : "its first token"} in time and then lost ${spent} to preemption.`;
+  }
+  const names = list(
+    times.map(({ life }) => model.tag(life.id)),
+    NAMED,
+  );
+  return say` ${names} got the first token in time and then had gaps of more than ${duration(slo.itl)}.`;
+}
+
+/** @param {RequestTime} time */
+function preemptedTime({ byCause }) {
+  return (byCause.preempted ?? 0) + (byCause.recomputed ?? 0);
+}
+
+/** What most of the time that was not work went to. @param {RequestTime[]} times */
+function mostWords(times) {
+  const sums = totals(times);
+  const all = Object.values(sums).reduce((sum, one) => sum + one, 0);
+  const [most] = Object.keys(sums)
+    .filter((cause) => !WORK.includes(cause))
+    .sort((a, b) => sums[b] - sums[a]);
+  if (!most) return say` All of their time was their own work.`;
+  return say` Most of the time that was not their own work: ${causeName(most)}, ${share(sums[most], all)} of all.`;
+}
+
+/** Time by cause over all requests, in the order of keys. @param {RequestTime[]} times @returns {Record<string, number>} */
+export function totals(times) {
+  /** @type {Record<string, number>} */
+  const sums = {};
+  for (const { byCause } of times)
+    for (const cause of Object.keys(byCause)) sums[cause] = (sums[cause] ?? 0) + byCause[cause];
+  return Object.fromEntries(
+    CAUSES.filter((cause) => sums[cause]).map((cause) => [cause, sums[cause]]),
+  );
+}
+
+/** "5 %"; what is there is never 0 %. @param {number} part @param {number} whole */
+export function share(part, whole) {
+  const percent = (100 * part) / whole;
+  return percent < 0.5 ? "< 1 %" : `${Math.round(percent)} %`;
+}
+
+/** With linear interpolation, as in pandas. @param {number[]} sorted @param {number} at */
+function quantile(sorted, at) {
+  if (!sorted.length) return 0;
+  const rank = at * (sorted.length - 1);
+  const low = Math.floor(rank);
+  const next = sorted[Math.min(low + 1, sorted.length - 1)];
+  return sorted[low] + (rank - low) * (next - sorted[low]);
+}

@@ -1,0 +1,143 @@
+/** Why one request was slow: a sentence, its bar, and a row per cause. The rows add up to the total. */
+
+import { patchChildren } from "../board/patch_children.js";
+import { CanvasPainter } from "../drawing/canvas_painter.js";
+import { h } from "../drawing/html.js";
+import { drawBar, partsOf } from "../drawing/waterfall_bar.js";
+import { chip, wordNodes } from "../drawing/words_html.js";
+import { causeRows, headline, INFERRED, rowWords, timeWords } from "../model/waterfall_words.js";
+
+const HIGH = 30;
+const TOP = 14;
+const STEPS = 4; // that are linked; of more, the first and the number
+
+export class WhySlow {
+  /** `goTo(step, request)` opens a step. */
+  constructor(board, goTo) {
+    this.board = board;
+    this.goTo = goTo;
+    this.title = h("h2", {});
+    this.words = h("p", { class: "headline" });
+    this.bar = h("canvas", { "aria-hidden": "true" });
+    this.body = h("tbody", {});
+    this.sum = h("p", { class: "note muted" });
+    this.element = h(
+      "div",
+      { class: "why" },
+      this.title,
+      this.words,
+      this.bar,
+      h(
+        "table",
+        {},
+        h(
+          "thead",
+          { class: "for-screen-readers" },
+          h("tr", {}, ...["time", "cause", "source"].map((one) => h("th", { scope: "col" }, one))),
+        ),
+        this.body,
+      ),
+      this.sum,
+    );
+    this.painter = new CanvasPainter(this.bar);
+    this.body.addEventListener("click", ({ target }) => {
+      const step = target.closest("[data-step]")?.dataset.step;
+      if (step) this.goTo(Number(step), this.id);
+    });
+  }
+
+  write(time, context, late) {
+    this.element.hidden = !time;
+    if (!time) return;
+    const { model } = context;
+    const { unit } = model.waterfall;
+    this.id = time.life.id;
+    const isSlow = late.first || late.gaps;
+    const name = chip(this.id, context);
+    patchChildren(
+      this.title,
+      isSlow ? ["Why was ", name, " slow?"] : ["Where the time of ", name, " went"],
+    );
+    patchChildren(this.words, wordNodes(headline(model, time), context));
+    this.draw(time, unit);
+    const rows = causeRows(time);
+    patchChildren(this.body, [
+      ...rows.map((row) => rowOf(row, time, context, unit)),
+      tr("no value", ["time in the client and on the network"], "unknown"),
+    ]);
+    const total = timeWords(time.total, unit);
+    patchChildren(this.sum, [
+      ...["recorded", "inferred", "unknown"].flatMap((one) => [
+        sourceMark(one),
+        ` ${SOURCES[one]}  `,
+      ]),
+      h("br", {}),
+      `The times above add up to ${total}. Click a part of a bar to go to its step.`,
+    ]);
+  }
+
+  draw(time, unit) {
+    const { board, painter } = this;
+    const { ink, ground } = board.theme;
+    const width = this.element.clientWidth / board.unit;
+    painter.begin(width, TOP + HIGH + 4, board.unit, board.theme);
+    if (!time.spans.length) return;
+    const start = time.spans[0].start;
+    const x = (at) => ((at - start) * width) / time.total;
+    const base = TOP + HIGH;
+    drawBar(painter, partsOf(time.spans, x), base, { high: HIGH });
+    if (time.firstToken === null) return;
+    const at = x(start + time.firstToken);
+    painter.line(at, 2, at, base + 3, ink, 1.5);
+    const words = `first token ${timeWords(time.firstToken, unit)}`;
+    const isLeft = at + painter.measure(words, { bold: true }) + 6 > width;
+    painter.text(words, isLeft ? at - 4 : at + 4, 10, {
+      bold: true,
+      halo: ground,
+      align: isLeft ? "right" : "left",
+    });
+  }
+}
+
+const SOURCES = {
+  recorded: "recorded in the log",
+  inferred: "inferred from it",
+  unknown: "unknown",
+};
+
+function rowOf(row, time, context, unit) {
+  const { cause, steps } = row;
+  const words = wordNodes(rowWords(context.model, time, row), context);
+  const source = INFERRED.has(cause) ? "inferred" : cause === "unknown" ? "unknown" : "recorded";
+  return tr(timeWords(row.time, unit), [...words, " ", ...stepLinks(steps)], source);
+}
+
+function tr(time, words, source) {
+  return h(
+    "tr",
+    {},
+    h("th", { scope: "row" }, time),
+    h("td", {}, ...words),
+    h(
+      "td",
+      { class: "from" },
+      sourceMark(source),
+      h("span", { class: "for-screen-readers" }, source),
+    ),
+  );
+}
+
+/** "steps 21, 29, 36", each a button; of many, the first and how many there are. */
+function stepLinks(steps) {
+  const link = (step, words, label) =>
+    h("button", { type: "button", class: "step", "data-step": step, "aria-label": label }, words);
+  if (steps.length > STEPS) return [link(steps[0], `${steps.length} steps from ${steps[0]}`)];
+  const links = steps.map((step) => link(step, String(step), `step ${step}`));
+  const apart = links.flatMap((one, index) => (index ? [", ", one] : [one]));
+  return [h("span", { class: "muted" }, steps.length > 1 ? "steps " : "step ", ...apart)];
+}
+
+/** Recorded: a full dot; inferred: half of one; unknown: a dashed ring. */
+function sourceMark(source) {
+  return h("i", { class: `source-mark ${source}`, "aria-hidden": "true" });
+}

@@ -1,0 +1,29 @@
+/**
+ * Prints the spans of each request of each log of a folder, as JSON by log and request.
+ * tests/visualizer/test_golden_waterfall.py compares them with Python's.
+ *
+ *   node waterfalls.js FOLDER
+ */
+
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Model, parseLog } from "../../src/model/index.js";
+
+const [folder] = process.argv.slice(2);
+const said = {};
+for (const name of readdirSync(folder).filter((file) => file.endsWith(".jsonl"))) {
+  const model = new Model(parseLog(readFileSync(join(folder, name), "utf8")).events);
+  const { waterfall } = model;
+  const row = ({ spans, total, byCause, work, lost, ttft }) => ({
+    spans: spans.map(({ start, end, cause, step, about }) => [start, end, cause, step, about]),
+    total,
+    byCause,
+    work,
+    lost,
+    ttft,
+  });
+  said[name.replace(".jsonl", "")] = Object.fromEntries(
+    waterfall.all().map((time) => [time.life.id, row(time)]),
+  );
+}
+console.log(JSON.stringify(said));
