@@ -5,7 +5,7 @@
     board.step = 12                     # moves the board; stepping on the board updates it
     Timeline(log); BlockMap(log)        # single panels; panels of one log move together
     playground()                        # a workload that runs again when you move a control
-    compare(log, what_if(log, token_budget=32))     # two runs side by side
+    compare(log, what_if(log, token_budget=32))     # two runs in one picture
     predict(log)                        # asks what comes next, then shows it
     watch("http://localhost:8000")      # a running server
     show("preemption"); gallery()       # one of the bundled logs; the list of all of them

@@ -205,7 +205,10 @@ class Comparison(PictureWidget):
             "difference": found
             and {name: getattr(found, name) for name in ("step", "a", "b", "requests")},
             "rows": _rows(table),
-            "totals": [[*row, is_better(*row[:3], self._accuracy)] for row in _rows(self.totals)],
+            "totals": [
+                [*row, is_better(row[0], row[1], row[2], self._accuracy)]
+                for row in _rows(self.totals)
+            ],
             "end_noise": {"share": self._accuracy.share, "ms": self._accuracy.ms.get("e2e", 0.0)},
             "paired": paired,
             "renumbered": [list(both) for both in self._pairs.items() if both[0] != both[1]],
