@@ -135,6 +135,7 @@ class State(EngineState):
         request.table = list(event.blocks)
         request.computed = len(event.blocks) * self.block_size
         self._move_lock(request, event.node)
+        self._take_lane(event.request)
 
     def _blocks_allocated(self, event: v.BlocksAllocated) -> None:
         self._allocate(event.blocks)
@@ -180,6 +181,7 @@ class State(EngineState):
         self.running.append(sample.id)
         self._reference(sample.table)
         self._move_lock(sample, parent.lock)
+        self._take_lane(sample.id)
         for rows in self.plans.values():
             for row in rows[:]:
                 if row.request == parent.id:
@@ -299,6 +301,7 @@ class State(EngineState):
         if event.request in self.running:
             self.running.remove(event.request)
         self._release_request(request)
+        self.lanes.leave(event.request, self.step)
 
     def _prefix_held(self, event: v.PrefixHeld) -> None:
         hold = HoldState(event.hold, list(event.blocks), ROOT, event.label)

@@ -12,6 +12,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.events.lanes import Lanes
 from engine.events.vocabulary import (
     SCHEMA_VERSION,
     BlockEvicted,
@@ -88,6 +89,7 @@ class EngineState:
     queue     with the hash cache: cached blocks that nothing uses; the first is evicted first
     refs      by block: the number of block tables that name it, plus 1 while it is cached
     node_of   with the hash cache: the node of each cached block
+    lanes     the rows in which viewers draw the requests; not part of the engine's state
     """
 
     def __init__(self) -> None:
@@ -106,6 +108,7 @@ class EngineState:
         self.nodes: dict[int, NodeState] = {}
         self.node_of: dict[int, int] = {}
         self.holds: dict[int, HoldState] = {}
+        self.lanes = Lanes()
 
     @property
     def plan(self) -> list[ScheduledRow]:
@@ -190,6 +193,7 @@ class EngineState:
         state = self.core()
         state |= {"schema": SCHEMA_VERSION, "settings": dict(self.settings)}
         state["classes"] = dict(self.classes)
+        state["lanes"] = self.lanes.plain()
         for entry in state["requests"]:
             request = self.requests[entry["id"]]
             entry |= {name: _plain(getattr(request, name)) for name in _DISPLAY_REQUEST}
@@ -225,7 +229,17 @@ class EngineState:
             entry["id"]: HoldState(entry["id"], list(entry["table"]), entry["lock"], entry["label"])
             for entry in state.get("holds", [])  # older logs have none
         }
+        self.lanes = Lanes(state.get("lanes"))  # older logs have none
+        for request in (*self.running, *self.waiting):
+            if request in self.running or self.requests[request].preemptions:
+                self._take_lane(request)
         self._recount()
+
+    def _take_lane(self, request: int) -> None:
+        """Give a request a lane, unless it has one."""
+        if self.lanes.of(request) is None:
+            label, seats = self.requests[request].label, self.settings["max_batch_size"]
+            self.lanes.take(request, label, self.step, seats)
 
     def _reference(self, blocks: list[int]) -> None:
         for block in blocks:

@@ -6,7 +6,7 @@
  * a prompt is never markup.
  */
 
-import { createParser, duration } from "/board/board.js";
+import { createParser, duration, paintSwatch } from "/board/board.js";
 
 const WORDS = {
   stop: "finished: end of text",
@@ -77,8 +77,7 @@ export class Stream {
       this.chip.disabled = false;
       this.select(this.request);
     }
-    const { hues } = board.theme;
-    this.swatch.style.background = hues[span.hueIndex % hues.length];
+    paintSwatch(this.swatch, board.theme, span.lane);
     const [first] = span.tokenSteps;
     const end = model.measures.end[first - model.firstStep];
     if (this.ttft === null && first && span.arrivedAt !== null && end) {

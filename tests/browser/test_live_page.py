@@ -248,8 +248,8 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     callers = ask(server.url, *"ABCDEF", max_tokens=60)
     board.wait()
     expect(board.root).to_have_attribute("data-requests", "6")
-    look = "Object.fromEntries(window.watched.board.model.requests.map((r) => [r.id, r.hueIndex]))"
-    hues = page.evaluate(look)
+    look = "Object.fromEntries(window.watched.board.model.requests.map((r) => [r.id, r.lane]))"
+    lanes = page.evaluate(look)
     step = 0
     left = board.root.locator(".live [data-about=window]")
     while not left.count():
@@ -261,7 +261,7 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     assert first > 1
     assert_names(left.inner_text(), first)
     kept = page.evaluate(look)
-    assert kept and kept.items() <= hues.items(), "each keeps its hue"
+    assert kept and kept.items() <= lanes.items(), "each keeps its lane"
     expect_same_as_trace(board, server.url, steps(server.url, 1))
     board.press("Home")
     expect_same_as_trace(board, server.url, first)

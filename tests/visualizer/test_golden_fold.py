@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,8 +37,12 @@ def node(script: str, *arguments: object) -> str:
     return done.stdout
 
 
-def core_json(state: State) -> str:
-    return json.dumps(state.core(), separators=(",", ":"))
+def facts(state: State) -> dict[str, Any]:
+    return {**state.core(), "lanes": state.lanes.plain()}
+
+
+def facts_json(state: State) -> str:
+    return json.dumps(facts(state), separators=(",", ":"))
 
 
 def recorded(seed: int, window: int | None = None) -> EventLog:
@@ -63,10 +68,10 @@ def compare(logs: dict[str, EventLog], folder: Path) -> int:
         state = State()
         for number, (event, digest) in enumerate(zip(log, digests, strict=True), start=1):
             state.apply(event)
-            ours = core_json(state)
+            ours = facts_json(state)
             if hashlib.sha1(ours.encode()).hexdigest() != digest:
                 theirs = json.loads(node("digests.js", folder / f"{name}.jsonl", number))
-                wrong = {key: (value, theirs[key]) for key, value in state.core().items()}
+                wrong = {key: (value, theirs[key]) for key, value in facts(state).items()}
                 wrong = {key: pair for key, pair in wrong.items() if pair[0] != pair[1]}
                 pytest.fail(f"log {name}, event {number} {event}: python and js differ: {wrong}")
             compared += 1

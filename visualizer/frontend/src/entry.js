@@ -1,11 +1,12 @@
 /** The exports of the built module: functions for pages, and anywidget's `render` for notebooks. */
 
+import { paintSwatch } from "./drawing/marks.js";
 import widget, { mount } from "./host/widget.js";
 import { watch, watchInNotebook } from "./live/watch.js";
 import { duration } from "./model/duration.js";
 
 export { createParser } from "eventsource-parser";
-export { duration, mount, watch };
+export { duration, mount, paintSwatch, watch };
 
 export default {
   render: (context) => (context.model.get("live") ? watchInNotebook : widget.render)(context),

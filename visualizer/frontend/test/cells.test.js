@@ -6,13 +6,13 @@ import { drawCells } from "../src/drawing/cells.js";
 
 const LEFT = 6; // px by which the map's drawing is moved to the right
 
-/** Draws `count` blocks as cells on a canvas of pixels; paints are numbers, at an opacity of 1. */
-function drawn(count, width, ratio, paintOf, side = 1) {
-  return drawnAfter([], count, width, ratio, paintOf, side);
+/** Draws `count` blocks as cells on a canvas of pixels; paints are numbers, the first of their tile. */
+function drawn(count, width, ratio, paintOf, side = 1, isCell = false) {
+  return drawnAfter([], count, width, ratio, paintOf, side, isCell);
 }
 
 /** The same after other paints were drawn `before`, with the number of reads of a tile. */
-function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
+function drawnAfter(before, count, width, ratio, paintOf, side = 1, isCell = false) {
   const grid = blockGrid(count, width, 6);
   const canvas = {
     width: Math.round((width + 2 * LEFT) * ratio),
@@ -26,27 +26,24 @@ function drawnAfter(before, count, width, ratio, paintOf, side = 1) {
     createImageData: (w, h) => ({ width: w, height: h, data: new Uint8ClampedArray(4 * w * h) }),
     putImageData: ({ data }) => (pixels = new Uint32Array(data.buffer)),
   };
-  const painter = {
-    canvas,
-    context,
-    ratio,
-    pixels: (paint) => {
-      const pixels = Uint32Array.from({ length: side * side }, (_, at) => paint + at);
-      const tile = {
-        side,
-        get pixels() {
-          read += 1;
-          return pixels;
-        },
-      };
-      if (!tiles.has(paint)) tiles.set(paint, tile);
-      return tiles.get(paint);
-    },
+  const painter = { canvas, context, ratio };
+  const tileOf = (paint) => {
+    const pixels = Uint32Array.from({ length: side * side }, (_, at) => paint + at);
+    const tile = {
+      side,
+      isCell,
+      get pixels() {
+        read += 1;
+        return pixels;
+      },
+    };
+    if (!tiles.has(paint)) tiles.set(paint, tile);
+    return tiles.get(paint);
   };
   const blocks = Array.from({ length: count }, (_, id) => ({ id }));
   for (const paint of [...before, paintOf]) {
     read = 0;
-    drawCells(painter, { frame: { blocks }, grid }, paint, () => 1);
+    drawCells(painter, { frame: { blocks }, grid }, (block) => tileOf(paint(block)));
   }
   return { grid, pixels, read, ...canvas };
 }
@@ -110,4 +107,16 @@ test("a pattern continues from cell to cell, as on a canvas", () => {
       const pixel = pixels[y * width + x];
       if (pixel) assert.equal(pixel - 1, (y % side) * side + (x % side));
     }
+});
+
+test("a mark begins with each cell", () => {
+  const side = 40;
+  const { grid, pixels, width } = drawn(4096, 449, 2, () => 1, side, true);
+  const [left, top] = [2 * (LEFT + grid.x(0)), 2 * grid.y(0)].map(Math.round);
+  for (const column of [0, 1, 5]) {
+    const x = Math.round(left + 2 * column * (grid.cellWidth + grid.gapX));
+    assert.equal(pixels[top * width + x], 1, `column ${column}`);
+    assert.equal(pixels[top * width + x + 1], 2);
+    assert.equal(pixels[(top + 1) * width + x], 1 + side);
+  }
 });

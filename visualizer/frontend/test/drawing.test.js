@@ -46,15 +46,16 @@ function timelineAt(step, selected = null) {
 }
 
 const inLane = (index) => (mark) => mark.y >= index * PITCH - 1 && mark.y < (index + 1) * PITCH;
+const hueOf = (id) => hues[model.laneOf(id) % hues.length];
 const texts = (marks) => marks.filter(({ kind }) => kind === "text").map(({ text }) => text);
 
-test("decodes are dashes of 5 px on the baseline, one per step, in the request's hue", () => {
-  const dashes = timelineAt(53).filter(
-    ({ kind, paint, height }) => kind === "fill" && paint === hues[0] && height === 5,
-  );
+test("decodes are dashes of 6 px on the baseline, one per step, in the request's hue", () => {
+  const dashes = timelineAt(53)
+    .filter(inLane(0))
+    .filter(({ kind, paint, height }) => kind === "fill" && paint === hues[0] && height === 6);
   const span = model.request(1);
   assert.equal(dashes.length, span.finished.step - 1);
-  assert.ok(dashes.every(({ y, width }) => y + 5 === PITCH - 4 && width < scale.width));
+  assert.ok(dashes.every(({ y, width }) => y + 6 === PITCH - 4 && width < scale.width));
 });
 
 test("a prefill is a 14 px bar; tokens found in the cache are its hatched top", () => {
@@ -94,7 +95,7 @@ test("a preemption is an ink bar, dashes to the resume, and an arrow to the take
   const marks = timelineAt(30, 8);
   const { step, resume, by } = model.request(8).preemptions[0];
   const dashed = marks.find(
-    ({ kind, dash, paint }) => kind === "line" && dash.length && paint === hues[7],
+    ({ kind, dash, paint }) => kind === "line" && dash.length && paint === hueOf(8),
   );
   assert.ok(Math.abs(dashed.points[0][0] - scale.x(step)) < 4);
   assert.ok(Math.abs(dashed.points[1][0] - scale.x(resume)) < 8);
@@ -104,7 +105,7 @@ test("a preemption is an ink bar, dashes to the resume, and an arrow to the take
       kind === "line" && paint === ink && points.every(([px]) => px === x),
   );
   assert.ok(arrow.points[0][1] > arrow.points[1][1], "it points up, to an earlier lane");
-  const lane = model.request(by).hueIndex;
+  const lane = model.request(by).index;
   assert.ok(
     arrow.points[1][1] >= (lane + 1) * PITCH - 2 && arrow.points[1][1] < (lane + 1) * PITCH + 6,
   );
@@ -125,14 +126,6 @@ test("everything after the cursor has 42% opacity, in the colour of its lane", (
     veils.map(({ paint }) => paint),
     [...Array(7).fill(ground), band, ...Array(4).fill(ground)],
   );
-});
-
-test("from the eleventh request on the hues repeat, with dots", () => {
-  const { painter } = recordingPencil();
-  assert.equal(painter.paint(0), hues[0]);
-  assert.ok(painter.paint(10).tile);
-  assert.equal(painter.hue(10), hues[0]);
-  assert.equal(painter.paint(20), hues[0]);
 });
 
 test("at the first step the cursor's flag does not cover the playback buttons", () => {
@@ -232,7 +225,7 @@ function blocksAt(step, selected) {
 test("a lost block table is ringed with dashes, what the cache keeps is hatched in the hue", () => {
   const { marks, frame } = blocksAt(30, 8);
   const rings = marks.filter(
-    ({ kind, paint, width }) => kind === "frame" && paint === hues[7] && width > 50,
+    ({ kind, paint, width }) => kind === "frame" && paint === hueOf(8) && width > 50,
   );
   assert.deepEqual(rings.length, frame.table(8).blocks.length);
   const kept = frame.blocks.filter(({ kind }) => kind === "cached").length;
@@ -272,10 +265,7 @@ test("a highlighted shared block has a curve to each owner's own blocks", () => 
   drawHighlighted(painter, { model, frame, grid, block: 0 });
   const { owners } = frame.blocks[0];
   const curves = marks.filter(({ kind, paint }) => kind === "line" && hues.includes(paint));
-  assert.deepEqual(
-    curves.map(({ paint }) => paint).sort(),
-    owners.map((id) => hues[model.request(id).hueIndex]).sort(),
-  );
+  assert.deepEqual(curves.map(({ paint }) => paint).sort(), owners.map(hueOf).sort());
   const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
   const heads = marks.filter(({ kind, points }) => kind === "shape" && points.length === 3);
   const own = (id) => frame.table(id).blocks.find((b) => frame.blocks[b].owners.length === 1);

@@ -10,7 +10,7 @@ import { recordingPencil } from "./recorder.js";
 const [hue] = THEMES.light.hues;
 const BASE = 18;
 const span = {
-  hueIndex: 0,
+  lane: 0,
   finished: null,
   segments: [
     { kind: "prefill", from: 1, to: 1, count: 41, found: 0, drafts: 0, accepted: 0 },

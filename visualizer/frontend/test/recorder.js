@@ -47,6 +47,10 @@ class RecordingContext {
     this.#path = [];
   }
 
+  rect(...box) {
+    this.#path.push(box);
+  }
+
   moveTo(x, y) {
     this.#path.push([x, y]);
   }
@@ -76,7 +80,7 @@ class RecordingContext {
   }
 }
 for (const name of [
-  ..."setTransform clearRect save restore rect clip strokeText arc translate scale".split(" "),
+  ..."setTransform clearRect save restore clip strokeText arc translate scale".split(" "),
   "quadraticCurveTo",
 ]) {
   RecordingContext.prototype[name] = () => {};

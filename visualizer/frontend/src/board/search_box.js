@@ -106,7 +106,8 @@ export class SearchBox {
   add(found) {
     const { board } = this;
     this.found.push(found);
-    const who = found.request == null ? null : chip(found.request, board.context());
+    const context = { ...board.context(), frame: found }; // the swatch of the step that was found
+    const who = found.request == null ? null : chip(found.request, context);
     who?.setAttribute("tabindex", "-1");
     const item = h(
       "li",

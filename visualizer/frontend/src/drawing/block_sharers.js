@@ -50,7 +50,7 @@ function drawCurve(painter, { model, grid, block }, own, owner, isFirst) {
     context.stroke();
   };
   trace(theme.ground, 5);
-  trace(painter.hue(model.request(owner).hueIndex), 2.5);
+  trace(painter.hue(model.laneOf(owner)), 2.5);
   const [endX, endY] = isFirst ? [x, y] : [toX, toY];
   if (isFirst) disc(painter, toX, toY);
   arrowhead(painter, endX, endY, Math.atan2(endY - bend[1], endX - bend[0]));

@@ -1,8 +1,8 @@
 /**
  * The block map: physical KV memory after the cursor's step.
  *
- *   one owner    solid; while it is not full, its slots
- *   shared       pale, with the owners' hues as ticks and the reference count
+ *   one owner    its mark; while it is not full, its slots
+ *   shared       pale, with the owners' marks as ticks and the reference count
  *   cached       hatched; in the hue of the selected request if it would be a cache hit
  *   free         an outline
  *   changed      a triangle: the block went from one owner to another in this step
@@ -12,10 +12,12 @@
  */
 
 import { drawCells } from "./cells.js";
+import { markOf } from "./marks.js";
 
 const OTHERS = 0.6;
 const FORMED = 7; // px; smaller blocks are plain cells
 const SHARED_TICKS = 0.42;
+const CORNERED = 17; // px; lower blocks have no room for a mark in their corner
 
 /**
  * The blocks of the selected request, as sets of ids: `held` (its table), `lost` (the table it lost in this
@@ -38,8 +40,9 @@ export function drawBlocks(painter, scene) {
   const isMine = ({ id }) => claim.held.has(id) || claim.lost.has(id);
   const alphaOf = (block) => (chosen && !isMine(block) && !moved(block) ? OTHERS : 1);
   if (grid.body < FORMED) {
-    const paint = (block) => paintOf(painter, scene, block, isMine(block));
-    drawCells(painter, scene, paint, alphaOf);
+    drawCells(painter, scene, (block) =>
+      tileOf(painter, scene, block, isMine(block), alphaOf(block)),
+    );
   } else {
     for (const block of frame.blocks) {
       const mine = isMine(block);
@@ -89,16 +92,24 @@ function drawRowNumbers(painter, { grid, frame }) {
   }
 }
 
-/** The paint of a block of a few pixels. */
-function paintOf(painter, { claim, model, selected }, { id, kind, owners }, mine) {
+/** The pixels of a block of a few pixels. */
+function tileOf(painter, scene, { id, kind, owners }, mine, alpha) {
+  const { claim, model, grid } = scene;
   const { theme } = painter;
-  if (kind === "free") return theme.band;
-  if (kind === "shared") return theme.shared;
-  if (kind === "unshared") return painter.paint(model.request(owners[0]).hueIndex);
+  if (kind === "free") return painter.pixels(theme.band, alpha);
+  if (kind === "shared") return painter.pixels(theme.shared, alpha);
+  if (kind === "unshared")
+    return painter.markPixels(model.laneOf(owners[0]), grid.cellWidth, grid.body, alpha);
   const wanted = mine || claim.wanted.has(id);
-  return wanted
-    ? painter.hatch(painter.hue(model.request(selected).hueIndex), 1.8)
+  const hatch = wanted
+    ? painter.hatch(hueOfSelected(painter, scene), 1.8)
     : painter.hatch(theme.hatch);
+  return painter.pixels(hatch, alpha);
+}
+
+/** The hue of the selected request: ink before it is admitted. */
+function hueOfSelected(painter, { model, frame, selected }) {
+  return painter.hue(model.laneOf(selected, frame.step));
 }
 
 function drawBody(painter, scene, block, mine) {
@@ -117,16 +128,16 @@ function drawBody(painter, scene, block, mine) {
   } else if (block.kind === "shared") {
     drawShared(painter, scene, block, [x, y, width, height]);
   } else {
-    const paint = painter.paint(model.request(block.owners[0]).hueIndex);
-    if (block.filled >= block.slots || height < 12) painter.fill(x, y, width, height, paint);
-    else drawSlots(painter, block, paint, [x, y, width, height]);
+    const lane = model.laneOf(block.owners[0]);
+    if (block.filled >= block.slots || height < 12) painter.mark(x, y, width, height, lane);
+    else drawSlots(painter, block, lane, [x, y, width, height]);
   }
 }
 
-function drawCached(painter, { claim, model, selected }, block, mine, [x, y, width, height]) {
+function drawCached(painter, scene, block, mine, [x, y, width, height]) {
   const { theme } = painter;
-  const wanted = mine || claim.wanted.has(block.id);
-  const color = wanted ? painter.hue(model.request(selected).hueIndex) : theme.hatch;
+  const wanted = mine || scene.claim.wanted.has(block.id);
+  const color = wanted ? hueOfSelected(painter, scene) : theme.hatch;
   painter.fill(x, y, width, height, painter.hatch(color, wanted ? 1.8 : 1.4));
   painter.frame(x, y, width, height, color);
 }
@@ -148,38 +159,42 @@ function drawShared(painter, { grid, model }, block, [x, y, width, height]) {
   const gap = grid.label ? 2 : 1;
   const each = (width - gap * (owners.length - 1)) / owners.length;
   owners.forEach((owner, i) => {
-    painter.fill(
-      x + i * (each + gap),
-      y + height - tick,
-      each,
-      tick,
-      painter.paint(model.request(owner).hueIndex),
-    );
+    painter.mark(x + i * (each + gap), y + height - tick, each, tick, model.laneOf(owner));
   });
 }
 
-/** A block that is not full: a bar per filled slot, an outline per empty one. */
-function drawSlots(painter, { filled, slots }, paint, [x, y, width, height]) {
+/**
+ * A block that is not full: a bar per filled slot, an outline per empty one. Bars are too narrow for a texture, so the
+ * mark is in the lower right corner.
+ */
+function drawSlots(painter, { filled, slots }, lane, [x, y, width, height]) {
   const { theme } = painter;
+  const hue = painter.hue(lane);
   const gap = slots > 8 && width < 60 ? 0 : 1;
   const each = (width - gap * (slots - 1)) / slots;
   if (each < 3) {
     painter.frame(x, y, width, height, theme.faint, 0.8);
-    painter.fill(x, y, (width * filled) / slots, height, paint);
+    painter.mark(x, y, (width * filled) / slots, height, lane);
     return;
   }
   for (let slot = 0; slot < slots; slot += 1) {
     const left = x + slot * (each + gap);
-    if (slot < filled) painter.fill(left, y, each, height, paint);
+    if (slot < filled) painter.fill(left, y, each, height, hue);
     else painter.frame(left, y, each, height, theme.faint, 0.8);
   }
+  if (height < CORNERED || markOf(theme, lane).texture === "solid") return;
+  const side = height > 26 ? 11 : 8;
+  const [left, top] = [x + width - side - 2, y + height - side - 2];
+  painter.context.clearRect(left - 1, top - 1, side + 2, side + 2);
+  painter.mark(left, top, side, side, lane);
 }
 
-function ring(painter, { grid, model, selected }, id, dash) {
+function ring(painter, scene, id, dash) {
+  const { grid } = scene;
   const roomy = grid.label > 0;
   const around = roomy ? 3 : Math.min(2, grid.gapX);
   const line = grid.gapX >= 4 ? 2 : Math.min(2, grid.gapX + 0.5);
-  const color = painter.hue(model.request(selected).hueIndex);
+  const color = hueOfSelected(painter, scene);
   const x = grid.x(id) - around;
   const y = grid.y(id) - (roomy ? 2.5 : around);
   painter.frame(

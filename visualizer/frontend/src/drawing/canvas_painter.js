@@ -5,7 +5,7 @@
  * that the drawing code does not need them.
  */
 
-import { lookOf } from "./palette.js";
+import { drawMark, markOf } from "./marks.js";
 
 const MONO = 'ui-monospace, "SF Mono", Menlo, Consolas, "Liberation Mono", monospace';
 
@@ -20,7 +20,7 @@ const fontOf = ({ size = 11, bold = false, mono = false }) =>
 const widths = new Map();
 const MOST_WIDTHS = 4000;
 
-const PERIOD = 28; // board pixels after which both dots (4) and hatching (7) repeat
+const PERIOD = 28; // board pixels after which hatching (7) repeats, whole pixels at most ratios
 
 export class CanvasPainter {
   constructor(canvas) {
@@ -191,20 +191,54 @@ export class CanvasPainter {
     return length ? `${string.slice(0, length)}…` : "";
   }
 
-  /** The paint of the `index`-th request: its hue, with dots from the eleventh on. */
-  paint(index) {
-    const { hue, dotted } = lookOf(this.theme, index);
-    return dotted ? this.tile(`dots ${hue}`, 4, (tile) => dots(tile, hue, this.theme.ground)) : hue;
+  /** Fills a rectangle with the mark of a lane; null: no lane. */
+  mark(x, y, width, height, lane) {
+    drawMark(this, x, y, width, height, lane);
   }
 
-  /** The request's hue alone, for lines. */
-  hue(index) {
-    return lookOf(this.theme, index).hue;
+  /** The hue of a lane alone, for lines. */
+  hue(lane) {
+    return markOf(this.theme, lane).hue;
+  }
+
+  /** Fills nested rectangles: the second is a hole in the first, the third is filled again. */
+  fillRects(rects, paint) {
+    const { context } = this;
+    context.beginPath();
+    for (const rect of rects) context.rect(...rect);
+    context.fillStyle = paint;
+    context.fill("evenodd");
+  }
+
+  /** The length rounded to whole pixels of the device. */
+  snap(length) {
+    return Math.round(length * this.ratio) / this.ratio;
   }
 
   /** 45 degree hatching: "cached". */
   hatch(color, thickness = 1.4) {
     return this.tile(`hatch ${color} ${thickness}`, 7, (tile) => hatch(tile, color, thickness));
+  }
+
+  /** The mark of a lane on a cell as device pixels, in a square of `side` pixels that begins with the cell. Cached. */
+  markPixels(lane, width, height, alpha) {
+    const key = `${lane} ${width} ${height} ${alpha}`;
+    if (!this.tiles.has(key)) {
+      const { theme, ratio } = this;
+      const canvas = document.createElement("canvas");
+      const side = Math.ceil(Math.max(width, height) * ratio) + 1;
+      canvas.width = canvas.height = side;
+      const painter = Object.assign(new CanvasPainter(canvas), { theme, ratio });
+      const { context } = painter;
+      context.globalAlpha = alpha;
+      painter.fill(0, 0, side, side, painter.hue(lane)); // a cell may be a pixel larger
+      context.scale(ratio, ratio);
+      context.clearRect(0, 0, width, height);
+      painter.mark(0, 0, painter.snap(width), painter.snap(height), lane);
+      const { data } = context.getImageData(0, 0, side, side);
+      this.tiles.set(key, { side, pixels: new Uint32Array(data.buffer), isCell: true });
+    }
+    return this.tiles.get(key);
   }
 
   /** A paint as device pixels: a square of `side` pixels, which repeats. Cached. */
@@ -240,15 +274,6 @@ export class CanvasPainter {
     }
     return this.patterns.get(key);
   }
-}
-
-function dots(context, hue, ground) {
-  context.fillStyle = hue;
-  context.fillRect(0, 0, 4, 4);
-  context.fillStyle = ground;
-  context.beginPath();
-  context.arc(2, 2, 1.05, 0, 7);
-  context.fill();
 }
 
 function hatch(context, color, thickness) {

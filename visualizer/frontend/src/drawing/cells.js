@@ -3,8 +3,11 @@
  * than a frame. Their pixels are written directly instead, with edges on whole pixels.
  */
 
-/** Draws every block of `grid` with `paintOf(block)` at opacity `alphaOf(block)`. */
-export function drawCells(painter, { frame, grid }, paintOf, alphaOf) {
+/**
+ * Draws every block of `grid` with `tileOf(block)`: `{side, pixels, isCell}`, a square of pixels that repeats over the
+ * map or, if `isCell`, begins with each cell.
+ */
+export function drawCells(painter, { frame, grid }, tileOf) {
   const { context, canvas, ratio } = painter;
   const { e: left, f: top } = context.getTransform();
   const { width, height } = canvas;
@@ -19,17 +22,18 @@ export function drawCells(painter, { frame, grid }, paintOf, alphaOf) {
   for (const block of frame.blocks) {
     const column = block.id % grid.columns;
     const row = (block.id - column) / grid.columns;
-    const tile = painter.pixels(paintOf(block), alphaOf(block));
+    const tile = tileOf(block);
     if (tiles[block.id] === tile) continue;
     tiles[block.id] = tile;
-    const { side } = tile;
+    const { side, isCell } = tile;
+    const [x0, y0] = isCell ? [across[column], down[row]] : [0, 0];
     const right = Math.min(across[column + 1] - gap, width);
     const bottom = Math.min(down[row + 1] - gap, height);
     for (let y = down[row]; y < bottom; y += 1) {
-      const from = (y % side) * side;
+      const from = ((y - y0) % side) * side;
       const to = y * width;
       for (let x = across[column]; x < right; x += 1)
-        pixels[to + x] = tile.pixels[from + (x % side)];
+        pixels[to + x] = tile.pixels[from + ((x - x0) % side)];
     }
   }
   context.putImageData(image, 0, 0);

@@ -2,7 +2,7 @@
  * Draws one request in its lane. The colour identifies the request; the form shows what happened.
  *
  *   prefill     a 14 px bar with its token count; tokens found in the cache are its hatched top
- *   decode      5 px on the baseline, one dash per step (thinner in narrow lanes)
+ *   decode      6 px on the baseline, one dash per step (thinner in narrow lanes)
  *   drafts      a cell each above the dash, filled if accepted, and "1+4" if there is room
  *   waiting     a thin line with a tick where it began, and its reasons in words
  *   preempted   an ink bar, dashes in the request's hue, an arrowhead where it resumes
@@ -18,11 +18,11 @@ import { countWords, isChunk, waitLabel } from "./lane_words.js";
  * drafts; 0 if there is no room.
  */
 export function formsOf(pitch) {
-  const forms = { below: 4, bar: 14, decode: 5, mark: 11, words: 8 };
+  const forms = { below: 4, bar: 14, decode: 6, mark: 11, words: 8 };
   if (pitch >= 22) return { ...forms, draft: 4, over: 12 };
   if (pitch >= 19) return { ...forms, draft: 3, over: 11 };
-  if (pitch >= 16) return { below: 3, bar: 12, decode: 4, draft: 3, mark: 10, words: 6, over: 0 };
-  return { below: 2, bar: 10, decode: 4, draft: 3, mark: 9, words: 0, over: 0 };
+  if (pitch >= 16) return { below: 3, bar: 12, decode: 5, draft: 3, mark: 10, words: 6, over: 0 };
+  return { below: 2, bar: 10, decode: 5, draft: 3, mark: 9, words: 0, over: 0 };
 }
 
 const TINY = 8; // px of a whole request: too few to draw its parts
@@ -44,8 +44,8 @@ export function drawLife(painter, scene, stay, base) {
     scale,
     base,
     middle: base - forms.decode / 2,
-    paint: painter.paint(span.hueIndex),
-    hue: painter.hue(span.hueIndex),
+    paint: (...box) => painter.mark(...box, span.lane),
+    hue: painter.hue(span.lane),
   };
   const words = [];
   const first = Math.max(scale.first, stay.from);
@@ -96,7 +96,7 @@ function drawTiny(painter, scale, span, { from, to }, base, { decode, mark }) {
     base - decode,
     Math.max(1, scale.end(to) - x - 0.5),
     decode,
-    painter.hue(span.hueIndex),
+    painter.hue(span.lane),
   );
   for (const { step } of span.preemptions)
     if (step >= from && step <= to)
@@ -111,17 +111,17 @@ function drawGround({ painter, scale, base }, span, stay, lastStep) {
   painter.fill(scale.x(begin), base, scale.end(end) - scale.x(begin), 1, painter.theme.rule);
 }
 
-function drawDecodes({ painter, scale, base, paint, decode }, { from, to }) {
+function drawDecodes({ paint, scale, base, decode }, { from, to }) {
   const first = Math.max(from, scale.first);
   const last = Math.min(to, scale.last);
   if (scale.width < 4) {
     const width = Math.max(3, scale.end(last) - scale.x(first));
-    painter.fill(scale.x(first), base - decode, width, decode, paint);
+    paint(scale.x(first), base - decode, width, decode);
     return;
   }
   for (let step = first; step <= last; step += 1) {
     const x = scale.x(step) + 0.5;
-    painter.fill(x, base - decode, Math.max(1, scale.end(step) - x - 0.5), decode, paint);
+    paint(x, base - decode, Math.max(1, scale.end(step) - x - 0.5), decode);
   }
 }
 
@@ -131,7 +131,7 @@ function drawBar({ painter, scale, base, paint, hue, bar }, { from, count, found
   const width = Math.max(3, scale.end(from) - x - slit);
   const share = count / (count + found);
   const computed = found ? Math.max(4, Math.min(bar - 4, bar * share)) : bar;
-  painter.fill(x, base - computed, width, computed, paint);
+  paint(x, base - computed, width, computed);
   if (!found) return;
   painter.fill(x, base - bar, width, bar - computed, painter.hatch(hue, 1.6));
   painter.frame(x, base - bar, width, bar - computed + 1, hue);

@@ -11,7 +11,7 @@ const SMALL = { size: 10.5 };
 
 /** Draws the drafts of one step above its dash. */
 export function drawDrafts(
-  { painter, scale, base, paint, hue, decode, draft },
+  { painter, scale, base, hue, decode, draft },
   { from, drafts, accepted },
 ) {
   const x = scale.x(from) + 0.5;
@@ -20,13 +20,13 @@ export function drawDrafts(
   const y = base - decode - GAP - draft;
   const each = (width + 1) / drafts;
   if (each < CELL + 1) {
-    painter.fill(x, y, (width * accepted) / drafts, draft, paint);
+    painter.fill(x, y, (width * accepted) / drafts, draft, hue);
     painter.frame(x, y, width, draft, hue);
     return;
   }
   for (let place = 0; place < drafts; place += 1) {
     const cell = [x + place * each, y, each - 1, draft];
-    if (place < accepted) painter.fill(...cell, paint);
+    if (place < accepted) painter.fill(...cell, hue);
     else painter.frame(...cell, hue);
   }
 }

@@ -1,10 +1,9 @@
 /**
- * Colours. A colour identifies a request: each has one hue in all panels, with its label beside it. Events
- * are shown by form, never by colour.
+ * Colours. A hue identifies a request, together with a texture: see `marks.js`. Events are shown by form, never by
+ * colour.
  *
  * The ten hues of a theme are at least 11 apart (CIEDE2000, all pairs) for normal, protan, deutan and
- * tritan eyes and have at least 3:1 contrast on the ground. From the eleventh request on the hues repeat,
- * with dots in the background colour. Stripes are never used for this: hatching means "cached".
+ * tritan eyes and have at least 3:1 contrast on the ground.
  */
 
 export const THEMES = {
@@ -59,17 +58,3 @@ export const THEMES = {
     ],
   },
 };
-
-/** The look of the `index`-th request (from 0): its hue, and whether it has dots. */
-export function lookOf(theme, index) {
-  const { hues } = theme;
-  return { hue: hues[index % hues.length], dotted: index % (2 * hues.length) >= hues.length };
-}
-
-/** The CSS background of a swatch with that look. Dots have a pitch of 4 px, as on the canvas. */
-export function swatchBackground(theme, index) {
-  const { hue, dotted } = lookOf(theme, index);
-  return dotted
-    ? `radial-gradient(circle at 2px 2px, ${theme.ground} 1px, ${hue} 1.2px) 0 0 / 4px 4px`
-    : hue;
-}

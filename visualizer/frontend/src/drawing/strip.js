@@ -138,19 +138,19 @@ function drawTokens(painter, { model, scale }, columns) {
   for (const column of columns) {
     const width = Math.max(column.width - 2 * slit, 0.5);
     let y = bottom;
-    const stack = (tokens, paint, gap = 0) => {
+    const stack = (tokens, gap = 0) => {
       y -= tokens * unit;
-      painter.fill(column.x + slit, y, width, Math.max(0.6, tokens * unit - gap), paint);
+      return [column.x + slit, y, width, Math.max(0.6, tokens * unit - gap)];
     };
     const decodes = most(decode, column);
-    if (decodes) stack(decodes, theme.muted);
+    if (decodes) painter.fill(...stack(decodes), theme.muted);
     if (inHues) {
       for (const chunk of model.measures.chunks(column.step)) {
-        stack(chunk.count, painter.paint(model.request(chunk.request).hueIndex), 0.7);
+        painter.mark(...stack(chunk.count, 0.7), model.laneOf(chunk.request));
       }
     } else {
       const rest = Math.max(most(prefill, column), most(catchup, column));
-      if (rest) stack(rest, theme.used);
+      if (rest) painter.fill(...stack(rest), theme.used);
     }
   }
 }

@@ -103,17 +103,18 @@ function drawNow(painter, scene, lane, { chosen, ground }) {
   if (now.to >= scale.first || chosen) drawGutter(painter, scene, model.requests[now.index], base);
 }
 
-function drawChosenBand(painter, { width, scroll, laneHeight: pitch, model, selected }, lane) {
+function drawChosenBand(painter, scene, lane) {
+  const { width, scroll, laneHeight: pitch, model, selected, step } = scene;
   const top = lane * pitch - scroll;
   painter.fill(-BLEED, top - 1, width + 2 * BLEED, pitch, painter.theme.band);
-  painter.fill(-BLEED, top - 1, 3, pitch, painter.hue(model.request(selected).hueIndex));
+  painter.fill(-BLEED, top - 1, 3, pitch, painter.hue(model.laneOf(selected, step)));
 }
 
 function drawGutter(painter, { frame, columns }, span, base) {
   const { ink, muted } = painter.theme;
   const { kind, words } = frame.phase(span.id);
   const name = painter.cut(span.name, columns.stateAt - 17, { bold: true });
-  painter.fill(0, base - 9, 9, 9, painter.paint(span.hueIndex));
+  painter.mark(0, base - 9, 10, 10, frame.model.laneOf(span.id, frame.step));
   painter.text(name, 13, base, { bold: true });
   const style = kind === "preempted" ? { bold: true, color: ink } : { color: muted };
   const state = painter.cut(words, columns.end - columns.stateAt, style);
@@ -125,7 +126,7 @@ function forksToDraw({ forks, scale }) {
 }
 
 /** A line from the sibling's lane, in the step of the fork, to the request's own first step. */
-function drawElbow(painter, scene, { id, hueIndex, forked }) {
+function drawElbow(painter, scene, { id, lane: ownLane, forked }) {
   const { scale, packing, laneHeight: pitch, scroll, model, viewHeight, step } = scene;
   const baseOf = (request) => {
     const lane = laneAt(packing, model.request(request).index, forked.step);
@@ -133,7 +134,7 @@ function drawElbow(painter, scene, { id, hueIndex, forked }) {
   };
   const x = scale.middle(forked.step);
   const y = baseOf(id) - 2.5;
-  const hue = painter.hue(hueIndex);
+  const hue = painter.hue(ownLane);
   painter.clipped(scale.left - 1, 0, scale.right - scale.left, viewHeight, () =>
     painter.faded(forked.step > step ? AFTER : 1, () => {
       painter.line(x, baseOf(forked.parent), x, y, hue, 1.5);

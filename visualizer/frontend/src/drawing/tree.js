@@ -64,7 +64,7 @@ function drawBranch(painter, scene, item, hot) {
   const parent = item.parentItem;
   const fromX = parent ? (narrow ? columns[parent.level] + 5 : columns[item.level] - 12) : 4;
   const fromY = y(parent ? parent.row : 0);
-  context.strokeStyle = hot ? painter.hue(model.request(selected).hueIndex) : theme.faint;
+  context.strokeStyle = hot ? painter.hue(model.laneOf(selected, scene.frame.step)) : theme.faint;
   context.lineWidth = hot ? 2.5 : 1.2;
   context.beginPath();
   if (parent && !narrow) {
@@ -178,14 +178,8 @@ function drawTail(painter, { frame, model }, request, x, y, end) {
   for (const id of (tail?.blocks ?? []).slice(0, 12)) {
     const { filled, slots } = frame.blocks[id];
     painter.fill(next, y - SQUARE / 2, SQUARE, SQUARE, theme.ground);
-    painter.fill(
-      next,
-      y - SQUARE / 2,
-      (SQUARE * filled) / slots,
-      SQUARE,
-      painter.paint(span.hueIndex),
-    );
-    painter.frame(next, y - SQUARE / 2, SQUARE, SQUARE, painter.hue(span.hueIndex));
+    painter.mark(next, y - SQUARE / 2, (SQUARE * filled) / slots, SQUARE, span.lane);
+    painter.frame(next, y - SQUARE / 2, SQUARE, SQUARE, painter.hue(span.lane));
     next += SQUARE + 4;
   }
   painter.text(span.name, next + 2, y + 4, { bold: true, halo: theme.ground });
@@ -199,33 +193,26 @@ function drawTail(painter, { frame, model }, request, x, y, end) {
   return next;
 }
 
-function drawSquare(painter, { model, path, selected }, node, x, y) {
+function drawSquare(painter, { model, frame, path, selected }, node, x, y) {
   const { theme } = painter;
   const top = y - SQUARE / 2;
   painter.fill(x, top, SQUARE, SQUARE, theme.ground);
   if (!node.owners.length) {
     const mine = path.has(node.id);
-    const color = mine ? painter.hue(model.request(selected).hueIndex) : theme.hatch;
+    const color = mine ? painter.hue(model.laneOf(selected, frame.step)) : theme.hatch;
     painter.fill(x, top, SQUARE, SQUARE, painter.hatch(color, mine ? 1.8 : 1.4));
     painter.frame(x, top, SQUARE, SQUARE, color);
   } else if (node.owners.length > 1) {
     painter.fill(x, top, SQUARE, SQUARE, theme.shared);
     painter.frame(x, top, SQUARE, SQUARE, theme.sharedBorder);
-  } else
-    painter.fill(x, top, SQUARE, SQUARE, painter.paint(model.request(node.owners[0]).hueIndex));
+  } else painter.mark(x, top, SQUARE, SQUARE, model.laneOf(node.owners[0]));
 }
 
 function drawOwnerTicks(painter, { model }, owners, x, y, width) {
   const shown = owners.slice(0, Math.max(1, Math.floor(width / 5)));
   const each = width / shown.length;
   shown.forEach((owner, i) => {
-    painter.fill(
-      x + i * each,
-      y + SQUARE / 2,
-      Math.max(3, each - 1),
-      4,
-      painter.paint(model.request(owner).hueIndex),
-    );
+    painter.mark(x + i * each, y + SQUARE / 2, Math.max(3, each - 1), 4, model.laneOf(owner));
   });
 }
 

@@ -1,9 +1,9 @@
 /** Spans of words as HTML: a request's name becomes a button with its swatch that selects it. */
 
 import { h } from "./html.js";
-import { swatchBackground } from "./palette.js";
+import { paintSwatch } from "./marks.js";
 
-/** The nodes of spans. `context` has model, theme and selected; the board handles clicks. */
+/** The nodes of spans. `context` has model, theme, selected and perhaps frame; the board handles clicks. */
 export function wordNodes(spans, context) {
   const nodes = [];
   let after = ""; // the part of the next span that stays with a name
@@ -23,11 +23,11 @@ export function wordNodes(spans, context) {
   return nodes;
 }
 
-/** A request's name with its swatch. */
-export function chip(id, { model, theme, selected }, text) {
+/** A request's name with its swatch: hollow before the request is admitted, if the context has a frame. */
+export function chip(id, { model, frame, theme, selected }, text) {
   const span = model.request(id);
   const swatch = h("i", { "aria-hidden": "true" });
-  swatch.style.background = swatchBackground(theme, span?.hueIndex ?? 0);
+  paintSwatch(swatch, theme, model.laneOf(id, frame?.step));
   return h(
     "button",
     {

@@ -36,7 +36,7 @@ export class TrimmedModel {
 /** A folded state as a keyframe event, as `State.keyframe` in Python. */
 export function keyframe(state) {
   const core = state.core();
-  const { settings, classes } = state;
+  const { settings, classes, lanes } = state;
   const requests = core.requests.map((entry) => {
     const { content, length, label, priority, maxTokens, sampling } = state.request(entry.id);
     const texts = content.texts.slice(0, length);
@@ -47,6 +47,6 @@ export function keyframe(state) {
     texts: state.textsOf(state.node(entry.id)),
   }));
   const holds = core.holds.map((entry) => ({ ...entry, label: state.holds.get(entry.id).label }));
-  const shown = { schema: SCHEMA, settings, classes, requests, nodes, holds };
+  const shown = { schema: SCHEMA, settings, classes, requests, nodes, holds, lanes };
   return { type: "keyframe", seq: state.seq, state: { ...core, ...shown } };
 }

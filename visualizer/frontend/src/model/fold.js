@@ -56,6 +56,8 @@
 
 import { CowList } from "./cow_list.js";
 /** @import * as Events from "./events.js" */
+/** @import { Lane } from "./lanes.js" */
+import { laneOf, leaveLane, takeLane } from "./lanes.js";
 import { LogError } from "./log.js";
 
 const ROOT = 0;
@@ -84,6 +86,8 @@ export class State {
     this.nodes = new CowList();
     /** Replaced, never changed in place: copies share it. @type {Map<number, HoldState>} */
     this.holds = new Map();
+    /** By number, see `lanes.js`; replaced, never changed. @type {Lane[]} */
+    this.lanes = [];
     /** The number of blocks of each kind; together, all blocks. */
     this.counts = { unshared: 0, shared: 0, cached: 0, free: 0 };
     this.waitingCount = 0;
@@ -286,6 +290,15 @@ export class State {
     return this.#writable(this.requests, this.request(id));
   }
 
+  /** Gives a request a lane, unless it has one. */
+  #takeLane(/** @type {number} */ id) {
+    if (laneOf(this.lanes, id) >= 0) return;
+    const { label } = this.request(id);
+    const { step } = this;
+    const { max_batch_size: seats } = this.settings;
+    this.lanes = takeLane(this.lanes, { request: id, label, step, seats });
+  }
+
   #addRequestState(/** @type {RequestState} */ request) {
     this.requests.set(request.id, { ...request, epoch: this.epoch });
     if (request.place !== null) this.waitingCount++;
@@ -464,6 +477,7 @@ export class State {
     request.place = null;
     this.waitingCount--;
     this.running = [...this.running, request.id];
+    this.#takeLane(request.id);
     this.#incref(event.blocks);
     this.#dequeue(event.blocks);
     request.table = event.blocks;
@@ -530,6 +544,7 @@ export class State {
       preemptions: 0,
     });
     this.running = [...this.running, event.request];
+    this.#takeLane(event.request);
     this.#incref(parent.table);
     this.#lock(this.#writableRequest(event.request), parent.lock);
     for (const [step, rows] of this.plans) {
@@ -664,6 +679,7 @@ export class State {
     else this.running = this.running.filter((id) => id !== request.id);
     this.#release(request);
     this.requests.delete(request.id);
+    this.lanes = leaveLane(this.lanes, request.id, this.step);
   }
 
   prefix_held(/** @type {Events.PrefixHeld} */ { hold: id, node, blocks, label }) {
@@ -707,6 +723,11 @@ export class State {
       this.#incref(entry.table);
       this.#countLock(entry.lock);
     }
+    this.lanes = state.lanes ?? []; // older logs have none
+    const preempted = state.waiting.filter(
+      (/** @type {number} */ id) => this.request(id).preemptions,
+    );
+    for (const id of [...state.running, ...preempted]) this.#takeLane(id);
     for (const hold of state.holds ?? []) {
       this.#addHold(hold);
       this.#countLock(hold.lock);

@@ -131,6 +131,22 @@ export class Model {
     return span;
   }
 
+  /**
+   * A request's lane at the end of a step, also after the request has ended; null before its first admission. At most
+   * one live request has a lane. `laneCount` is the number of lanes that the log has needed so far.
+   *
+   * @param {number | null | undefined} id
+   * @param {number} [step]
+   */
+  laneOf(id, step = Infinity) {
+    const span = this.request(id);
+    return span && span.lanedAt <= step ? span.lane : null;
+  }
+
+  get laneCount() {
+    return this.#requestSpans.laneCount;
+  }
+
   /** A request's name as a span. @param {number | null} id @returns {import("./words.js").Span} */
   tag(id) {
     return { text: this.request(id)?.name ?? `r${id}`, request: Number(id) };
@@ -247,7 +263,7 @@ export class Model {
         this.firstSeq = seq;
         this.#join();
       }
-      if (type === "request_arrived" || type === "forked")
+      if (type === "request_arrived" || type === "forked" || type === "admitted")
         this.#requestSpans.meet(event, step, this.#live);
       if (!info) return;
       info.to = seq;

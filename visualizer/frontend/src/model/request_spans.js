@@ -21,7 +21,8 @@
  * @property {string} name      its label, numbered if another has it, or the short
  * @property {string} label
  * @property {number} index     its place among all requests, in order of appearance
- * @property {number} hueIndex  which hue it has
+ * @property {number | null} lane        its lane, see `lanes.js`; null if it was never admitted
+ * @property {number} lanedAt   the step that gave it the lane; in a window, the first step if that is earlier
  * @property {number} root
  * @property {number} sample
  * @property {number} n
@@ -45,6 +46,7 @@
  * @property {Segment[]} segments
  */
 
+import { laneOf } from "./lanes.js";
 import { LogError } from "./log.js";
 import { rowKind } from "./rows.js";
 
@@ -57,11 +59,11 @@ export class RequestSpans {
     this.list = [];
     /** @type {Map<number, RequestSpan>} */
     this.byId = new Map();
+    /** The number of lanes that requests have had. */
+    this.laneCount = 0;
     this.names = new Set();
     /** The last number given to each name that several requests share. @type {Map<string, number>} */
     this.numbers = new Map();
-    /** Does the log begin in the middle of a run? */
-    this.joined = false;
   }
 
   /**
@@ -111,9 +113,9 @@ export class RequestSpans {
   }
 
   /**
-   * Adds the request of an arrival or a fork that has just been applied to `state`.
+   * Records an arrival, a fork or an admission that has just been applied to `state`: the request and its lane.
    *
-   * @param {import("./events.js").RequestArrived | import("./events.js").Forked} event
+   * @param {import("./events.js").RequestArrived | import("./events.js").Forked | import("./events.js").Admitted} event
    * @param {number} step
    * @param {import("./fold.js").State} state
    */
@@ -123,7 +125,7 @@ export class RequestSpans {
       span.arrived = step;
       span.arrivedAt = event.t?.at ?? null;
       span.segments.push({ kind: "waiting", from: step, to: null });
-    } else {
+    } else if (event.type === "forked") {
       const span = this.#add(state.request(event.request));
       const parent = this.#of(event.parent);
       span.arrived = parent.arrived;
@@ -132,6 +134,7 @@ export class RequestSpans {
       span.forked = { step, parent: parent.id };
       parent.forks.push({ step, request: span.id });
     }
+    this.#takeLane(this.#of(event.request), step, state);
   }
 
   /**
@@ -141,9 +144,9 @@ export class RequestSpans {
    * @param {import("./fold.js").State} state
    */
   rejoin(step, state) {
-    this.joined = true;
     for (const request of state.requests.list()) {
       const span = this.#add(request);
+      this.#takeLane(span, step, state);
       span.tokenSteps = new Array(request.length - request.promptLength).fill(0);
       if (request.place === null) continue;
       span.segments.push(
@@ -170,8 +173,8 @@ export class RequestSpans {
       name: this.#name(label, `r${id}`),
       label,
       index: this.list.length,
-      // Boards that joined a running log late must give a request the same hue as all others.
-      hueIndex: this.joined ? id - 1 : this.list.length,
+      lane: null,
+      lanedAt: Infinity,
       root,
       sample,
       n: request.slots,
@@ -197,6 +200,18 @@ export class RequestSpans {
     this.list.push(span);
     this.byId.set(id, span);
     return span;
+  }
+
+  #takeLane(
+    /** @type {RequestSpan} */ span,
+    /** @type {number} */ step,
+    /** @type {import("./fold.js").State} */ state,
+  ) {
+    const lane = span.lane === null ? laneOf(state.lanes, span.id) : -1;
+    if (lane < 0) return;
+    span.lane = lane;
+    span.lanedAt = step;
+    this.laneCount = Math.max(this.laneCount, lane + 1);
   }
 
   #name(/** @type {string} */ label, /** @type {string} */ short) {

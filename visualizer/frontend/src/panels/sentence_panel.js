@@ -25,7 +25,7 @@ const SIZES = {
     ],
   },
 };
-const SWATCH = 0.9; // em, with its margin
+const SWATCH = { px: 12, em: 0.28 }; // its width and its margin
 const LOOSE = 0.92; // lines end at words, so a line is not quite full
 
 const ruler = globalThis.document?.createElement("canvas").getContext("2d");
@@ -41,11 +41,11 @@ export function fitSentence(element, context, { narrow, unit, width }) {
   const { reserved, sizes } = SIZES[narrow ? "narrow" : "wide"];
   element.style.minHeight = `${reserved * unit}px`;
   // Measured on a canvas: reading the element's height would force a layout.
-  const ems =
-    ruler.measureText(plain(spans)).width / 100 +
-    spans.filter(({ request }) => request != null).length * SWATCH;
+  const ems = ruler.measureText(plain(spans)).width / 100;
+  const names = spans.filter(({ request }) => request != null).length;
   const fits = ([size, line]) =>
-    ems * size <= Math.floor(reserved / line) * Math.min(width, 64 * size) * LOOSE;
+    ems * size + names * (SWATCH.px + SWATCH.em * size) <=
+    Math.floor(reserved / line) * Math.min(width, 64 * size) * LOOSE;
   const [size, line] = sizes.find(fits) ?? sizes.at(-1);
   element.style.fontSize = `${size * unit}px`;
   element.style.lineHeight = `${line * unit}px`;

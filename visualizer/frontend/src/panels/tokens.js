@@ -2,7 +2,7 @@
 
 import { patchChildren } from "../board/patch_children.js";
 import { h, plural } from "../drawing/html.js";
-import { lookOf } from "../drawing/palette.js";
+import { markOf } from "../drawing/marks.js";
 import { chip } from "../drawing/words_html.js";
 import { duration } from "../model/duration.js";
 
@@ -38,7 +38,7 @@ export class TokensPanel {
     patchChildren(this.element, tokenNodes(context, panel, blocks));
     if (this.written !== selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
     this.written = selected;
-    if (span) this.element.style.setProperty("--hue", lookOf(theme, span.hueIndex).hue);
+    if (span) this.element.style.setProperty("--hue", markOf(theme, span.lane).hue);
   }
 
   /** Goes to the step that computed an output token, or highlights the block of a prompt token. */

@@ -99,7 +99,12 @@ class PredictionPage {
 
   context() {
     const { view } = this.board;
-    return { model: view.model, theme: this.sheet.theme, selected: view.store.selected };
+    return {
+      model: view.model,
+      frame: view.model.frame(view.store.step),
+      theme: this.sheet.theme,
+      selected: view.store.selected,
+    };
   }
 
   nodes(words) {

@@ -13,9 +13,14 @@ import { parseLog, State } from "../../src/model/index.js";
 
 const [path, events] = process.argv.slice(2);
 
+/** The engine's state and the lanes. @param {State} state */
+const facts = (state) => ({ ...state.core(), lanes: state.lanes });
+
 /** @param {State} state */
 function digest(state) {
-  return createHash("sha1").update(JSON.stringify(state.core())).digest("hex");
+  return createHash("sha1")
+    .update(JSON.stringify(facts(state)))
+    .digest("hex");
 }
 
 /** @param {string} file */
@@ -26,7 +31,7 @@ function read(file) {
 if (events !== undefined) {
   const state = new State();
   for (const event of read(path).slice(0, Number(events))) state.apply(event);
-  console.log(JSON.stringify(state.core()));
+  console.log(JSON.stringify(facts(state)));
 } else {
   for (const name of readdirSync(path).filter((file) => file.endsWith(".jsonl"))) {
     const state = new State();

@@ -332,10 +332,6 @@ test("names are labels, numbered if repeated, cut if long, cleaned", () => {
   );
   const names = named.requests.map(({ name }) => name);
   assert.deepEqual(names, ["Ada", "r2", "Ada 2", "Bo evil", `${"a".repeat(15)}…`, "Ada 2 2"]);
-  assert.deepEqual(
-    named.requests.map(({ hueIndex }) => hueIndex),
-    [0, 1, 2, 3, 4, 5],
-  );
 });
 
 test("the reasons of a wait, by runs of steps", () => {
