@@ -49,7 +49,7 @@ Step = Annotated[
     int | None,
     typer.Option(
         help="Open the board at this step.",
-        show_default="the first preemption, else the first cache hit, else the largest batch",
+        show_default="the step with the most to see",
         **_BOARD,
     ),
 ]

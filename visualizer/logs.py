@@ -1,8 +1,4 @@
-"""Read a log in any of its forms, index its steps, and choose the step to open.
-
-`visualizer/frontend/src/model/opening.js` chooses the same step in the browser. Python has to choose
-it too, because a board has a current step before a browser shows it.
-"""
+"""Read a log in any of its forms, and index its steps."""
 
 import gc
 from collections.abc import Mapping
@@ -79,8 +75,6 @@ class StepIndex:
         self.ends: dict[int, int] = {}  # step -> index after its last event
         self.preempted: dict[int, int] = {}  # step -> first request preempted
         self.hits: dict[int, int] = {}  # step -> first request with a cache hit
-        # Rows, step and first row's request of the largest batch.
-        self._largest: tuple[int, int, int | None] = (0, 0, None)
         step = log[0].state["step"] if len(log) and isinstance(log[0], Keyframe) else 0
         committed, started, is_async = True, step, settings_of(log).get("async_scheduling", False)
         for index, event in enumerate(log):
@@ -109,17 +103,6 @@ class StepIndex:
             self.preempted.setdefault(step, event.request)
         elif isinstance(event, Admitted) and event.blocks:
             self.hits.setdefault(step, event.request)
-        elif isinstance(event, StepScheduled) and len(event.rows) > self._largest[0]:
-            self._largest = len(event.rows), step, event.rows[0].request
-
-    @property
-    def opening(self) -> tuple[int, int | None]:
-        """The step and request of the first preemption, else first cache hit, else largest batch."""
-        for moments in (self.preempted, self.hits):
-            if moments:
-                return next(iter(moments.items()))
-        rows, step, request = self._largest
-        return (step, request) if rows else (min(self.ends, default=0), None)
 
     def notable_request(self, step: int) -> int | None:
         """Return the first request preempted in the step, else the first one with a cache hit."""

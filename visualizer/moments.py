@@ -5,6 +5,7 @@ The sentences come from `engine/events/messages.py`. Each is a list of texts and
 """
 
 import copy
+import itertools
 import unicodedata
 
 from engine.events import EventLog, State
@@ -20,6 +21,7 @@ from engine.events.messages import (
     row_words,
     stalled_words,
     supply_words,
+    wasted_words,
 )
 from engine.events.state import ROOT
 from visualizer.logs import state_before
@@ -128,7 +130,7 @@ class Moment:
             if isinstance(event, v.Admitted) and event.request == request:
                 return self.admitted(event)
         if request in self.rows:
-            return [row_words(state, self.rows[request])]
+            return [row_words(state, self.rows[request]) + self._in_vain(request)]
         if request in state.waiting:
             return self.waits(request)
         if request in state.requests:
@@ -160,6 +162,7 @@ class Moment:
         length = len(self.after.requests[event.request].tokens)
         row = self.rows.get(event.request)
         computes = f"; it {row_words(self.after, row)}" if row else ""
+        computes += self._in_vain(event.request) if row else ""
         return [admission_words(found, length, resumed=event.resumed) + computes]
 
     def waits(self, request: int) -> Words:
@@ -175,6 +178,11 @@ class Moment:
             return ["waits because ", *reason_words(self.after, self.scheduled)]
         reason = reason_words(self.after, self.scheduled, blocked.request)
         return ["waits behind ", blocked.request, " because ", *reason]
+
+    def _in_vain(self, request: int) -> str:
+        later = itertools.islice(self.log, self.index + len(self.events), None)
+        why = wasted_words(self.after, later, request)
+        return f", {why}" if why else ""
 
     def _absent(self, request: int) -> str:
         for event in self.log[self.index :]:

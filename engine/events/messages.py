@@ -13,6 +13,7 @@ A result is a list of texts and request ids, so a page can draw a request in its
 
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,27 @@ def row_words(state: State, row: v.ScheduledRow) -> str:
         left=text(MESSAGES["left"], left=left) if left else "",
         drafts=text(MESSAGES["drafts"], drafts=len(row.drafts)) if row.drafts else "",
     )
+
+
+def wasted_words(state: State, later: Iterable[v.Event], request: int) -> str | None:
+    """Say why a request's row was in vain, which the log says later; None if it was not.
+
+    state  when the step was scheduled
+    later  the events after its step_scheduled
+    """
+    if not state.settings.get("async_scheduling"):
+        return None
+    why = "dropped"
+    for event in later:
+        match event:
+            case v.StepFinished() if event.step == state.step:
+                wasted = request in event.wasted
+                return text(MESSAGES["wasted"][why], step="") if wasted else None
+            case v.RequestFinished() if event.request == request:
+                why = "ended"
+            case v.Preempted() if event.request == request:
+                why = "preempted"
+    return None
 
 
 def stalled_words(state: State, reason: str) -> str:

@@ -95,11 +95,14 @@ class _Answer:
         for row in self.event.rows:
             if row.request == self.id:
                 yield f"{row_words(self.state, row)}."
-                yield self._samples(row)
+                wasted = self.facts.wasted
+                yield f"Its row was {wasted}." if wasted else self._samples(row)
                 return
         rows = self._amounts((row.request, row.count) for row in self.event.rows)
         reason = dict(self.event.skipped)[self.id]
-        yield f"{stalled_words(self.state, reason)}. Tokens of the others: {rows}."
+        yield f"{stalled_words(self.state, reason)}."
+        if rows:
+            yield f"Tokens of the others: {rows}."
 
     def _samples(self, row: v.ScheduledRow) -> str:
         request = self.state.requests[self.id]

@@ -4,12 +4,14 @@
 request's preemption, its admission, and earlier evictions of its prefix.
 """
 
+import itertools
 from dataclasses import dataclass, field
 
 from engine.config import EngineConfig
 from engine.events import vocabulary as v
 from engine.events.fold import State
 from engine.events.log import EventLog
+from engine.events.messages import wasted_words
 from engine.why.shortfall import Shortfall, common_length, shortfall
 
 
@@ -79,6 +81,7 @@ class Facts:
     preemption  of this request in this step, if any
     admission   of this request in this step, if any
     unscored    requests whose prompts still have to be scored; they cannot use the cache
+    wasted      why its row of this step was in vain, in words; None if it was not
     """
 
     state: State
@@ -87,6 +90,7 @@ class Facts:
     preemption: Preemption | None = None
     admission: Admission | None = None
     unscored: set[int] = field(default_factory=set)
+    wasted: str | None = None
 
     @classmethod
     def of(cls, log: EventLog, request: int, at: int) -> "Facts":
@@ -115,6 +119,7 @@ class Facts:
                     facts.admission.scored = request in facts.unscored
             facts._note_scoring(before)
             facts.state.apply(before)
+        facts.wasted = wasted_words(facts.state, itertools.islice(log, at + 1, None), request)
         return facts
 
     @property

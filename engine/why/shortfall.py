@@ -74,7 +74,8 @@ def shortfall(
     unscored  requests whose prompts still have to be scored
 
     There is no answer without preemption or without chunked prefill, because other checks decide then,
-    or if the policy might then defer the head. Drafts do not count: they get only what is left.
+    or if the policy might then defer the head. Nor is there one for the token budget with asynchronous
+    scheduling. Drafts do not count: they get only what is left.
     """
     blocked = event.blocked
     if blocked is None or not (config.preemption and config.chunked_prefill):

@@ -280,7 +280,7 @@ def test_a_long_log_has_an_overview_and_zooms(new_page: NewPage, tmp_path: Path)
     log = crowd(requests=60, prefix_cache=False)
     to_html(log, tmp_path / "long.html")
     board = opened(new_page(), tmp_path / "long.html")
-    # Python and the browser choose the same opening: here the fullest batch.
+    # Python and the browser choose the same opening.
     expect_fold(board, log, show(log).step)
     board.expect_selected(show(log).selected)
     board.press("f", "f", "w", "w", "a", "d", "s", "End")

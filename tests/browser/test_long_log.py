@@ -13,6 +13,7 @@ from tests.browser.conftest import NewPage
 from tests.facts import assert_names
 from visualizer.html import write_page
 from visualizer.logs import StepIndex
+from visualizer.opening import opening
 
 # Notes, in the page, what stood there when the board was first drawn.
 _WATCH = """
@@ -52,13 +53,13 @@ def test_it_is_drawn_before_its_end_and_is_whole_in_the_end(
     board = BoardOnPage(page).wait()
     expect(board.root).to_have_attribute("data-loaded", "1", timeout=60_000)
     first = page.evaluate("first")
-    opening, request = steps.opening
-    assert (first["step"], first["selected"]) == (str(opening), str(request))
+    step, request = opening(log, steps)
+    assert (first["step"], first["selected"]) == (str(step), str(request))
     assert float(first["loaded"]) < 1
-    assert opening < int(first["steps"]) < max(steps.ends)
+    assert step < int(first["steps"]) < max(steps.ends)
     assert int(board.data("steps")) == max(steps.ends)
     assert board.root.locator(".reading").count() == 0
-    expect_fold(board, log, opening)
+    expect_fold(board, log, step)
     board.press("End")
     expect_fold(board, log, max(steps.ends))
 
@@ -74,5 +75,5 @@ def test_a_broken_line_is_named_and_what_came_before_it_is_shown(
     note = board.root.get_by_role("alert")
     expect(board.root).to_have_attribute("data-error", "60001", timeout=60_000)
     assert_names(note.inner_text(), 60001, "admitted", "request")
-    expect_fold(board, log, StepIndex(log).opening[0])
+    expect_fold(board, log, opening(log, StepIndex(log))[0])
     assert 500 < int(board.data("steps")) < max(StepIndex(log).ends)

@@ -11,6 +11,7 @@ from engine.config import ConfigError, EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.log import EventLog
+from engine.events.messages import MESSAGES, text
 from engine.part_errors import PolicyError
 from engine.scheduling.policies import Fcfs
 from engine.scheduling.request import Request
@@ -79,6 +80,18 @@ def test_an_unexpected_end_wastes_one_row_per_request() -> None:
     assert facts(log) == (44, 500.5)
     wasted = [id_ for event in log.of(v.StepFinished) for id_ in event.wasted]
     assert sorted(wasted) == list(range(1, 13))
+
+
+def why_in_vain(log: EventLog, request: int) -> str:
+    """The key of the message that says why the only wasted row of a request was in vain."""
+    [step] = [event.step for event in log.of(v.StepFinished) if request in event.wasted]
+    [reason] = [
+        key
+        for key, message in MESSAGES["wasted"].items()
+        if text(message, step="") in why(log, request, step)
+    ]
+    assert text(MESSAGES["wasted"][reason], step="") not in why(log, request, step - 1)
+    return reason
 
 
 def test_passes_follow_one_another_while_scheduling_overlaps_with_them() -> None:
@@ -202,6 +215,12 @@ def test_a_failed_pass_ends_its_requests_and_the_next_step_is_scheduled_again(
     finish(engine)
     assert (late.finish_reason, late.error) == ("length", "")
     assert engine.log.state().core() == engine.snapshot()
+    assert why_in_vain(engine.log, late.id) == "dropped"
+
+
+def test_an_unexpected_end_is_why_a_row_was_in_vain() -> None:
+    log = table_run(True, 5, stops=True)
+    assert {why_in_vain(log, request) for request in range(1, 13)} == {"ended"}
 
 
 def test_a_mistake_of_a_policy_leaves_the_pass_in_flight() -> None:

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from engine.events import EventLog, LogError
-from engine.events.vocabulary import Preempted, RequestArrived, StepStarted
+from engine.events.vocabulary import Forked, Preempted, RequestArrived, StepStarted
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
 from visualizer import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
 from visualizer.logs import StepIndex, read_log, state_at
+from visualizer.opening import opening
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +48,19 @@ def test_it_opens_at_the_first_preemption_with_the_victim_selected(log: EventLog
     assert (board.step, board.selected) == (before[-1].step, first.request)
 
 
-def test_without_preemption_it_opens_at_the_first_hit_else_at_the_fullest_batch() -> None:
-    roomy = show(storytellers(max_kv_tokens=4096))
-    assert roomy.view_model.steps.hits[roomy.step] == roomy.selected
-    cold = show(storytellers(max_kv_tokens=4096, prefix_cache=False))
-    state = cold.state()
-    assert len(state["running"]) == 7
-    assert cold.selected in state["running"]
+def test_without_preemption_it_opens_at_the_fork_and_without_a_fork_at_a_large_hit() -> None:
+    log = storytellers(max_kv_tokens=4096)
+    roomy = show(log)
+    (fork,) = log.of(Forked)
+    assert roomy.selected == fork.request
+    assert roomy.step == log.requests.first_token_step[fork.request]
+    plain = read_log("hit")
+    step, request = opening(plain, StepIndex(plain))
+    assert StepIndex(plain).hits[step] == request
+
+
+def test_nothing_happens_in_an_empty_log() -> None:
+    assert opening(EventLog(), StepIndex(EventLog())) == (0, None)
 
 
 def test_given_step_and_selection_win(log: EventLog) -> None:

@@ -19,6 +19,8 @@ from engine.events.log import EventLog
 from engine.events.vocabulary import Keyframe
 from tests.engine.workloads import make_engine, play, random_workload
 from visualizer.durations import duration
+from visualizer.logs import StepIndex
+from visualizer.opening import opening
 
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "visualizer" / "frontend" / "test" / "model"
@@ -125,6 +127,16 @@ def test_the_board_and_the_frame_say_the_same_of_each_request(
             assert facts == {key: ours[request][key] for key in facts}, (name, request)
         aborted += int((rows.finish_reason == "abort").sum())
     assert aborted > 20
+
+
+def test_python_and_the_board_open_at_the_same_step(first_seed: int, tmp_path: Path) -> None:
+    logs = {str(seed): recorded(seed) for seed in range(first_seed, first_seed + 60)}
+    logs |= windowed(first_seed)
+    save(logs, tmp_path)
+    theirs = json.loads(node("openings.js", tmp_path))
+    ours = {name: list(opening(log, StepIndex(log))) for name, log in logs.items()}
+    assert theirs == ours
+    assert any(log.steps.preempted.sum() for log in logs.values())
 
 
 def test_python_and_the_board_write_durations_alike() -> None:

@@ -17,6 +17,7 @@ from engine.simulation.simulate import simulate
 from tests.facts import assert_names, raises_naming
 from visualizer import playground, show
 from visualizer.logs import StepIndex
+from visualizer.opening import opening
 from visualizer.playing import rerun
 from visualizer.playing.numbers import MIME, UNITS, change, numbers, plots, table
 from visualizer.playing.playground import Playground
@@ -40,7 +41,7 @@ def test_the_first_run_has_preemptions_hits_and_a_queue() -> None:
     assert p.log.of(Preempted)
     assert p.log.steps.cached_tokens.sum() > 0
     assert p.log.steps.waiting.max() > 0
-    assert (p.board.step, p.board.selected) == StepIndex(p.log).opening
+    assert (p.board.step, p.board.selected) == opening(p.log, StepIndex(p.log))
     assert p.previous is None
 
 
@@ -98,9 +99,9 @@ def test_set_is_the_same_as_moving_controls_and_moves_them() -> None:
 
 def test_the_cursor_and_the_selection_stay_whatever_is_changed() -> None:
     p = playground()
-    opening = p.board.step, p.board.selected
+    opened = p.board.step, p.board.selected
     p.set(token_budget=40)
-    assert (p.board.step, p.board.selected) == opening
+    assert (p.board.step, p.board.selected) == opened
     p.board.step, p.board.selected = 9, 3
     for budget in (32, 24, 48):
         p.set(token_budget=budget)

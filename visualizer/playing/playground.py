@@ -23,6 +23,7 @@ from engine.events import EventLog
 from engine.events.messages import count
 from visualizer.durations import duration
 from visualizer.logs import StepIndex
+from visualizer.opening import opening
 from visualizer.playing import controls
 from visualizer.playing.numbers import numbers, plots, table
 from visualizer.playing.rerun import Cost, EngineConfig, Run, Setup, SetupError, Workload
@@ -77,7 +78,9 @@ class Playground(widgets.VBox):  # type: ignore[misc]
         run = setup.run()
         super().__init__(parts, log=run.log)
         self.add_class("underglass-playground")
-        self.board = Board(run.log, *StepIndex(run.log).opening)  # does not share its step
+        self.board = Board(
+            run.log, *opening(run.log, StepIndex(run.log))
+        )  # does not share its step
         self._boards.children = [self.board]
         self._show_numbers(run, "")
         self._show_plots(plots(run.log, None))

@@ -175,7 +175,7 @@ def show(
     A scenario (see `gallery`) opens at its own step and shows its caption.
 
     step    the step to open; defaults to the step of this log's other panels, or if there are none,
-            to the first preemption, else the first cache hit, else the largest batch
+            to the most telling one (see `visualizer.opening`)
     select  the id of the request to select, None for no request, or "auto": the request that the
             step is about
     window  the first and last step that the timeline shows

@@ -19,6 +19,7 @@ from engine.events import EventLog
 from visualizer.html import MODULE
 from visualizer.logs import LogLike, Select, StepIndex, count_requests, part_of, read_log
 from visualizer.named_logs import Scenario, find_scenario
+from visualizer.opening import opening
 
 AXES = ("steps", "time")
 SAVED_BYTES = 1_300_000  # limit per notebook output, before base64 adds a third
@@ -89,7 +90,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
         self.num_requests = count_requests(events)
         request = None
         if step is None:
-            step, request = self.steps.opening
+            step, request = opening(events, self.steps)
         if select == "auto":
             select = self.steps.notable_request(step) if request is None else request
         self.packed = _pack(events)

@@ -58,6 +58,12 @@ test("a running or joined step has no width; a log without times has no time axi
   assert.equal(wallAxis(joined), null);
 });
 
+test("steps without width at the left edge are in view", () => {
+  const axis = wallAxis(run([0, 0, 30, 20]));
+  const first = (from) => timeScale({ from, to: 50 }, 0, 1000, axis).first;
+  assert.deepEqual([first(0), first(1), first(30)], [1, 3, 4]);
+});
+
 test("views zoom at their anchor, stay inside the axis, and move to a step", () => {
   const axis = wallAxis(
     run(

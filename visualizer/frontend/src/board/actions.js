@@ -1,8 +1,11 @@
+import { momentsAround } from "../model/moments.js";
+
 /** The actions of a board, one function per key and button. `names` are its panels, in the order of their digits. */
 export function actionsOf(board, names) {
   const { store, view } = board;
   return {
     step: (delta) => board.goTo(store.step + delta),
+    moment: (by) => goToMoment(board, by),
     first: () => board.goTo(board.model.firstStep),
     last: () => board.goTo(board.model.lastStep),
     toggle: () => view.play(!store.playing),
@@ -30,6 +33,13 @@ function selectNeighbour({ model, store }, delta) {
   if (requests[next]) store.set({ selected: requests[next].id });
 }
 
+/** Goes to the next or the previous moment. */
+function goToMoment(board, by) {
+  const { previous, next } = momentsAround(board.model, board.store.step);
+  const moment = by > 0 ? next : previous;
+  if (moment) board.goTo(moment.step);
+}
+
 /** Switches between steps and wall time, if the timeline is shown. */
 function changeAxis({ axis, store }) {
   if (axis) store.set({ axis: store.axis === "time" ? "steps" : "time" });
@@ -39,6 +49,7 @@ function changeAxis({ axis, store }) {
 function dismiss(board) {
   const { store } = board;
   if (!board.help.hidden) board.toggleHelp();
+  else if (!board.summary.box.hidden) board.summary.toggle();
   else if (board.link.isOpen) board.link.close();
   else if (board.search.isOpen) board.search.close();
   else if (store.range) board.brush(null);

@@ -10,7 +10,9 @@ import { h } from "../drawing/html.js";
 import { pythonFor } from "../host/address.js";
 import { DecisionsPanel } from "../panels/decisions.js";
 import { MapPanel } from "../panels/map_panel.js";
+import { MomentsBox } from "../panels/moments_box.js";
 import { fitSentence } from "../panels/sentence_panel.js";
+import { SummaryPanel } from "../panels/summary_panel.js";
 import { emptyTables, writeTables } from "../panels/tables.js";
 import { TimePanel } from "../panels/time_panel.js";
 import { TokensPanel } from "../panels/tokens.js";
@@ -40,6 +42,7 @@ const FAR_WALL = [
   [1100, 1.5],
 ];
 const NARROW = 720;
+const MOMENTS = 190; // px beside the sentence
 const IDLE = 120; // ms without a change before invisible rows are written
 const SPARE = 130; // px of free height beside the timeline that are worth filling; below it, half of that
 
@@ -78,6 +81,7 @@ export class Board extends Shell {
     this.model = model;
     if (this.view.model !== model) this.view.open(model, opening);
     if (!this.grid) this.build();
+    this.summary.setModel(model);
     for (const panel of this.panels) panel.setModel(model);
     if (!this.panel && PANELS[opening.only]) this.only = opening.only;
     this.time?.refit();
@@ -87,6 +91,7 @@ export class Board extends Shell {
 
   /** Updates the board after the model has grown. */
   grow() {
+    this.summary.setModel(this.model);
     for (const panel of this.panels) panel.setModel(this.model);
     this.layout();
   }
@@ -115,10 +120,22 @@ export class Board extends Shell {
     this.grid = h("div", { class: "grid" }, ...order.map((name) => this.parts[name].element));
     const boxes = [this.search.element, this.link.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
-    root.append(...heading, this.sentence, this.bar, this.grid, ...boxes);
+    this.moments = new MomentsBox(actions.moment);
+    const lead = alone
+      ? this.sentence
+      : h("div", { class: "lead" }, this.sentence, this.moments.element);
+    this.summary = new SummaryPanel((slo) => store.set({ slo }));
+    this.summary.element.hidden = !!alone;
+    boxes.push(this.summary.box);
+    root.append(...heading, this.summary.element, lead, this.bar, this.grid, ...boxes);
     if (!alone) root.append(buildFoot(actions));
     listenToKeys(root, actions, signal);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
+    for (const name of ["pointerdown", "keydown"])
+      root.addEventListener(name, ({ key }) => key !== "Tab" && store.set({ touched: true }), {
+        signal,
+        capture: true,
+      });
     store.listen((names) => this.changed(names), signal);
     // The height depends on the content; only a new width requires a new layout.
     const observer = new ResizeObserver(
@@ -183,14 +200,15 @@ export class Board extends Shell {
 
   /** The state of the view, from which `restore` can return to it. */
   state() {
-    const { step, selected, range, axis } = this.store;
+    const { step, selected, range, axis, slo } = this.store;
     const window = this.axis?.long ? this.axis.window : undefined;
-    return { step, selected, range, window, axis, only: this.panel ? null : this.only };
+    return { step, selected, range, window, axis, slo, only: this.panel ? null : this.only };
   }
 
   /** Restores a state; fields that it does not have stay as they are. */
-  restore({ step, selected, block, range, window, axis, only }) {
+  restore({ step, selected, block, range, window, axis, slo, only }) {
     const values = {};
+    if (slo) values.slo = slo;
     if (AXES.includes(axis) && axis !== this.store.axis) {
       this.store.set({ axis });
       this.axis?.changeAxis(); // before the window, which depends on the axis
@@ -211,14 +229,15 @@ export class Board extends Shell {
     if (names.has("axis")) this.time?.changeAxis();
     if (names.has("step")) this.axis?.revealCursor();
     if (names.has("selected")) this.axis?.revealSelected();
-    const moved = ["step", "selected", "block"].some((name) => names.has(name));
+    const moved = ["step", "selected", "block", "touched"].some((name) => names.has(name));
     const stopped = names.has("playing") && !this.store.playing;
     if (moved || stopped) this.render();
     else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name)))
       this.axis?.draw();
     if (names.has("range")) this.axis?.writeRange();
+    if (names.has("slo")) this.writeSummary();
     this.showControls();
-    if (moved || ["range", "window", "axis"].some((name) => names.has(name)))
+    if (names.has("slo") || moved || ["range", "window", "axis"].some((name) => names.has(name)))
       this.onChange(this.state());
   }
 
@@ -272,7 +291,9 @@ export class Board extends Shell {
   write() {
     this.tooltip.update(); // before the DOM changes, because it reads the layout
     const { frame, narrow, unit } = this;
-    const width = this.laidOutFor / unit - (narrow ? 28 : 40);
+    const width = this.laidOutFor / unit - (narrow ? 28 : 40 + MOMENTS);
+    this.moments.show(this.model, frame.step);
+    this.writeSummary();
     fitSentence(this.sentence, this.context(), { narrow, unit, width });
     this.sentence.dataset.step = frame.step;
     for (const panel of this.shown) {
@@ -283,6 +304,10 @@ export class Board extends Shell {
     else emptyTables(this.shown);
     clearTimeout(this.idleTimer);
     this.idleTimer = setTimeout(() => this.writeRest(), IDLE);
+  }
+
+  writeSummary() {
+    if (!this.panel) this.summary.write(this.store, this.theme);
   }
 
   /** Writes the rows that are not visible; they are left out while the user moves through the log. */

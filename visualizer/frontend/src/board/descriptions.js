@@ -3,7 +3,9 @@
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";
-import { stalledWords, text } from "../model/messages.js";
+import { stalledWords, text, wastedWords } from "../model/messages.js";
+import { happenedWords } from "../model/moments.js";
+import { rowWasted } from "../model/rows.js";
 import { list } from "../model/words.js";
 
 /** Describes a request at a step of the timeline, or the step if the pointer is on the strip. */
@@ -12,19 +14,45 @@ export function describeLane(model, cursor, { step, inPlot, span }, onLanes) {
   if (!span) return null;
   const at = inPlot ? step : cursor;
   const head = `${span.label && span.label !== span.name ? `${span.name}, ${span.label}` : span.name}: ${span.promptLength} prompt tokens, at most ${span.maxTokens} output tokens`;
-  return [head, `step ${at}: ${describeSegment(model, span, at)}`];
+  const wasted = rowWasted(span, at);
+  const words = describeSegment(model, span, at);
+  return [head, `step ${at}: ${words}${wasted ? `, ${wastedWords(wasted)}` : ""}`];
 }
 
 function describeStep(model, step) {
   const i = step - model.firstStep;
-  const { tokens, prefill, decode, used, cached, free, waiting, start, end } = model.measures;
+  const { tokens, prefill, decode, used, cached, free, waiting, start, end, happened } =
+    model.measures;
   const took = end[i] - start[i];
   const lines = [
     `step ${step}: ${plural(tokens[i], "token")}, ${prefill[i]} prefill, ${decode[i]} decode`,
     `${used[i]} blocks used, ${cached[i]} cached, ${free[i]} free; ${waiting[i]} waiting`,
   ];
-  if (took > 0) lines.push(`took ${duration(took)}`);
+  const words = happenedWords(happened[i]);
+  if (words) lines.push(words);
+  if (model.settings.async_scheduling) lines.push(...describeOverlap(model, step));
+  else if (took > 0) lines.push(`took ${duration(took)}`);
   return lines;
+}
+
+/** Asynchronous scheduling: how long the step was scheduled and computed, and what was computed meanwhile. */
+function describeOverlap({ measures, firstStep }, step) {
+  const i = step - firstStep;
+  const scheduling = measures.scheduled[i] - measures.start[i];
+  const pass = measures.ready[i] - measures.launched[i];
+  const lines = [overlapWords(measures.computed(step))];
+  if (scheduling >= 0)
+    lines.push(
+      `step ${step}: scheduling took ${duration(scheduling)}${pass >= 0 ? `, its forward pass ${duration(pass)}` : ""}`,
+    );
+  return lines;
+}
+
+/** "meanwhile step 7 is computed". @param {number[]} passes */
+export function overlapWords(passes) {
+  if (!passes.length) return "meanwhile no step is computed";
+  const are = passes.length > 1 ? "are" : "is";
+  return `meanwhile step ${listed(passes.map(String))} ${are} computed`;
 }
 
 function describeSegment(model, span, step) {

@@ -25,7 +25,7 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
     root.style.colorScheme = chosen;
     root.style.setProperty("--sans", SANS);
     for (const [key, value] of Object.entries(sheet.theme)) {
-      if (typeof value === "string") root.style.setProperty(`--${key}`, value);
+      if (value.at?.(0) === "#") root.style.setProperty(`--${key}`, value);
     }
   };
   dress();

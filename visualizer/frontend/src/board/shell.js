@@ -6,6 +6,7 @@
 import { SANS } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
+import { momentsAround } from "../model/moments.js";
 import css from "./board.css";
 import { themeName, watchTheme } from "./theme.js";
 
@@ -36,7 +37,7 @@ export class Shell {
     this.root.style.colorScheme = name;
     this.root.style.setProperty("--sans", SANS);
     for (const [key, value] of Object.entries(this.theme)) {
-      if (typeof value === "string") this.root.style.setProperty(`--${key}`, value);
+      if (value.at?.(0) === "#") this.root.style.setProperty(`--${key}`, value);
     }
     if (this.laidOutFor) this.render();
   }
@@ -69,6 +70,8 @@ export class Shell {
       running: frame.running.length,
       waiting: frame.waiting.length,
       tokens: frame.budget.tokens,
+      moment: momentsAround(model, store.step).here?.kind ?? "",
+      moments: momentsAround(model, store.step).count,
       ...frame.counts,
     });
   }

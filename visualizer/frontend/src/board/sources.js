@@ -24,6 +24,7 @@ const DECIDED_BY = {
   aborted: [ENGINE, "abort"],
   forked: [ENGINE, "_fork"],
   finished: [ENGINE, "_finish"],
+  wasted: [ENGINE, "commit"],
 };
 
 const WAITS_BY = {

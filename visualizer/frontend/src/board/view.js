@@ -11,6 +11,8 @@ import { Store } from "./store.js";
 const SHARED = Symbol.for("underglass.views");
 
 export const AXES = ["steps", "time"];
+/** The limits of the goodput until the reader sets others, in microseconds. */
+export const SLO = { ttft: 150_000, itl: 40_000 };
 const SPEEDS = [1, 2, 5, 10, 25, 60];
 
 export class View {
@@ -32,6 +34,8 @@ export class View {
       axis: "steps", // or "time": the unit of the timeline
       playing: false,
       speed: 5,
+      slo: SLO,
+      touched: false, // whether the reader has moved; before that, nothing is faded
     });
   }
 
@@ -45,8 +49,9 @@ export class View {
   }
 
   /** Shows a model at the given step; by default, at its opening step. */
-  open(model, { step, selected, range, axis } = {}) {
+  open(model, { step, selected, range, axis, slo } = {}) {
     this.model = model;
+    if (slo) this.store.slo = slo;
     if (AXES.includes(axis)) this.store.axis = axis;
     Object.assign(this.store, openingView(model, step, selected));
     if (!(this.store.block < model.settings.num_blocks)) this.store.block = null;
@@ -58,7 +63,7 @@ export class View {
   }
 
   goTo(step) {
-    this.store.set({ step: this.clamp(step) });
+    this.store.set({ step: this.clamp(step), touched: true });
   }
 
   /** Selects the range between two steps, in either order; null clears it. */

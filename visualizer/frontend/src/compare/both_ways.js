@@ -3,8 +3,8 @@
 import { spansOf } from "../board/sheet.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";
+import { drawMiniMap, miniGrid } from "../drawing/mini_map.js";
 import { wordNodes } from "../drawing/words_html.js";
-import { drawMiniMap, miniGrid } from "./mini_map.js";
 
 export class BothWays {
   /** `facts.difference` is not null; `partnerOf` finds A's request for one of B. */
@@ -47,7 +47,8 @@ export class BothWays {
   draw(theme, unit) {
     const most = Math.max(...this.models.map(({ settings }) => settings.num_blocks));
     this.models.forEach((model, side) => {
-      const context = { model, theme, selected: null };
+      const marked = { request: (id) => model.request(id), laneOf: (id) => this.#laneOf(side, id) };
+      const context = { model: marked, theme, selected: null };
       this.words[side].replaceChildren(
         ...wordNodes(spansOf(this.difference[side ? "b" : "a"], model), context),
       );
@@ -56,14 +57,14 @@ export class BothWays {
       const { blocks } = this.#frame(side);
       const grid = miniGrid(blocks.length, width, most);
       this.painters[side].begin(width, grid.height, unit, theme);
-      drawMiniMap(this.painters[side], blocks, grid, (request) => this.#hueOf(side, request));
+      drawMiniMap(this.painters[side], blocks, grid, (request) => this.#laneOf(side, request));
     });
   }
 
-  /** A request has one hue in both runs, that of A. */
-  #hueOf(side, id) {
-    const inA = side ? this.models[0].request(this.partnerOf(0, id)) : null;
-    return (inA ?? this.models[side].requestSpan(id)).hueIndex;
+  /** A request has one mark in both runs, that of A. */
+  #laneOf(side, id) {
+    const inA = side ? this.models[0].laneOf(this.partnerOf(0, id)) : null;
+    return inA ?? this.models[side].laneOf(id);
   }
 }
 

@@ -207,7 +207,7 @@ class ComparisonPage {
       const at = other ? stepFor(models[side], models[leader], from.step, fork, byTime) : from.step;
       const chosen = other ? this.partnerOf(side, from.selected) : from.selected;
       to.goTo(step ?? at);
-      to.store.set({ selected: selected === undefined ? chosen : selected });
+      to.store.set({ selected: selected === undefined ? chosen : selected, touched: true });
     } else if (leader) {
       // The picture's selection is A's.
       views[0].store.set({ selected: this.partnerOf(0, from.selected) });

@@ -6,7 +6,7 @@ const LINE = 1.2;
 
 /** Draws `span` below `base` from the step `from` on. `scene` has the scale and the model of its run. */
 export function drawOutline(painter, { scale, model }, span, base, from) {
-  const hue = painter.hue(span.hueIndex);
+  const hue = painter.hue(span.lane);
   for (const segment of span.segments) {
     const last = segment.to ?? model.lastStep;
     if (last < from) continue;

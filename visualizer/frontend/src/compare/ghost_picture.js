@@ -42,7 +42,7 @@ export function drawGhost(painter, scene) {
     if (row.a) drawLife(painter, inLane, lanes[index], layout.base(index));
     const other = { scale: scales[1], model: models[1] };
     const from = row.a ? (fork ?? Infinity) : -Infinity;
-    if (row.b) drawOutline(painter, other, hued(row), layout.below(index), from);
+    if (row.b) drawOutline(painter, other, marked(row), layout.below(index), from);
     drawWords(painter, scene, row, index);
   });
   drawEnds(painter, scene);
@@ -52,8 +52,8 @@ export function drawGhost(painter, scene) {
   painter.context.translate(0, -layout.bottom);
 }
 
-/** B's request in the colour of A's, because a row is one request. */
-const hued = ({ a, b }) => (a ? { ...b, hueIndex: a.hueIndex } : b);
+/** B's request with the mark of A's, because a row is one request. */
+const marked = ({ a, b }) => (a ? { ...b, lane: a.lane } : b);
 
 function stayOf(span, lane, { firstStep, lastStep }) {
   const from = span?.forked?.step ?? span?.arrived ?? firstStep;
@@ -134,7 +134,7 @@ function columnsOf({ measures, firstStep, stepCount }, scale) {
 function drawGround(painter, { layout, scales, rows, selected }, row, index) {
   const { theme } = painter;
   const top = layout.top + index * layout.pitch;
-  const hue = painter.hue((row.a ?? row.b).hueIndex);
+  const hue = painter.hue((row.a ?? row.b).lane);
   if (index === selected) {
     painter.fill(0, top, layout.left - 4, layout.pitch - 1, theme.band);
     painter.fill(
@@ -158,7 +158,7 @@ function drawWords(painter, { layout, rows, names, scales }, row, index) {
   const { theme } = painter;
   const span = row.a ?? row.b;
   const y = layout.top + index * layout.pitch + layout.pitch / 2 + 2;
-  painter.fill(6, y - 9, 10, 10, painter.paint(span.hueIndex));
+  painter.mark(6, y - 10, 11, 11, span.lane);
   painter.text(painter.cut(span.name, layout.left - 26, { bold: true }), 20, y, { bold: true });
   const largest = Math.max(...rows.map(({ gap }) => Math.abs(gap) || 0));
   const bold = row.state === "gap" && Math.abs(row.gap) >= BOLD_FROM * largest;

@@ -33,10 +33,10 @@ export function claimOf(frame, model, selected) {
   return claim;
 }
 
-/** Draws all blocks. `scene` has model, frame, grid, claim, selected, hovered. */
+/** Draws all blocks. `scene` has model, frame, grid, claim, selected, and `untouched`: nothing is faded. */
 export function drawBlocks(painter, scene) {
   const { frame, grid, claim } = scene;
-  const chosen = claim.held.size + claim.lost.size > 0;
+  const chosen = !scene.untouched && claim.held.size + claim.lost.size > 0;
   const isMine = ({ id }) => claim.held.has(id) || claim.lost.has(id);
   const alphaOf = (block) => (chosen && !isMine(block) && !moved(block) ? OTHERS : 1);
   if (grid.body < FORMED) {

@@ -220,6 +220,11 @@ export class CanvasPainter {
     return this.tile(`hatch ${color} ${thickness}`, 7, (tile) => hatch(tile, color, thickness));
   }
 
+  /** Crossed lines: "in vain". */
+  crossHatch(color) {
+    return this.tile(`crossed ${color}`, 5, (tile) => crossed(tile, color));
+  }
+
   /** The mark of a lane on a cell as device pixels, in a square of `side` pixels that begins with the cell. Cached. */
   markPixels(lane, width, height, alpha) {
     const key = `${lane} ${width} ${height} ${alpha}`;
@@ -274,6 +279,17 @@ export class CanvasPainter {
     }
     return this.patterns.get(key);
   }
+}
+
+function crossed(context, color) {
+  context.strokeStyle = color;
+  context.lineWidth = 1;
+  context.beginPath();
+  context.moveTo(-1, -1);
+  context.lineTo(6, 6);
+  context.moveTo(-1, 6);
+  context.lineTo(6, -1);
+  context.stroke();
 }
 
 function hatch(context, color, thickness) {

@@ -23,8 +23,13 @@ export function cursorLines(painter, { scale, step }, top, bottom) {
   });
 }
 
+/** The step after which everything is faded; none before the reader has moved. */
+export const fadedAfter = ({ step, untouched }) => (untouched ? Infinity : step);
+
 /** Reduces everything after the cursor to 42% opacity. */
-export function veil(painter, scale, step, top, height, ground, right = scale.right) {
+export function veil(painter, scene, top, height, ground, right = scene.scale.right) {
+  if (scene.untouched) return;
+  const { scale, step } = scene;
   const x = Math.max(scale.left, scale.end(step));
   if (x >= right) return;
   painter.faded(1 - AFTER, () => painter.fill(x, top, right - x, height, ground));

@@ -7,10 +7,12 @@
  *   waiting     a thin line with a tick where it began, and its reasons in words
  *   preempted   an ink bar, dashes in the request's hue, an arrowhead where it resumes
  *   stalled     dots: it was running, but the token budget was spent
+ *   in vain     a box with crossed lines, see `lane_wasted.js`
  *   finished    a mark and the reason
  */
 
 import { draftWords, drawDrafts } from "./lane_drafts.js";
+import { drawWasted } from "./lane_wasted.js";
 import { countWords, isChunk, waitLabel } from "./lane_words.js";
 
 /**
@@ -54,6 +56,10 @@ export function drawLife(painter, scene, stay, base) {
   for (const [i, segment] of span.segments.entries()) {
     const range = { from: segment.from, to: segment.to ?? model.lastStep };
     if (range.to < first || range.from > last) continue;
+    if (segment.wasted) {
+      drawWasted(lane, segment);
+      continue;
+    }
     switch (segment.kind) {
       case "decode":
         drawDecodes(lane, range);

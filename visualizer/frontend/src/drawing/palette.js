@@ -8,6 +8,7 @@
 
 export const THEMES = {
   light: {
+    name: "light",
     ground: "#ffffff",
     ink: "#16181d",
     muted: "#5a606b",
@@ -18,6 +19,7 @@ export const THEMES = {
     sharedBorder: "#7d8490",
     used: "#969ca8",
     hatch: "#7d8490",
+    lost: "#c23b26", // time that a request lost
     // prettier-ignore
     hues: [
       "#293ec1",
@@ -33,6 +35,7 @@ export const THEMES = {
     ],
   },
   dark: {
+    name: "dark",
     ground: "#14161a",
     ink: "#eceef2",
     muted: "#a5abb6",
@@ -43,6 +46,7 @@ export const THEMES = {
     sharedBorder: "#8d94a0",
     used: "#6b727e",
     hatch: "#8d94a0",
+    lost: "#ef6f5a",
     // prettier-ignore
     hues: [
       "#6374ff",

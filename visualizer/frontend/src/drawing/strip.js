@@ -7,14 +7,16 @@
 
 import { duration } from "../model/duration.js";
 import { cursorBand, cursorLines, veil } from "./cursor.js";
+import { drawMoments } from "./moment_marks.js";
 
-export const STRIP_HEIGHT = 138;
+export const STRIP_HEIGHT = 152;
 
 const FLAG = 24;
 const PLAYBACK = 116; // px that the playback buttons need, left of the cursor's flag
 const GAP = 9;
-const ROWS = { memory: 30, tokens: 38, queue: 18 };
-const TOP = { memory: FLAG, tokens: FLAG + 30 + GAP, queue: FLAG + 30 + GAP + 38 + GAP };
+const ROWS = { moments: 14, memory: 30, tokens: 38, queue: 18 };
+const MEMORY = FLAG + ROWS.moments;
+const TOP = { memory: MEMORY, tokens: MEMORY + 30 + GAP, queue: MEMORY + 30 + GAP + 38 + GAP };
 const BOTTOM = TOP.queue + ROWS.queue;
 
 /**
@@ -22,18 +24,19 @@ const BOTTOM = TOP.queue + ROWS.queue;
  * `still`, a key that changes when the measures have to be drawn again.
  */
 export function drawStrip(painter, scene) {
-  const { model, scale, step } = scene;
+  const { model, scale } = scene;
   // On one axis with the lanes, the cursor continues into them; an overview has its own.
   const end = scene.overview ? BOTTOM : STRIP_HEIGHT;
   cursorBand(painter, scene, FLAG - 6, end);
   const measures = painter.layer(scene.still, (layer) => {
     const columns = columnsOf(model, scale);
+    drawMoments(layer, scene, columns, FLAG - 1);
     drawMemory(layer, scene, columns);
     drawTokens(layer, scene, columns);
     drawQueue(layer, scene, columns);
   });
   painter.lay(measures);
-  veil(painter, scale, step, FLAG - 3, BOTTOM - FLAG + 3, painter.theme.ground);
+  veil(painter, scene, FLAG - 3, BOTTOM - FLAG + 3, painter.theme.ground);
   drawLimits(painter, scene);
   if (scale.kind === "time") drawPauses(painter, scene, columnsOf(model, scale));
   drawWords(painter, scene);
@@ -246,6 +249,7 @@ function drawWords(painter, { frame, narrow }) {
     ],
     [TOP.queue + 5, "queue", `${frame.waiting.length} waiting`],
   ];
+  painter.text("moments", 0, FLAG + 8, { bold: true });
   for (const [y, name, value] of rows) {
     painter.text(name, 0, y, { bold: true });
     painter.text(value, 0, y + 13, { color: theme.muted });

@@ -50,7 +50,7 @@ export function timeScale(view, left, right, axis) {
     /** The step at x, which may lie outside the view. */
     stepAt: (x) => axis.stepAt(view.from + (x - left) / per),
     /** The first and last step that are at least partly visible. */
-    first: axis.stepAt(view.from),
+    first: (axis.firstAt ?? axis.stepAt)(view.from),
     last: axis.kind === "steps" ? Math.ceil(view.to) - 1 : axis.stepAt(view.to),
   };
 }

@@ -4,7 +4,7 @@
  * `lane.js` draws a request, `lane_packing.js` assigns its lane, `cursor.js` draws the cursor.
  */
 
-import { AFTER, cursorBand, cursorLines, veil } from "./cursor.js";
+import { AFTER, cursorBand, cursorLines, fadedAfter, veil } from "./cursor.js";
 import { drawLife, formsOf } from "./lane.js";
 import { laneAt, occupant, occupantsBetween } from "./lane_packing.js";
 import { placeWords } from "./lane_words.js";
@@ -42,7 +42,7 @@ export function drawTimeline(painter, scene) {
   cursorLines(painter, scene, -HEADROOM, viewHeight);
   const words = lives.words.map((word) => ({ ...word, ground: ground(word.lane) }));
   painter.clipped(...plot, viewHeight + HEADROOM, () => {
-    placeWords(painter, words, scene.step);
+    placeWords(painter, words, fadedAfter(scene));
     for (const handover of handovers(scene)) drawHandover(painter, scene, handover);
   });
 }
@@ -96,7 +96,7 @@ function drawNow(painter, scene, lane, { chosen, ground }) {
   const stays = packing.lanes[lane];
   if (!stays.length) return;
   const top = lane * pitch - scroll;
-  veil(painter, scale, step, top, pitch - 1, ground, width + BLEED);
+  veil(painter, scene, top, pitch - 1, ground, width + BLEED);
   // A lane whose last request is no longer drawn is free and has no name.
   const now = occupant(stays, step);
   const base = top + pitch - formsOf(pitch).below;
@@ -127,7 +127,7 @@ function forksToDraw({ forks, scale }) {
 
 /** A line from the sibling's lane, in the step of the fork, to the request's own first step. */
 function drawElbow(painter, scene, { id, lane: ownLane, forked }) {
-  const { scale, packing, laneHeight: pitch, scroll, model, viewHeight, step } = scene;
+  const { scale, packing, laneHeight: pitch, scroll, model, viewHeight } = scene;
   const baseOf = (request) => {
     const lane = laneAt(packing, model.request(request).index, forked.step);
     return (lane + 1) * pitch - formsOf(pitch).below - scroll;
@@ -136,7 +136,7 @@ function drawElbow(painter, scene, { id, lane: ownLane, forked }) {
   const y = baseOf(id) - 2.5;
   const hue = painter.hue(ownLane);
   painter.clipped(scale.left - 1, 0, scale.right - scale.left, viewHeight, () =>
-    painter.faded(forked.step > step ? AFTER : 1, () => {
+    painter.faded(forked.step > fadedAfter(scene) ? AFTER : 1, () => {
       painter.line(x, baseOf(forked.parent), x, y, hue, 1.5);
       painter.line(x - 0.75, y, scale.end(forked.step) + 0.5, y, hue, 1.5);
     }),

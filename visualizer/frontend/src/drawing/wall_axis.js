@@ -26,6 +26,17 @@ export function wallAxis(model) {
   if (known < 0 || !(ends[stepCount - 1] > begins[known])) return null;
   for (const times of [begins, ends]) times.fill(begins[known], 0, known);
   const at = (step) => Math.min(Math.max(step - firstStep, 0), stepCount - 1);
+  /** The last step that had begun; in a pause, the one before it. */
+  const stepAt = (time) => {
+    let low = 0;
+    let high = stepCount;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (begins[middle] <= time) low = middle + 1;
+      else high = middle;
+    }
+    return firstStep + Math.max(0, low - 1);
+  };
   const typical = median(begins, ends);
   return {
     kind: "time",
@@ -36,16 +47,12 @@ export function wallAxis(model) {
     begin: (step) => (step > model.lastStep ? ends[stepCount - 1] : begins[at(step)]),
     end: (step) => (step < firstStep ? begins[0] : ends[at(step)]),
     moment: (time) => time - origin,
-    /** The last step that had begun; in a pause, the one before it. */
-    stepAt(time) {
-      let low = 0;
-      let high = stepCount;
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (begins[middle] <= time) low = middle + 1;
-        else high = middle;
-      }
-      return firstStep + Math.max(0, low - 1);
+    stepAt,
+    /** The first step to draw from there on: steps without width may begin at the same time. */
+    firstAt(time) {
+      let step = stepAt(time);
+      while (step > firstStep && begins[at(step - 1)] >= time) step -= 1;
+      return step;
     },
   };
 }

@@ -3,7 +3,7 @@
  * that shows it again. Pure functions, except `keepInAddress`.
  */
 
-import { AXES } from "../board/view.js";
+import { AXES, SLO } from "../board/view.js";
 
 const QUIET = 250; // ms without a change before the address is written
 
@@ -19,16 +19,20 @@ export function readAddress(fragment) {
   const range = /^(\d+)-(\d+)$/.exec(asked.get("range") ?? "");
   if (range && Number(range[1]) <= Number(range[2])) opening.range = range.slice(1).map(Number);
   if (AXES.includes(asked.get("axis"))) opening.axis = asked.get("axis");
+  const slo = /^([\d.]+)-([\d.]+)$/.exec(asked.get("slo") ?? "");
+  if (slo) opening.slo = { ttft: 1000 * Number(slo[1]), itl: 1000 * Number(slo[2]) };
   if (asked.get("panel")) opening.only = asked.get("panel");
   return opening;
 }
 
-/** The fragment for a view: step, selected, window, range, axis, only. */
-export function writeAddress({ step, selected, window, range, axis, only }) {
+/** The fragment for a view: step, selected, window, range, axis, slo (if it is not the usual one), only. */
+export function writeAddress({ step, selected, window, range, axis, slo, only }) {
   const parts = [`step=${step}`, `selected=${selected ?? ""}`];
   if (window) parts.push(`from=${window[0]}`, `to=${window[1]}`);
   if (range) parts.push(`range=${range[0]}-${range[1]}`);
   if (axis === "time") parts.push("axis=time");
+  if (slo && (slo.ttft !== SLO.ttft || slo.itl !== SLO.itl))
+    parts.push(`slo=${slo.ttft / 1000}-${slo.itl / 1000}`);
   if (only) parts.push(`panel=${only}`);
   return `#${parts.join("&")}`;
 }

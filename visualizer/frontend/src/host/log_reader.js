@@ -3,12 +3,11 @@
  * picture is drawn as soon as the log is read that far, and the rest is read afterwards.
  */
 
-import { LogError, Model } from "../model/index.js";
+import { LogError, Model, SEARCHED } from "../model/index.js";
 import { piecesOf } from "./log_bytes.js";
 
 const SLICE = 8; // ms of work before the page gets its turn
 const SHORT = 20_000; // events to read before drawing; most logs are shorter
-const PATIENT = 100_000; // events to search for a preemption if no step was given
 
 export class LogReader {
   model = new Model();
@@ -75,10 +74,7 @@ export class LogReader {
 /** Whether a board can open at the given step, or at the opening step. */
 function isEnough(model, { step, selected, range, window }) {
   if (model.events.length < SHORT) return false;
-  if (step == null) {
-    const at = model.measures.preempted.findIndex((count) => count > 0);
-    return (at >= 0 && at + 1 < model.stepCount) || model.events.length >= PATIENT;
-  }
+  if (step == null) return model.events.length > SEARCHED;
   const last = Math.max(step, ...(range ?? []), ...(window ?? []));
   return model.lastStep > last && (selected == null || !!model.request(selected));
 }

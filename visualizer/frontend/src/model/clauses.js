@@ -10,11 +10,16 @@
 
 import { needOf, waitOf } from "./decisions.js";
 import { fill, messages, reasons, stalledWords, supply } from "./messages.js";
+import { rowWasted } from "./rows.js";
 import { waitRuns } from "./waits.js";
 import { agree, are, count, list, say, sum } from "./words.js";
 
 /** Clauses from this rank on are used only where there is no other. */
 export const FILLER = 20;
+/** The kinds that tell of tokens: with asynchronous scheduling, of those of the step before. */
+export const COMMIT = new Set(
+  "failed wasted forked forced joined finished firstTokens routine".split(" "),
+);
 /** Up to this many requests that get a victim's blocks are named; more are counted. */
 const MOST_TAKERS = 3;
 
@@ -33,6 +38,7 @@ export const CLAUSES = {
   freeSeats,
   drafted,
   failed,
+  wasted,
   forked,
   forced,
   joined,
@@ -325,7 +331,19 @@ function failed(frame, add) {
   const message = letters.length > 60 ? `${letters.slice(0, 59).join("")}…` : letters.join("");
   const why = message && ` (${message})`;
   const end = agree(ends, "ends", "end");
-  add(0, say`The forward pass fails${why}, and ${names(frame, ends)} ${end} with it.`);
+  add(0, say`the forward pass fails${why}, and ${names(frame, ends)} ${end} with it.`);
+}
+
+/** Rows of the step before that were computed in vain. @param {Frame} frame @param {Add} add */
+function wasted(frame, add) {
+  const { story, model } = frame;
+  const rows = story.wasted.filter(
+    ({ request, of }) => rowWasted(model.requestSpan(request), of) === "ended",
+  );
+  if (!rows.length) return;
+  const whose = say`${agree(rows, "a row", "the rows")} of ${names(frame, rows)}`;
+  const ended = agree(rows, "the request had", "the requests had");
+  add(9, say`${whose} ${agree(rows, "was", "were")} computed in vain: ${ended} already ended.`);
 }
 
 /** @param {Frame} frame @param {Add} add */
@@ -380,19 +398,15 @@ function finished(frame, add) {
 
 /** @param {Frame} frame @param {Add} add */
 function firstTokens(frame, add) {
-  const { gains, rows } = frame.story;
-  const firsts = rows.filter(
-    (row) =>
-      row.kind === "prefill" &&
-      row.length === row.prompt &&
-      gains.some(({ request }) => request === row.request),
-  );
+  const { gains, forks } = frame.story;
+  const forked = new Set(forks.map(({ request }) => request));
+  const firsts = gains.filter(({ request, first }) => first && !forked.has(request));
   if (!firsts.length) return;
   const who = names(frame, firsts);
   const tokens = gains.every(({ ids }) => ids.length === 1) ? "token" : "tokens";
   if (firsts.length === 1)
     add(FILLER, say`${who}'s prompt is complete, so it has its first ${tokens}.`);
-  else add(FILLER, say`The prompts of ${who} are complete, so each has its first ${tokens}.`);
+  else add(FILLER, say`the prompts of ${who} are complete, so each has its first ${tokens}.`);
 }
 
 /** @param {Frame} frame @param {Add} add */

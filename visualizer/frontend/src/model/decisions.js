@@ -21,7 +21,8 @@
  * @property {string} [heat]        its rank; see HOT
  */
 
-import { fill, messages, rowWords, stalledWords, supply } from "./messages.js";
+import { fill, messages, rowWords, stalledWords, supply, wastedWords } from "./messages.js";
+import { rowWasted } from "./rows.js";
 import { agree, blockList, count, list, say, sum } from "./words.js";
 
 /** What a learner should look at first, most important first. */
@@ -178,6 +179,8 @@ function scheduled(frame, row, left) {
     const into = taken.filter((block) => loss.table.includes(block));
     if (into.length) parts.push(say`into ${model.tag(loss.request)}'s ${blockList(into)}`);
   }
+  const wasted = rowWasted(model.requestSpan(request), frame.step);
+  if (wasted) parts.push(say`${wastedWords(wasted)}`);
   const spans = parts.flatMap((part, index) => (index ? say`, ${part}` : part));
   const heat = evicted.length ? "evicting" : copy ? "copying" : kind;
   const plain = kind === "decode" && parts.length === 1 && !drafts.length;
@@ -251,10 +254,14 @@ export function outcomes(frame) {
   const ended = story.endings.map((end) =>
     line(end, end.reason === "abort" ? "aborted" : "finished", endingWords(frame, end)),
   );
+  const wasted = story.wasted.flatMap((row) => {
+    const why = rowWasted(model.requestSpan(row.request), row.of);
+    return why ? line(row, "wasted", say`its row was ${wastedWords(why, row.of)}`) : [];
+  });
   const [before, after] = [true, false].map((early) =>
     ended.filter(({ kind }) => (kind === "aborted") === early),
   );
-  return [...arrived, ...before, ...forked, ...joined, ...after];
+  return [...arrived, ...before, ...wasted, ...forked, ...joined, ...after];
 }
 
 /** @param {Frame} frame @param {import("./story.js").Ending} ending */

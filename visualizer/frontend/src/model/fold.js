@@ -91,6 +91,8 @@ export class State {
     /** The number of blocks of each kind; together, all blocks. */
     this.counts = { unshared: 0, shared: 0, cached: 0, free: 0 };
     this.waitingCount = 0;
+    /** The waiting requests that were preempted. */
+    this.suspendedCount = 0;
     /** Twice the reference count, plus one for a cached block. @type {CowList<number>} */
     this.blockWords = new CowList();
     /** The latest text of each token id; all copies share it. @type {string[]} */
@@ -301,7 +303,9 @@ export class State {
 
   #addRequestState(/** @type {RequestState} */ request) {
     this.requests.set(request.id, { ...request, epoch: this.epoch });
-    if (request.place !== null) this.waitingCount++;
+    if (request.place === null) return;
+    this.waitingCount++;
+    if (request.preemptions) this.suspendedCount++;
   }
 
   /** Adds a request of a keyframe, or a new one, which has fewer fields. @param {any} entry @param {number | null} place */
@@ -476,6 +480,7 @@ export class State {
     const request = this.#writableRequest(event.request);
     request.place = null;
     this.waitingCount--;
+    if (request.preemptions) this.suspendedCount--;
     this.running = [...this.running, request.id];
     this.#takeLane(request.id);
     this.#incref(event.blocks);
@@ -510,6 +515,7 @@ export class State {
     request.preemptions++;
     request.place = --this.front;
     this.waitingCount++;
+    this.suspendedCount++;
   }
 
   radix_evicted(/** @type {Events.RadixEvicted} */ event) {
@@ -675,8 +681,10 @@ export class State {
 
   request_finished(/** @type {Events.RequestFinished} */ event) {
     const request = this.#writableRequest(event.request);
-    if (request.place !== null) this.waitingCount--;
-    else this.running = this.running.filter((id) => id !== request.id);
+    if (request.place !== null) {
+      this.waitingCount--;
+      if (request.preemptions) this.suspendedCount--;
+    } else this.running = this.running.filter((id) => id !== request.id);
     this.#release(request);
     this.requests.delete(request.id);
     this.lanes = leaveLane(this.lanes, request.id, this.step);

@@ -15,10 +15,11 @@
  * @property {number | null} to    the request that took it in this step
  *
  * @typedef {import("./words.js").Span} Span
- * @typedef {{fate: "others" | "cached" | "taken" | "free", to: number | null}} Fate
+ * @typedef {import("./fates.js").Fate} Fate
  */
 
 import { decisions, outcomes } from "./decisions.js";
+import { fateOf } from "./fates.js";
 import { messages, text, whyBlocked } from "./messages.js";
 import { Story } from "./story.js";
 import { tokensPanel } from "./tokens.js";
@@ -66,7 +67,7 @@ export class Frame {
   get time() {
     const index = this.step - this.model.firstStep;
     const { start, scheduled, end } = this.model.measures;
-    if (Number.isNaN(end[index])) return null;
+    if (Number.isNaN(end[index] - start[index])) return null;
     return { start: start[index], scheduled: scheduled[index], end: end[index] };
   }
 
@@ -325,14 +326,7 @@ export class Frame {
 
   /** The fate of a block that a request released at `seq`. @returns {Fate} */
   fate(/** @type {number} */ block, /** @type {number} */ seq) {
-    const taken = this.story.taken.findLast((one) => one.block === block && one.seq > seq);
-    const lostAgain = this.story.preemptions.some(
-      (one) => taken && one.request === taken.request && one.seq > taken.seq,
-    );
-    if (taken && !lostAgain) return { fate: "taken", to: taken.request };
-    const holders = this.state.refs(block) - Number(this.state.inTree(block));
-    if (holders) return { fate: "others", to: null };
-    return { fate: this.state.inTree(block) ? "cached" : "free", to: null };
+    return fateOf(block, seq, this.story.taken, this.story.preemptions, this.state);
   }
 
   // Tree and tokens

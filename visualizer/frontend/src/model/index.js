@@ -8,6 +8,6 @@ export { parseLog } from "./lines.js";
 export { LogError } from "./log.js";
 export { reasonWords } from "./messages.js";
 export { Model } from "./model.js";
-export { openingRequest, openingStep } from "./opening.js";
+export { openingRequest, openingScores, openingStep, SEARCHED } from "./opening.js";
 export { compose, sentence } from "./sentence.js";
 export { plain } from "./words.js";

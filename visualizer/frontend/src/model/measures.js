@@ -2,11 +2,16 @@
  * The measures that the strip draws, one value per step, in typed arrays with index `step - firstStep`.
  *
  * Blocks: used = shared + unshared, and used + cached + free is all of memory. Tokens: prefill + catchup +
- * decode. Times in microseconds, NaN if the log has none.
+ * decode. `happened` has the bits of `happenings.js`,
+ * `suspended` the waiting requests that were preempted. Times in microseconds, NaN if the log has none.
+ *
+ * With asynchronous scheduling a step is scheduled while the one before is computed. Then `start` to `end` is the
+ * time from the start of its scheduling to the tokens of the step before, `start` to `scheduled` its own
+ * scheduling, and `launched` to `ready` its own forward pass, which begins after `end`.
  *
  * @typedef {"used" | "shared" | "cached" | "free" | "tokens" | "prefill" | "catchup" | "decode" | "rows"
- *   | "output" | "running" | "waiting" | "preempted" | "evicted" | "found"} CountName
- * @typedef {"start" | "scheduled" | "end"} TimeName
+ *   | "output" | "running" | "waiting" | "preempted" | "evicted" | "found" | "happened" | "suspended"} CountName
+ * @typedef {"start" | "scheduled" | "end" | "launched" | "ready"} TimeName
  * @typedef {Record<CountName, Int32Array> & Record<TimeName, Float64Array>} MeasureArrays
  * @typedef {{request: number, count: number, kind: string}} Chunk
  */
@@ -16,9 +21,9 @@ import { roomFor } from "./columns.js";
 const COUNTS = [
   ..."used shared cached free".split(" "),
   ..."tokens prefill catchup decode rows output".split(" "),
-  ..."running waiting preempted evicted found".split(" "),
+  ..."running waiting preempted evicted found happened suspended".split(" "),
 ];
-const TIMES = ["start", "scheduled", "end"];
+const TIMES = ["start", "scheduled", "end", "launched", "ready"];
 
 /** The measures of a step before its first event. @type {Record<CountName | TimeName, number>} */
 export const NOTHING = Object.fromEntries([
@@ -33,6 +38,8 @@ export class Measures {
   ];
   /** @type {Map<number, Chunk[]>} */
   #chunks = new Map();
+  /** @type {Map<number, number[]>} */
+  #computed = new Map();
 
   constructor() {
     this.firstStep = 1;
@@ -43,6 +50,38 @@ export class Measures {
   /** Tokens of prefill and catch-up rows in a step. @param {number} step */
   chunks(step) {
     return this.#chunks.get(step) ?? [];
+  }
+
+  /**
+   * Asynchronous scheduling: the steps whose forward pass was running, or ended, while a step was scheduled. This is
+   * the step before; none if no pass was running; and also the step itself if no other step followed at once.
+   *
+   * @param {number} step
+   */
+  computed(step) {
+    return this.#computed.get(step) ?? [];
+  }
+
+  /** Adds `pass`, a step, to those that were computed while `step` was scheduled. */
+  addComputed(/** @type {number} */ step, /** @type {number} */ pass) {
+    const known = this.computed(step);
+    if (!known.includes(pass)) this.#computed.set(step, [...known, pass]);
+  }
+
+  /**
+   * Sets times of a step that is recorded: with asynchronous scheduling they arrive during the next one. If no tokens
+   * ended the step, because none was computed meanwhile, the launch of its own pass did.
+   *
+   * @param {number} step
+   * @param {{start: number, scheduled: number, launched: number, ready: number}} times
+   */
+  setTimes(step, times) {
+    const index = step - this.firstStep;
+    if (index < 0 || index >= this.length) return;
+    for (const { name, values } of this.#columns) {
+      if (name in times) values[index] = times[/** @type {keyof typeof times} */ (name)];
+      if (name === "end" && Number.isNaN(values[index])) values[index] = times.launched;
+    }
   }
 
   /**

@@ -15,6 +15,16 @@ export const reasons = messages.reasons;
 export const stalledWords = messages.stalled;
 
 /**
+ * "computed in vain in step 7: the request had already ended".
+ *
+ * @param {"ended" | "preempted" | "dropped"} why
+ * @param {number} [step]  to name it
+ */
+export function wastedWords(why, step) {
+  return text(messages.wasted[why], { step: step === undefined ? "" : ` in step ${step}` });
+}
+
+/**
  * Short words for a waiting reason, for lanes and tables: "batch full".
  *
  * @type {Record<string, string>}

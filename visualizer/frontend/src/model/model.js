@@ -23,6 +23,7 @@
 /** @import { LogEvent } from "./events.js" */
 import { State } from "./fold.js";
 import { Frame } from "./frame.js";
+import { StepHappenings } from "./happenings.js";
 import { LogLines } from "./lines.js";
 import { LogError } from "./log.js";
 import { Measures, NOTHING } from "./measures.js";
@@ -49,6 +50,7 @@ export class Model {
   #sums = { ...NOTHING };
   /** @type {import("./measures.js").Chunk[]} */
   #chunks = [];
+  #happenings = new StepHappenings();
 
   /** @param {LogEvent[]} [events] */
   constructor(events = []) {
@@ -224,6 +226,11 @@ export class Model {
     return this.#heads.waitAt(step, id);
   }
 
+  /** Why requests waited in a step: the reason of the head, and how many others the policy deferred. */
+  waitIn(/** @type {number} */ step) {
+    return this.#heads.inStep(step);
+  }
+
   /** The state before the first step's events. */
   #start() {
     const state = new State();
@@ -332,11 +339,13 @@ export class Model {
     this.measures.firstStep = this.firstStep;
     this.#sums = { ...NOTHING };
     this.#chunks = [];
+    this.#happenings = new StepHappenings();
   }
 
   /** Adds an event that is about to be applied to the open step's measures. @param {LogEvent} event */
   #sum(event) {
     const sums = this.#sums;
+    this.#happenings.note(event, this.#live);
     switch (event.type) {
       case "admitted":
         sums.found += event.blocks.length * this.#live.blockSize;
@@ -351,6 +360,7 @@ export class Model {
         sums.evicted++;
         break;
       case "step_scheduled":
+        this.#noteComputed(this.#live.step, this.#live.step - 1);
         for (const row of event.rows) {
           const [request, , count] = row;
           const kind = rowKind(row, this.#live.request(request));
@@ -360,21 +370,48 @@ export class Model {
           if (kind !== "decode") this.#chunks.push({ request, count, kind });
         }
         break;
-      case "step_finished": {
+      case "step_finished":
         for (const row of event.tokens) sums.output += row[1].length;
-        const { start = NaN, scheduled = NaN, end = NaN } = event.t ?? {};
-        Object.assign(sums, { start, scheduled, end });
-      }
+        this.#time(event);
     }
+  }
+
+  /** Notes the times of a step that finished: the open one or, with asynchronous scheduling, the one before. */
+  #time(/** @type {import("./events.js").StepFinished} */ { step = this.#live.step, t = {} }) {
+    const { start = NaN, scheduled = NaN, launched = NaN, ready = NaN, end = NaN } = t;
+    const own = { start, scheduled, launched, ready };
+    const open = this.steps.at(-1)?.step ?? step;
+    if (step < open) this.measures.setTimes(step, own);
+    else Object.assign(this.#sums, own);
+    this.#sums.end = end;
+    const isDropped = !Number.isNaN(start) && Number.isNaN(launched); // the pass before it failed
+    if (!isDropped) this.#noteComputed(open, step);
+  }
+
+  /** Notes that `pass` was computed while `step` was scheduled, if the log has asynchronous scheduling. */
+  #noteComputed(/** @type {number} */ step, /** @type {number} */ pass) {
+    const { settings, plans } = this.#live;
+    if (settings.async_scheduling && plans.get(pass)?.length) this.measures.addComputed(step, pass);
   }
 
   #record() {
     const info = this.steps.at(-1);
     if (!info) return;
-    const { counts, running, waitingCount: waiting } = this.#live;
+    const { counts, running, waitingCount: waiting, suspendedCount: suspended } = this.#live;
     const { unshared, shared, cached, free } = counts;
     const used = unshared + shared;
-    Object.assign(this.#sums, { used, shared, cached, free, waiting, running: running.length });
+    const happened = this.#happenings.bits(this.#live);
+    const counted = {
+      used,
+      shared,
+      cached,
+      free,
+      waiting,
+      running: running.length,
+      happened,
+      suspended,
+    };
+    Object.assign(this.#sums, counted);
     this.measures.record(info.step, this.#sums, this.#chunks);
   }
 }

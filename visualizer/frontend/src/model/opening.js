@@ -1,19 +1,76 @@
-/** The step at which a board opens, and the request it selects. */
+/**
+ * The step at which a board opens, and the request it selects: the step with the highest score.
+ * `visualizer/opening.py` chooses the same in Python, because a board has a step before a browser shows it.
+ */
 
-/** The step of the first preemption, else of the first cache hit, else of the fullest batch. @param {import("./model.js").Model} model */
-export function openingStep(model) {
-  const { preempted, found, rows } = model.measures;
-  const first = [preempted, found].map((values) => values.findIndex((value) => value > 0));
-  const index =
-    first.find((at) => at >= 0) ?? rows.indexOf(rows.reduce((a, b) => Math.max(a, b), 0));
-  return model.firstStep + Math.max(0, index);
+import { HAPPENED } from "./happenings.js";
+
+/** Events of a log that are searched for the opening step, so that a long log is drawn before it is read. */
+export const SEARCHED = 50_000;
+
+/** What a step's happenings are worth, in quarters of a point. */
+const WORTH = [
+  { bits: HAPPENED.preempted, quarters: 24 },
+  { bits: HAPPENED.others, quarters: 12 },
+  { bits: HAPPENED.cached, quarters: 12 },
+  { bits: HAPPENED.taken, quarters: 12 },
+  { bits: HAPPENED.copied | HAPPENED.forked | HAPPENED.rejected, quarters: 12 },
+  { bits: HAPPENED.largeHit, quarters: 8 },
+  { bits: HAPPENED.evicted, quarters: 4 },
+];
+const WAITING = { quarters: 4, most: 5 };
+const RUNNING = { quarters: 1, most: 8 };
+const EDGE = 16; // less in the first and last tenth of the run
+
+/**
+ * The score of each step that is searched, in quarters of a point.
+ *
+ * @param {import("./model.js").Model} model
+ */
+export function openingScores(model) {
+  const { happened, waiting, running } = model.measures;
+  const { steps, firstSeq } = model;
+  const beyond = steps.findIndex(({ to }) => to - firstSeq >= SEARCHED);
+  const count = beyond < 0 ? steps.length : Math.max(1, beyond);
+  const tenth = Math.floor(count / 10);
+  return Array.from({ length: count }, (_, index) => {
+    const isEdge = index < tenth || index >= count - tenth;
+    const worth = WORTH.map(({ bits, quarters }) => (happened[index] & bits ? quarters : 0));
+    return (
+      worth.reduce((sum, quarters) => sum + quarters, 0) +
+      WAITING.quarters * Math.min(waiting[index], WAITING.most) +
+      RUNNING.quarters * Math.min(running[index], RUNNING.most) -
+      (isEdge ? EDGE : 0)
+    );
+  });
 }
 
-/** @param {import("./model.js").Model} model @returns {number | null} */
+/** The step with the highest score; of equal ones, the earliest. @param {import("./model.js").Model} model */
+export function openingStep(model) {
+  const scores = openingScores(model);
+  const best = scores.reduce((most, score) => Math.max(most, score), -Infinity);
+  return model.firstStep + Math.max(0, scores.indexOf(best));
+}
+
+/** The request that the opening step is about. @param {import("./model.js").Model} model @returns {number | null} */
 export function openingRequest(model) {
   if (!model.stepCount) return null;
   const { story, running, waiting } = model.frame(openingStep(model));
-  const hit = story.admissions.find(({ found }) => found);
-  const chosen = story.preemptions[0] ?? hit ?? story.rows[0];
-  return chosen?.request ?? running[0] ?? waiting[0] ?? null;
+  const { preemptions, copies, forks, rows, gains, admissions, evictions } = story;
+  const rejected = rows.find(({ request, drafts }) => {
+    const gain = drafts.length && gains.find((one) => one.request === request);
+    return gain && gain.accepted < drafts.length;
+  });
+  const told = [
+    preemptions[0],
+    copies[0],
+    forks[0],
+    rejected,
+    admissions.find(({ found }) => found),
+    evictions
+      .map(({ neededBy }) => ({ request: neededBy }))
+      .find(({ request }) => model.request(request)),
+    rows[0],
+  ].find(Boolean);
+  return told?.request ?? running[0] ?? waiting[0] ?? null;
 }

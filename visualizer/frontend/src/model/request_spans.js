@@ -14,6 +14,7 @@
  * @property {number} [drafts]
  * @property {number} [accepted]
  * @property {string} [reason]     stalled: why
+ * @property {"ended" | "preempted" | "dropped"} [wasted]  why the row of this one step was in vain
  *
  * @typedef {object} RequestSpan
  * @property {number} id
@@ -50,6 +51,8 @@ import { laneOf } from "./lanes.js";
 import { LogError } from "./log.js";
 import { rowKind } from "./rows.js";
 
+/** The kinds of segments that are rows of steps. */
+const ROWS = new Set(["prefill", "catchup", "decode"]);
 /** Longer labels are cut in a name. */
 const NAME_LENGTH = 16;
 
@@ -100,6 +103,7 @@ export class RequestSpans {
         break;
       case "step_finished":
         event.tokens.forEach((row, index) => this.#gain(row, event.t?.logprobs?.[index], step));
+        for (const id of event.wasted ?? []) this.#waste(id, event.step ?? step, state);
         break;
       case "request_finished": {
         const span = this.#of(event.request);
@@ -250,7 +254,7 @@ export class RequestSpans {
     const last = span.segments[span.segments.length - 1];
     const kind = rowKind(row, state.request(id));
     if (kind === "decode") {
-      const goesOn = last?.kind === kind && last.to === step - 1 && !last.drafts;
+      const goesOn = last?.kind === kind && last.to === step - 1 && !last.drafts && !last.wasted;
       if (goesOn && !drafts) last.to = step;
       else span.segments.push({ kind, from: step, to: step, drafts, accepted: 0 });
       return;
@@ -278,6 +282,29 @@ export class RequestSpans {
     }
     const segment = span.segments[span.segments.length - 1];
     if (segment?.from === step && segment.drafts) segment.accepted = accepted;
+  }
+
+  /** Makes a row in vain a segment of its own. */
+  #waste(
+    /** @type {number} */ id,
+    /** @type {number} */ step,
+    /** @type {import("./fold.js").State} */ state,
+  ) {
+    const request = state.requests.get(id);
+    const wasted = !request ? "ended" : request.place === null ? "dropped" : "preempted";
+    const { segments } = this.#of(id);
+    const at = segments.findLastIndex(
+      ({ kind, from, to }) => ROWS.has(kind) && from <= step && step <= Number(to),
+    );
+    if (at < 0) return; // the log begins after its row
+    const segment = segments[at];
+    /** @type {Segment[]} */
+    const parts = [
+      { ...segment, to: step - 1 },
+      { ...segment, from: step, to: step, wasted },
+      { ...segment, from: step + 1 },
+    ];
+    segments.splice(at, 1, ...parts.filter(({ from, to }) => from <= Number(to)));
   }
 
   #skipped(

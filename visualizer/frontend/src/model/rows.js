@@ -11,3 +11,13 @@ export function rowKind(row, { promptLength, length }) {
   if (start < promptLength) return "prefill";
   return tokens > 1 || start + tokens < length ? "catchup" : "decode";
 }
+
+/**
+ * Why a request's row of a step was in vain; undefined if it was not.
+ *
+ * @param {import("./request_spans.js").RequestSpan} span
+ * @param {number} step
+ */
+export function rowWasted({ segments }, step) {
+  return segments.find(({ from, wasted }) => wasted && from === step)?.wasted;
+}

@@ -6,7 +6,7 @@
  * @typedef {import("./frame.js").Frame} Frame
  */
 
-import { CLAUSES, FILLER, names } from "./clauses.js";
+import { CLAUSES, COMMIT, FILLER, names } from "./clauses.js";
 import { agree, bold, capital, count, list, plain, say, sum } from "./words.js";
 
 /** Letters that fit into two lines at 1280 px; a name's swatch counts as two. */
@@ -35,7 +35,8 @@ export function compose(frame) {
   for (const [kind, addClauses] of Object.entries(CLAUSES))
     addClauses(frame, (rank, spans) => clauses.push({ kind, rank, spans }));
   const chosen = new Set();
-  let room = ROOM - width(lead);
+  const ended = endOfStepBefore(frame);
+  let room = ROOM - width(lead) - ended.length;
   for (const clause of clauses.toSorted((a, b) => a.rank - b.rank)) {
     const { rank, spans } = clause;
     if (chosen.size === MOST_CLAUSES || (chosen.size && rank >= FILLER)) break;
@@ -44,10 +45,24 @@ export function compose(frame) {
     room -= width(spans) + 1;
   }
   const told = clauses.filter((clause) => chosen.has(clause));
+  const commit = told.find(({ kind }) => COMMIT.has(kind));
   /** @type {Span[]} */
   let spans = lead;
-  for (const clause of told) spans = say`${spans} ${capital(clause.spans)}`;
+  for (const clause of told) {
+    const begin = clause === commit ? ended : "";
+    spans = say`${spans} ${begin}${begin ? clause.spans : capital(clause.spans)}`;
+  }
   return { kinds: told.map(({ kind }) => kind), spans };
+}
+
+/**
+ * Asynchronous scheduling: the tokens are those of the step before. "Step 6 ends: ", or nothing.
+ *
+ * @param {Frame} frame
+ */
+function endOfStepBefore({ step, story }) {
+  const before = story.finished.find((one) => one < step);
+  return before === undefined ? "" : `Step ${before} ends: `;
 }
 
 /** @param {Span[]} spans */

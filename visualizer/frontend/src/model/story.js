@@ -66,8 +66,13 @@ export class Story {
   scheduled = null;
   /** @type {{request: number, parent: number, sample: number, blocks: number, seq: number}[]} */
   forks = [];
-  /** @type {{request: number, ids: number[], accepted: number, forced: number, seq: number}[]} */
+  /** `first`: the request's prompt is complete only now.
+   * @type {{request: number, ids: number[], accepted: number, forced: number, first: boolean, seq: number}[]} */
   gains = [];
+  /** Rows that were computed in vain. @type {{request: number, of: number, seq: number}[]} */
+  wasted = [];
+  /** The steps that finished: this one, or with asynchronous scheduling the one before. @type {number[]} */
+  finished = [];
   /** Blocks that the cache had already. @type {{request: number, blocks: number[], seq: number}[]} */
   joins = [];
   /** @type {Ending[]} */
@@ -154,9 +159,13 @@ export class Story {
         break;
       }
       case "step_finished":
+        this.finished.push(event.step ?? state.step);
         for (const [id, ids, , accepted = 0, forced = 0] of event.tokens) {
-          this.gains.push({ request: id, ids, accepted, forced, seq });
+          const { length, promptLength } = state.request(id);
+          const first = length === promptLength;
+          this.gains.push({ request: id, ids, accepted, forced, first, seq });
         }
+        for (const id of event.wasted ?? []) this.wasted.push({ request: id, of: event.step, seq });
         break;
       case "radix_joined": {
         const { table, lock } = state.request(request);

@@ -43,9 +43,31 @@ export function tokensPanel(frame, id) {
     next: next === undefined ? null : { step: next, after: elapsed(last, endOf(model, next)) },
     checked: draftsOf(frame, id),
     guesses: span.segments.some(({ drafts }) => drafts),
+    ...inFlight(frame, id),
     total: tokenSteps.length,
     maxTokens,
   };
+}
+
+/**
+ * Asynchronous scheduling: the steps that are being computed. `pending` will give the request a token that is not
+ * known yet; `vain` is computed in vain, because the request has ended.
+ *
+ * @param {import("./frame.js").Frame} frame
+ * @param {number} id
+ * @returns {{pending: number[], vain: number | null}}
+ */
+function inFlight({ state, status }, id) {
+  const request = state.requests.get(id);
+  const isAsync = state.settings.async_scheduling && status !== "pending";
+  const rows = [...(isAsync ? state.plans : [])].flatMap(([step, planned]) =>
+    planned
+      .filter(([owner]) => owner === id)
+      .map(([, start, count, drafts]) => ({ step, end: start + count - drafts.length })),
+  );
+  if (!request) return { pending: [], vain: rows[0]?.step ?? null };
+  const last = rows.filter(({ end }) => end >= request.length);
+  return { pending: last.map(({ step }) => step), vain: null };
 }
 
 /** Microseconds between two times, or null if one of them is unknown. */

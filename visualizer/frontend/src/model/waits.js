@@ -49,6 +49,16 @@ export class Heads {
   }
 
   /**
+   * Why the head of the queue was not admitted in a step, and how many waiting requests the policy deferred.
+   *
+   * @param {number} step
+   */
+  inStep(step) {
+    const reason = this.#names[this.#reasons[step - this.#firstStep] ?? 0];
+    return { reason, deferred: this.#deferred.get(step)?.size ?? 0 };
+  }
+
+  /**
    * Why a request waited that was in the queue when this step had been scheduled.
    *
    * @param {number} step

@@ -85,8 +85,9 @@ export class MapPanel {
     this.drawSwatches();
     painter.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
     painter.context.translate(BLEED, 0);
-    const { selected, block } = store;
-    drawBlocks(painter, { model, frame, grid, claim: this.claim, selected });
+    const { selected, block, touched } = store;
+    const { claim } = this;
+    drawBlocks(painter, { model, frame, grid, claim, selected, untouched: !touched });
     if (block != null) drawHighlighted(painter, { model, frame, grid, block });
   }
 

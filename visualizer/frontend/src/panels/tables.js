@@ -50,6 +50,14 @@ export function stepTable({ model, frame }) {
     ["running", frame.running.length],
     ["waiting", frame.waiting.length],
   ];
+  if (model.settings.async_scheduling)
+    rows.push([
+      "computed meanwhile",
+      model.measures
+        .computed(frame.step)
+        .map((step) => `step ${step}`)
+        .join(", ") || "no step",
+    ]);
   if (time) rows.push(["took", duration(time.end - time.start)]);
   const texts = rows.map(([name, value]) => [name, String(value)]);
   return table(`Step ${frame.step} of ${model.lastStep}`, ["measure", "value"], texts);

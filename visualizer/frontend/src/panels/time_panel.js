@@ -1,10 +1,12 @@
-/** The timeline: strip, lanes and axis, three canvases with one time axis. */
+/** The timeline: strip, lanes and axis, canvases with one time axis; with asynchronous scheduling also its two lanes. */
 
+import { overlapWords } from "../board/descriptions.js";
 import { rangeWords } from "../board/range.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { laneAt, occupant, packLanes, ROOM } from "../drawing/lane_packing.js";
 import { laneRows } from "../drawing/lane_rows.js";
+import { drawOverlap, OVERLAP_HEIGHT } from "../drawing/overlap.js";
 import { drawStrip, STRIP_HEIGHT } from "../drawing/strip.js";
 import {
   clampView,
@@ -30,6 +32,7 @@ export class TimePanel {
   constructor(board) {
     this.board = board;
     this.strip = h("canvas", { role: "img", class: "strip" });
+    this.overlap = h("canvas", { role: "img", class: "overlap", hidden: true });
     this.lanes = h("canvas", { role: "img" });
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.spacer = h("div", {}, this.lanes);
@@ -41,13 +44,16 @@ export class TimePanel {
       "section",
       { class: "time", "aria-label": "Timeline" },
       this.strip,
+      this.overlap,
       this.scroller,
       this.axis,
       ...this.rangeMark.boxes,
       this.rangeWords,
       this.alternative,
     );
-    this.pencils = [this.strip, this.lanes, this.axis].map((canvas) => new CanvasPainter(canvas));
+    this.pencils = [this.strip, this.lanes, this.axis, this.overlap].map(
+      (canvas) => new CanvasPainter(canvas),
+    );
     this.scrolled = 0; // kept here, because reading it forces a layout
     this.together = [this]; // panels that share one axis
     this.pinned = false; // whether the window stays at the end while a live log grows
@@ -58,6 +64,7 @@ export class TimePanel {
   setModel(model) {
     this.model = model;
     this.log = { first: model.firstStep, last: model.lastStep };
+    this.overlap.hidden = !model.settings.async_scheduling;
     this.spans = model.requests.map((span) => spanOf(span, model));
     this.forks = model.requests.filter(({ forked }) => forked);
     this.pack();
@@ -141,7 +148,7 @@ export class TimePanel {
     else this.scroller.removeAttribute("tabindex");
     this.spacer.style.height = `${(this.full + HEADROOM) * unit}px`;
     this.scroller.style.height = `${(this.viewHeight + HEADROOM) * unit}px`;
-    for (const element of [this.strip, this.scroller, this.axis])
+    for (const element of [this.strip, this.overlap, this.scroller, this.axis])
       element.style.marginLeft = `${-BLEED * unit}px`;
     this.scroller.style.marginRight = `${-BLEED * unit}px`;
     this.writeRange();
@@ -163,7 +170,8 @@ export class TimePanel {
 
   /** The height in board pixels, known before drawing. */
   get height() {
-    return STRIP_HEIGHT + HEADROOM + this.viewHeight + AXIS_HEIGHT;
+    const overlap = this.overlap.hidden ? 0 : OVERLAP_HEIGHT;
+    return STRIP_HEIGHT + overlap + HEADROOM + this.viewHeight + AXIS_HEIGHT;
   }
 
   /** Fits the window to another log: it keeps its width, around the cursor. */
@@ -273,10 +281,11 @@ export class TimePanel {
   draw() {
     const { board, model, width, scale, long } = this;
     const { unit, theme, narrow, frame, store } = board;
-    const common = { model, frame, narrow, width, step: store.step, selected: store.selected };
+    const { step, selected, touched } = store;
+    const common = { model, frame, narrow, width, step, selected, untouched: !touched };
     const { kind, from, to } = this.timeAxis;
     const known = [model.events.length, narrow, kind, from, to, this.left];
-    const [strip, lanes, axis] = this.pencils;
+    const [strip, lanes, axis, overlap] = this.pencils;
     const bleed = (painter, height, draw) => {
       painter.begin(width + 2 * BLEED, height, unit, theme);
       painter.context.translate(BLEED, 0);
@@ -291,6 +300,10 @@ export class TimePanel {
         window: long && this.isZoomed ? this.view : null,
       }),
     );
+    if (!this.overlap.hidden) {
+      const still = [...known, this.view.from, this.view.to].join(" ");
+      bleed(overlap, OVERLAP_HEIGHT, () => drawOverlap(overlap, { ...common, scale, still }));
+    }
     this.lanes.dataset.shown = this.shown().join(" ");
     this.lanes.dataset.plot = `${this.left} ${this.right}`;
     this.lanes.dataset.view = `${this.view.from} ${this.view.to}`;
@@ -327,6 +340,11 @@ export class TimePanel {
       "aria-label",
       `Step ${frame.step} of ${model.lastStep}: ${used} blocks used, ${cached} cached, ${free} free; ` +
         `${frame.budget.tokens} of ${frame.budget.budget} tokens; ${frame.waiting.length} waiting`,
+    );
+    const passes = model.measures.computed(frame.step);
+    this.overlap.setAttribute(
+      "aria-label",
+      `Asynchronous scheduling: step ${frame.step} is scheduled; ${overlapWords(passes)}`,
     );
     this.lanes.setAttribute(
       "aria-label",

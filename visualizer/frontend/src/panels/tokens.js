@@ -58,7 +58,7 @@ function tokenNodes(context, panel, blocks) {
       h("p", { class: "note muted" }, "Select a request to read its text."),
     ];
   }
-  const { prompt, output, next } = panel;
+  const { prompt, output, next, pending, vain } = panel;
   const text = h("div", {
     class: "text scroll",
     tabindex: "0",
@@ -83,6 +83,7 @@ function tokenNodes(context, panel, blocks) {
   omit(output.length - MOST_OUTPUT);
   const start = Math.max(0, output.length - MOST_OUTPUT);
   output.slice(start).forEach((token, i) => place(outputToken(token), prompt.length + start + i));
+  for (const step of pending) words.append(placeholder(step));
   if (next)
     words.append(
       h(
@@ -95,6 +96,7 @@ function tokenNodes(context, panel, blocks) {
     h("h2", {}, chip(selected, context), h("span", { class: "count" }, summary(panel))),
     text,
     panel.guesses && draftLine(panel.checked),
+    vain !== null && inVain(vain),
   ].filter(Boolean);
 }
 
@@ -171,6 +173,17 @@ function outputToken({ text, probability, forced, drafted, step, at }) {
     shown(text),
     bar,
   );
+}
+
+/** A token that a step is computing: the next steps are scheduled without knowing it. */
+function placeholder(step) {
+  const title = `a placeholder: step ${step} is computing this token`;
+  return h("span", { class: "token placeholder", title }, "?");
+}
+
+function inVain(step) {
+  const words = `The request has ended, but step ${step} is still computing a row of it, in vain.`;
+  return h("p", { class: "note in-vain" }, words);
 }
 
 /** A newline as an arrow, an empty piece (part of a character) as a thin mark. */

@@ -21,12 +21,12 @@ export function miniGrid(count, width, most = count) {
   };
 }
 
-/** Draws `blocks` (those of a frame); `hueOf(request)` is the index of a request's hue. */
-export function drawMiniMap(painter, blocks, grid, hueOf) {
+/** Draws `blocks` (those of a frame); `laneOf(request)` is a request's lane. */
+export function drawMiniMap(painter, blocks, grid, laneOf) {
   const { theme } = painter;
   for (const { id, kind, owners } of blocks) {
     const box = [grid.x(id), grid.y(id), grid.width, grid.body];
-    if (kind === "unshared") painter.fill(...box, painter.paint(hueOf(owners[0])));
+    if (kind === "unshared") painter.mark(...box, laneOf(owners[0]));
     else if (kind === "free") painter.frame(...box, theme.rule);
     else {
       painter.fill(...box, kind === "shared" ? theme.shared : painter.hatch(theme.hatch));

@@ -1,0 +1,86 @@
+"""A board of a log with asynchronous scheduling: two lanes that overlap, placeholders, rows in vain."""
+
+from pathlib import Path
+
+from playwright.sync_api import expect
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.events import EventLog
+from engine.events import vocabulary as v
+from engine.simulation.cost_runner import CostRunner
+from tests.browser.axe import expect_no_violation
+from tests.browser.conftest import NewPage
+from tests.browser.exported import opened
+from visualizer import to_html
+
+
+def two_stops(*, asynchronous: bool = True) -> EventLog:
+    """Three requests: the first two stop after 4 and 6 tokens, which the scheduler cannot know."""
+    runner = CostRunner(10, 0.25, cpu_ms=5, outputs={1: 4, 2: 6})
+    config = EngineConfig.like("vllm", async_scheduling=asynchronous, max_kv_tokens=512)
+    engine = Engine(runner, config, clock=runner.clock)
+    for name in ("Ana", "Ben", "Eva"):
+        engine.submit(f"a story for {name}", SamplingParams(max_tokens=12), label=name)
+    while engine.has_work():
+        engine.step()
+    return engine.log
+
+
+def test_both_lanes_are_shown_and_a_click_on_them_finds_the_step(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log, path = two_stops(), tmp_path / "async.html"
+    to_html(log, path, step=4)
+    page = new_page()
+    board = opened(page, path)
+    lanes = board.root.locator(".overlap")
+    expect(lanes).to_be_visible()
+    for axis in ("steps", "time"):
+        expect(board.root).to_have_attribute("data-axis", axis)
+        for step in (1, 4, 7):
+            board.press("Home", *["ArrowRight"] * (step - 1))
+            board.expect_step(step)
+            label = lanes.get_attribute("aria-label") or ""
+            assert f"step {step} " in label
+            assert (f"step {step - 1} " in label) == (step > 1)
+        plot = board.root.locator(".lanes canvas").get_attribute("data-plot")
+        left, right = (float(x) for x in str(plot).split())
+        box = board.canvas(".overlap")
+        page.mouse.click(box["x"] + 6 + right - 1, box["y"] + 8)
+        board.expect_step(int(log.steps.index.max()))
+        page.mouse.click(box["x"] + 6 + left + 1, box["y"] + 8)
+        board.expect_step(1)
+        board.press("x")
+    expect_no_violation(page)
+
+
+def test_a_placeholder_is_filled_one_step_later_and_a_row_in_vain_is_named(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    log, path = two_stops(), tmp_path / "async.html"
+    [event] = [e for e in log.of(v.StepFinished) if 1 in e.wasted]
+    to_html(log, path, step=event.step - 1, select=1)
+    page = new_page()
+    board = opened(page, path)
+    tokens = board.root.locator(".tokens")
+    expect(tokens.locator(".token[data-step]")).to_have_count(event.step - 2)
+    expect(tokens.locator(".placeholder")).to_have_text("?")
+    board.press("ArrowRight")
+    expect(tokens.locator(".token[data-step]")).to_have_count(event.step - 1)
+    expect(tokens.locator(".placeholder")).to_have_count(0)
+    expect(tokens.locator(".in-vain")).to_contain_text(f"step {event.step}")
+    row = board.root.locator(".decisions tr[data-kind=decode][data-request='1']")
+    expect(row).to_contain_text("in vain")
+    expect_no_violation(page)
+    board.press("ArrowRight")
+    expect(tokens.locator(".in-vain")).to_have_count(0)
+    outcome = board.root.locator(".decisions tr[data-kind=wasted]")
+    expect(outcome).to_have_attribute("data-request", "1")
+
+
+def test_a_log_without_it_looks_as_before(new_page: NewPage, tmp_path: Path) -> None:
+    path = tmp_path / "sync.html"
+    to_html(two_stops(asynchronous=False), path, step=4, select=1)
+    board = opened(new_page(), path)
+    expect(board.root.locator(".overlap")).to_be_hidden()
+    expect(board.root.locator(".placeholder")).to_have_count(0)

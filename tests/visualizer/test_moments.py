@@ -1,0 +1,22 @@
+"""A moment says what a log with asynchronous scheduling shows only later."""
+
+from engine import Engine, EngineConfig, SamplingParams
+from engine.events import vocabulary as v
+from engine.events.messages import MESSAGES, text
+from engine.simulation.cost_runner import CostRunner
+from visualizer.moments import Moment, plain
+
+
+def test_a_row_computed_in_vain_is_named_with_its_reason() -> None:
+    runner = CostRunner(10, 0.25, outputs={1: 4})
+    engine = Engine(runner, EngineConfig(async_scheduling=True), clock=runner.clock)
+    for _ in range(2):
+        engine.submit("some words", SamplingParams(max_tokens=9))
+    while engine.has_work():
+        engine.step()
+    [step] = [event.step for event in engine.log.of(v.StepFinished) if event.wasted]
+    moment = Moment(engine.log, step)
+    reason = text(MESSAGES["wasted"]["ended"], step="")
+    assert reason in plain(moment.fate(1), {})
+    assert reason not in plain(moment.fate(2), {})
+    assert reason not in plain(Moment(engine.log, step - 1).fate(1), {})

@@ -1,0 +1,39 @@
+/** Beside the sentence: which of the moments this is, buttons to the previous and the next one, and what comes next. */
+
+import { h, plural } from "../drawing/html.js";
+import { momentsAround } from "../model/moments.js";
+
+export class MomentsBox {
+  constructor(go) {
+    this.where = h("span", { class: "muted" });
+    this.next = h("p", { class: "muted" });
+    this.buttons = [
+      ["previous-moment", "‹", "Previous moment (Shift + M)", -1],
+      ["next-moment", "›", "Next moment (M)", 1],
+    ].map(([act, sign, title, by]) => {
+      const element = h(
+        "button",
+        { type: "button", "data-act": act, title, "aria-label": title },
+        sign,
+      );
+      element.addEventListener("click", () => go(by));
+      return element;
+    });
+    this.element = h(
+      "div",
+      { class: "moments", role: "group", "aria-label": "Moments" },
+      h("div", {}, this.where, ...this.buttons),
+      this.next,
+    );
+  }
+
+  show(model, step) {
+    const { count, number, previous, next } = momentsAround(model, step);
+    this.element.style.visibility = count ? "" : "hidden";
+    this.where.textContent = number ? `moment ${number} of ${count}` : plural(count, "moment");
+    this.next.textContent = next ? `next: ${next.words} at step ${next.step}` : "no later moment";
+    const [back, forward] = this.buttons;
+    back.disabled = !previous;
+    forward.disabled = !next;
+  }
+}

@@ -1,0 +1,135 @@
+/** The run in one row: its size, latencies, goodput against the reader's limits, preemptions, hits and waits. */
+
+import { patchChildren } from "../board/patch_children.js";
+import { causeColour, causeWords } from "../drawing/causes.js";
+import { h, plural } from "../drawing/html.js";
+import { duration } from "../model/duration.js";
+import { RunSummary } from "../model/run_summary.js";
+
+export class SummaryPanel {
+  /** `setSlo(slo)` is called with limits in microseconds when the reader changes them. */
+  constructor(setSlo) {
+    this.setSlo = setSlo;
+    this.cells = h("div", {
+      class: "cells",
+      tabindex: "0",
+      role: "group",
+      "aria-label": "The run",
+    });
+    this.goodput = h("button", { type: "button", class: "cell", "data-act": "slo" });
+    this.goodput.addEventListener("click", () => this.toggle());
+    this.fields = ["ttft", "itl"].map((name) => {
+      const input = h("input", { type: "number", min: "0", step: "any", name });
+      input.addEventListener("input", () => this.read());
+      return input;
+    });
+    const [ttft, itl] = this.fields;
+    this.box = h(
+      "div",
+      { class: "box slo", role: "dialog", "aria-label": "Limits of the goodput", hidden: true },
+      h("label", {}, "TTFT at most", ttft, "ms"),
+      h("label", {}, "ITL, p99 of a request, at most", itl, "ms"),
+    );
+    this.element = h("section", { class: "summary", "aria-label": "Summary" }, this.cells);
+  }
+
+  setModel(model) {
+    if (this.summary?.model !== model) this.summary = new RunSummary(model);
+    this.figures = null;
+  }
+
+  toggle() {
+    this.box.hidden = !this.box.hidden;
+    if (this.box.hidden) this.goodput.focus({ preventScroll: true });
+    else this.fields[0].focus({ preventScroll: true });
+  }
+
+  read() {
+    const [ttft, itl] = this.fields.map(({ valueAsNumber }) => 1000 * valueAsNumber);
+    if (ttft >= 0 && itl >= 0) this.setSlo({ ttft, itl });
+  }
+
+  /** Writes the row; it stays the same while the reader steps. */
+  write({ slo }, theme) {
+    const key = `${slo.ttft} ${slo.itl} ${theme.name}`;
+    if (this.figures && this.key === key) return;
+    this.key = key;
+    this.figures = this.summary.of(slo);
+    for (const [field, limit] of [
+      [this.fields[0], slo.ttft],
+      [this.fields[1], slo.itl],
+    ])
+      if (field !== field.getRootNode().activeElement) field.value = limit / 1000;
+    const { goodput } = this;
+    patchChildren(goodput, goodputNodes(this.figures, slo));
+    const cells = cellsOf(this.figures, theme);
+    patchChildren(this.cells, [...cells.slice(0, 4), goodput, ...cells.slice(4)]);
+  }
+}
+
+const cell = (name, ...value) => h("div", { class: "cell" }, ...parts(name, ...value));
+
+const parts = (name, bold, rest = "") => [
+  h("span", { class: "name" }, name),
+  h("span", { class: "value" }, h("b", {}, bold), rest && ` ${rest}`),
+];
+
+function cellsOf(figures, theme) {
+  const { steps, duration: took, requests, ends, preemptions, found, asked } = figures;
+  const finished = (ends.stop ?? 0) + (ends.length ?? 0);
+  const others = [
+    [ends.unfinished, "unfinished"],
+    [ends.abort, "aborted"],
+    [ends.error, "failed"],
+  ].flatMap(([count, word]) => (count ? [`${count.toLocaleString("en")} ${word}`] : []));
+  const ended = others.length ? others.join(", ") : finished ? "all finished" : "";
+  return [
+    cell("run", plural(steps, "step"), took > 0 ? duration(took) : ""),
+    cell("requests", requests.toLocaleString("en"), ended),
+    percentileCell("TTFT", figures.ttft),
+    percentileCell("ITL", figures.itl),
+    cell("preemptions", preemptions.toLocaleString("en")),
+    cell(
+      "prefix hits",
+      asked ? `${Math.round((100 * found) / asked)} %` : "none",
+      asked ? `${found.toLocaleString("en")} of ${plural(asked, "prompt token")}` : "",
+    ),
+    waitCell(figures, theme),
+  ];
+}
+
+function percentileCell(name, percentiles) {
+  if (!percentiles.length) return cell(name, "none");
+  const names = percentiles.map((one) => one.name).join(", ");
+  return cell(`${name} ${names}`, percentiles.map(({ value }) => duration(value)).join(", "));
+}
+
+function goodputNodes({ good, requests, duration: took }, slo) {
+  const ms = (limit) => Number((limit / 1000).toPrecision(3));
+  const rate = took > 0 ? `${((1e6 * good) / took).toPrecision(3)} requests/s` : "";
+  const name = `goodput: TTFT ≤ ${ms(slo.ttft)}, ITL p99 ≤ ${ms(slo.itl)} ms`;
+  return parts(name, `${good} of ${requests}`, rate);
+}
+
+/** The total wait, and a bar with a part for each cause. */
+function waitCell({ waits, waited, waitUnit }, theme) {
+  const amountOf = (amount) => (waitUnit === "us" ? duration(amount) : plural(amount, "step"));
+  const share = (amount) => `${Math.round((100 * amount) / waited)} %`;
+  const [most] = waits;
+  const words = most ? `: ${causeWords(most.cause)} ${share(most.amount)}` : "";
+  const bar = h("span", { class: "waits" });
+  for (const { cause, amount } of waits) {
+    const part = h("i", { title: `${causeWords(cause)}: ${amountOf(amount)}` });
+    part.style.flexGrow = amount / waited;
+    part.style.background = causeColour(theme, cause);
+    bar.append(part);
+  }
+  const said = waits.map(({ cause, amount }) => `${causeWords(cause)} ${amountOf(amount)}`);
+  return h(
+    "div",
+    { class: "cell wide" },
+    h("span", { class: "name" }, "waited ", h("b", {}, waited ? amountOf(waited) : "never"), words),
+    bar,
+    h("span", { class: "for-screen-readers" }, said.join(", ")),
+  );
+}

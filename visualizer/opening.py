@@ -1,0 +1,150 @@
+"""Choose the step at which a board opens, and the request it selects: the step with the highest score.
+
+`visualizer/frontend/src/model/opening.js` chooses the same in the browser. Python has to choose it too,
+because a board has a current step before a browser shows it.
+"""
+
+from dataclasses import dataclass, field
+
+from engine.events import Event, EventLog, State
+from engine.events import vocabulary as v
+from visualizer.logs import StepIndex
+
+SEARCHED = 50_000  # events; the browser draws a long log before it has read all of it
+
+# Scores in quarters of a point.
+_PREEMPTED, _FATE, _SPLIT, _LARGE_HIT, _EVICTED, _WAITING, _RUNNING, _EDGE = (
+    24,
+    12,
+    12,
+    8,
+    4,
+    4,
+    1,
+    16,
+)
+_MOST_WAITING, _MOST_RUNNING = 5, 8
+
+
+def opening(log: EventLog, steps: StepIndex) -> tuple[int, int | None]:
+    """Return the step with the highest score, the earliest of equal ones, and the request it is about.
+
+    A preemption counts 6, each fate of its blocks (held by others, cached, taken by a new owner) 3, a
+    copy, a fork or a rejected draft 3, a hit of half the prompt 2, each of up to 5 waiting requests 1,
+    an eviction 1, each of up to 8 running requests a quarter. The first and the last tenth of the
+    steps count 4 less. Only steps that end within the first 50,000 events are considered.
+    """
+    ends = list(steps.ends.items())
+    count = max(1, sum(end <= SEARCHED for _, end in ends))
+    tenth = count // 10
+    state, begin = State(), 0
+    best: tuple[int, int, int | None] | None = None
+    for index, (step, end) in enumerate(ends[:count]):
+        facts = _StepFacts()
+        for event in log[begin:end]:
+            facts.note(event, state)
+            state.apply(event)
+        begin = end
+        is_edge = index < tenth or index >= count - tenth
+        score = facts.score(state) - _EDGE * is_edge
+        if best is None or score > best[0]:
+            best = score, step, facts.request(state)
+    return (0, None) if best is None else best[1:]
+
+
+@dataclass
+class _StepFacts:
+    """What happened in a step, with the first request of each kind."""
+
+    preempted: list[int] = field(default_factory=list)
+    losses: list[tuple[list[int], int]] = field(default_factory=list)  # table, event number
+    taken: list[tuple[int, int, int]] = field(default_factory=list)  # block, request, event number
+    copied: list[int] = field(default_factory=list)
+    forked: list[int] = field(default_factory=list)
+    rejected: list[int] = field(default_factory=list)
+    hits: list[int] = field(default_factory=list)
+    has_large_hit: bool = False
+    evicted_for: list[int] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+
+    def note(self, event: Event, state: State) -> None:
+        """Record an event that is about to be applied to `state`."""
+        number = state.seq + 1
+        match event:
+            case v.Admitted(request=request, blocks=blocks) if blocks:
+                self.hits.append(request)
+                found = len(blocks) * state.block_size
+                self.has_large_hit |= 2 * found >= state.requests[request].prompt_length
+            case v.Preempted(request=request):
+                self.preempted.append(request)
+                self.losses.append((list(state.requests[request].table), number))
+            case v.BlocksAllocated(request=request, blocks=blocks):
+                self.taken += [(block, request, number) for block in blocks]
+            case v.BlockCopied(request=request, block=block):
+                self.copied.append(request)
+                self.taken.append((block, request, number))
+            case v.RadixEvicted(needed_by=request) | v.BlockEvicted(needed_by=request):
+                self.evicted_for.append(request)
+            case v.Forked(request=request):
+                self.forked.append(request)
+            case v.StepScheduled(rows=rows):
+                self.rows += [row.request for row in rows]
+            case v.StepFinished():
+                drafts = {row.request: len(row.drafts) for row in _rows(event, state)}
+                self.rejected += [
+                    gain.request
+                    for gain in event.tokens
+                    if gain.accepted < drafts.get(gain.request, 0)
+                ]
+
+    def score(self, state: State) -> int:
+        """Return the step's score in quarters of a point; `state` is the state at its end."""
+        return (
+            _PREEMPTED * bool(self.preempted)
+            + _FATE * len(self._fates(state))
+            + _SPLIT * bool(self.copied or self.forked or self.rejected)
+            + _LARGE_HIT * self.has_large_hit
+            + _EVICTED * bool(self.evicted_for)
+            + _WAITING * min(len(state.waiting), _MOST_WAITING)
+            + _RUNNING * min(len(state.running), _MOST_RUNNING)
+        )
+
+    def request(self, state: State) -> int | None:
+        """Return the request that the step is about."""
+        known = [request for request in self.evicted_for if request]
+        kinds = (
+            self.preempted,
+            self.copied,
+            self.forked,
+            self.rejected,
+            self.hits,
+            known,
+            self.rows,
+        )
+        ends = (list(state.running), list(state.waiting))
+        return next((requests[0] for requests in (*kinds, *ends) if requests), None)
+
+    def _fates(self, state: State) -> set[str]:
+        """Return what became of the victims' blocks, without those that are free."""
+        if not self.losses:
+            return set()
+        cached = {block for node in state.nodes.values() for block in (*node.blocks, *node.copies)}
+        lost = {
+            request: number
+            for request, (_, number) in zip(self.preempted, self.losses, strict=True)
+        }
+        fates = set()
+        for table, lost_at in self.losses:
+            for block in table:
+                takers = [(r, at) for one, r, at in self.taken if one == block and at > lost_at]
+                if takers and lost.get(takers[-1][0], -1) <= takers[-1][1]:
+                    fates.add("taken")
+                elif state.refs[block] - (block in cached):
+                    fates.add("others")
+                elif block in cached:
+                    fates.add("cached")
+        return fates
+
+
+def _rows(event: v.StepFinished, state: State) -> list[v.ScheduledRow]:
+    return state.plans.get(event.step or state.step, [])
