@@ -21,6 +21,7 @@ export function actionsOf(board, names) {
     search: () => board.search.open(),
     tables: () => board.toggleTables(),
     link: () => board.link.open(),
+    postcard: () => board.postcard.open(),
     help: () => board.toggleHelp(),
     escape: () => dismiss(board),
   };
@@ -51,6 +52,7 @@ function dismiss(board) {
   if (!board.help.hidden) board.toggleHelp();
   else if (!board.summary.box.hidden) board.summary.toggle();
   else if (board.link.isOpen) board.link.close();
+  else if (board.postcard.isOpen) board.postcard.close();
   else if (board.search.isOpen) board.search.close();
   else if (store.range) board.brush(null);
   else if (store.block != null) board.lookAt(null);

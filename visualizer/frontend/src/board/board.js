@@ -22,6 +22,7 @@ import { buildControls, buildFoot, StepSlider } from "./controls.js";
 import { Focus } from "./focus.js";
 import { buildHelp, listenToKeys } from "./keys.js";
 import { LinkBox } from "./link_box.js";
+import { PostcardBox } from "./postcard_box.js";
 import { SearchBox } from "./search_box.js";
 import { aboutNodes, Shell } from "./shell.js";
 import { Tooltip } from "./tooltip.js";
@@ -115,10 +116,11 @@ export class Board extends Shell {
     this.help = buildHelp(() => this.toggleHelp());
     this.search = new SearchBox(this);
     this.link = new LinkBox(this);
+    this.postcard = new PostcardBox(this);
     this.focus = new Focus(root);
     const order = READING_ORDER.filter((name) => this.parts[name]);
     this.grid = h("div", { class: "grid" }, ...order.map((name) => this.parts[name].element));
-    const boxes = [this.search.element, this.link.element, this.help];
+    const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
     this.moments = new MomentsBox(actions.moment);
     const lead = alone

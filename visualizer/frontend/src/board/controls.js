@@ -55,6 +55,7 @@ export function buildFoot(act) {
     ["range-to", "to here", "]", act.rangeTo],
     ["tables", "Tables", "T", act.tables],
     ["link", "Link to this view", "L", act.link],
+    ["postcard", "Postcard", "C", act.postcard],
     ["help", "Keys and mouse", "?", act.help],
   ];
   const buttons = entries.map(([act_, name, key, does]) => {

@@ -20,6 +20,7 @@ export const KEYS = [
   ["1 to 5, 0", "show one panel: timeline, blocks, tree, decisions, tokens; 0 shows all"],
   ["T", "show the pictures as tables"],
   ["L", "show a link to this view"],
+  ["C", "make a postcard of this step: a picture to share"],
   ["Esc", "close the box; then clear the range, the block, the selection"],
   ["?", "show this list"],
 ];
@@ -61,6 +62,7 @@ export function listenToKeys(root, act, signal) {
     "/": () => act.search(),
     t: () => act.tables(),
     l: () => act.link(),
+    c: () => act.postcard(),
     Escape: () => act.escape(),
     "?": () => act.help(),
   };

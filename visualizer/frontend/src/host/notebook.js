@@ -10,6 +10,7 @@
  */
 
 import { Board } from "../board/board.js";
+import { cardOf, postcardPng } from "../board/postcard_box.js";
 import { viewOf } from "../board/view.js";
 import { h } from "../drawing/html.js";
 import { KernelSync } from "./kernel_sync.js";
@@ -43,7 +44,9 @@ export const inNotebook =
       (isDone) => view.boards.forEach((one) => sayKnown(one, isDone)),
     ));
     remember(el, key, board.root, ending);
-    sendPicture(traits, board.root, () => [board], ending);
+    const isWhole = !traits.get("panel") && !traits.get("only");
+    const draw = isWhole ? () => postcardPng(cardOf(board)) : undefined;
+    sendPicture(traits, board.root, () => [board], ending, draw);
     saveWith(traits.widget_manager);
     board.showMessage("loading", h("p", { class: "muted" }, "Requesting the log"));
     const listen = (name, handler) => {
