@@ -1,3 +1,5 @@
+import { h } from "../drawing/html.js";
+import { openInPerfetto } from "../host/perfetto.js";
 import { momentsAround } from "../model/moments.js";
 
 /** The actions of a board, one function per key and button. `names` are its panels, in the order of their digits. */
@@ -22,6 +24,7 @@ export function actionsOf(board, names) {
     tables: () => board.toggleTables(),
     link: () => board.link.open(),
     postcard: () => board.postcard.open(),
+    perfetto: board.trace && (() => showInPerfetto(board)),
     help: () => board.toggleHelp(),
     escape: () => dismiss(board),
   };
@@ -32,6 +35,16 @@ function selectNeighbour({ model, store }, delta) {
   const at = model.request(store.selected)?.index;
   const next = at == null ? (delta > 0 ? 0 : requests.length - 1) : at + delta;
   if (requests[next]) store.set({ selected: requests[next].id });
+}
+
+/** Opens the run in the Perfetto UI, or says why that did not work. */
+async function showInPerfetto({ root, trace, about }) {
+  root.querySelector(".no-trace")?.remove();
+  try {
+    await openInPerfetto(trace, about?.title ?? "Underglass");
+  } catch ({ message }) {
+    root.append(h("p", { class: "note no-trace", role: "alert" }, message));
+  }
 }
 
 /** Goes to the next or the previous moment. */

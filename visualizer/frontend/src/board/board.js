@@ -52,7 +52,7 @@ export class Board extends Shell {
    * Builds an empty board in `host`. Options: `signal` removes it when it aborts; `view` is shared with other
    * boards of the log; `panel` names the only panel; `theme` overrides the host's theme; `onChange(state)` is
    * called after every change; `linkOf(state)` returns a link to a state; `project` is the folder of the
-   * engine's code; `about` has a title and a caption of the log.
+   * engine's code; `about` has a title and a caption of the log; `trace()` returns the bytes of a trace for Perfetto.
    */
   constructor(
     host,
@@ -65,10 +65,11 @@ export class Board extends Shell {
       linkOf = pythonFor,
       project = null,
       about,
+      trace,
     },
   ) {
     super(host, { signal, theme });
-    Object.assign(this, { view, linkOf, project, about });
+    Object.assign(this, { view, linkOf, project, about, trace });
     this.store = view.store;
     this.onChange = onChange ?? (() => {});
     this.panel = NAMES.includes(panel) ? panel : null;

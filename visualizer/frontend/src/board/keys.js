@@ -18,6 +18,7 @@ export const KEYS = [
   ["[ ]", "begin or end a range of steps at the cursor"],
   ["/", "search: a request, its text, block 7, step 42, preempted"],
   ["1 to 5, 0", "show one panel: timeline, blocks, tree, decisions, tokens; 0 shows all"],
+  ["P", "open the run in the Perfetto UI (in a notebook)"],
   ["T", "show the pictures as tables"],
   ["L", "show a link to this view"],
   ["C", "make a postcard of this step: a picture to share"],
@@ -63,6 +64,7 @@ export function listenToKeys(root, act, signal) {
     t: () => act.tables(),
     l: () => act.link(),
     c: () => act.postcard(),
+    p: () => act.perfetto?.(),
     Escape: () => act.escape(),
     "?": () => act.help(),
   };

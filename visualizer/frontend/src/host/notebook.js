@@ -18,6 +18,7 @@ import { fromBase64 } from "./log_bytes.js";
 import { moveInto, remember, sendPicture } from "./outputs.js";
 import { saveWith } from "./saved_state.js";
 
+const PATIENCE_FOR_TRACE = 60_000; // ms; a million events take a while
 const PATIENCE = 2000; // ms to wait for a kernel that may be busy or gone
 
 /** anywidget's `render`. `load(board, log, opening)` draws a log. */
@@ -36,6 +37,7 @@ export const inNotebook =
       panel: traits.get("panel"),
       project: shared.get("project"),
       about: shared.get("about"),
+      trace: () => traceFrom(shared),
       onChange: () => sync.moved(),
     });
     const sync = (view.sync ??= new KernelSync(
@@ -78,6 +80,24 @@ export const inNotebook =
     await board.reload(await view.bytes);
     if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
   };
+
+/** The trace of the log for Perfetto, from the kernel. */
+function traceFrom(shared) {
+  return new Promise((resolve, reject) => {
+    const end = (settle, value) => {
+      clearTimeout(timer);
+      shared.off("msg:custom", hear);
+      settle(value);
+    };
+    const hear = (message, [bytes] = []) =>
+      message.trace &&
+      end(resolve, new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+    const late = new Error("The kernel does not answer: run the cell again, then open the trace.");
+    const timer = setTimeout(() => end(reject, late), PATIENCE_FOR_TRACE);
+    shared.on("msg:custom", hear);
+    shared.send({ ask: "trace" });
+  });
+}
 
 /** Shows another log in all panels of the view. Each panel gets the message; the first one acts. */
 async function replaceLog(view, shared) {
