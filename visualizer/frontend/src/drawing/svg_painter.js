@@ -65,6 +65,7 @@ class SvgContext {
   #kept = [];
   #at = { e: 0, f: 0, a: 1, d: 1 };
   #clip = null; // {box, id}
+  #filled = null; // the last element, if it is a path of rectangles: {key, path}
 
   #x = (x) => short(this.#at.a * x + this.#at.e);
   #y = (y) => short(this.#at.d * y + this.#at.f);
@@ -177,8 +178,19 @@ class SvgContext {
 
   clearRect() {}
 
+  /** Rectangles of one paint that follow each other become one path, which is a third as long. */
   fillRect(x, y, width, height) {
-    this.#add("rect", `${this.#rect(x, y, width, height)} fill="${paintOf(this.fillStyle)}"`);
+    if (!(width > 0 && height > 0)) return;
+    const paint = `fill="${paintOf(this.fillStyle)}"`;
+    const key = `${paint} ${this.globalAlpha} ${this.#clip?.id}`;
+    const wide = this.#wide(width);
+    const path = `M${this.#x(x)} ${this.#y(y)}h${wide}v${this.#high(height)}h-${wide}z`;
+    if (this.#filled?.key === key) this.elements.pop();
+    else this.#filled = { key, path: "" };
+    const filled = this.#filled;
+    filled.path += path;
+    this.#add("path", `d="${filled.path}" ${paint}`);
+    this.#filled = filled;
   }
 
   strokeRect(x, y, width, height) {
@@ -233,6 +245,7 @@ class SvgContext {
   #add(name, attributes, content) {
     const alpha = this.globalAlpha < 1 ? ` opacity="${short(this.globalAlpha)}"` : "";
     const clip = this.#clip ? ` clip-path="url(#${this.#clip.id})"` : "";
+    this.#filled = null;
     const end = content === undefined ? "/>" : `>${content}</${name}>`;
     this.elements.push(`<${name} ${attributes}${alpha}${clip}${end}`);
   }
