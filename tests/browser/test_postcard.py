@@ -1,5 +1,6 @@
 """The postcard in Chromium: one key, two formats, and the picture of a notebook's output."""
 
+import base64
 import struct
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -60,3 +61,33 @@ def test_it_can_be_saved_as_svg_and_as_png(page: Page, tmp_path: Path) -> None:
     png = (tmp_path / "card.png").read_bytes()
     assert struct.unpack(">II", png[16:24]) == SIZE
     assert 10_000 < len(png) < 100_000
+
+
+FRAMES = """async (url) => {
+  const data = await (await fetch(url)).arrayBuffer();
+  const decoder = new ImageDecoder({ data, type: "image/gif" });
+  await Promise.all([decoder.tracks.ready, decoder.completed]);
+  const frames = decoder.tracks.selectedTrack.frameCount;
+  const { image } = await decoder.decode({ frameIndex: frames - 1 });
+  return { frames, width: image.displayWidth, height: image.displayHeight };
+}"""
+
+
+def test_a_range_of_steps_can_be_saved_as_a_gif(page: Page, tmp_path: Path) -> None:
+    root = page.locator(".underglass")
+    root.press("[")
+    for _ in range(3):
+        root.press(".")
+    root.press("]")
+    expect(root).to_have_attribute("data-range", "30-33")
+    root.press("c")
+    expect(page.locator("[data-format=gif]")).to_contain_text("30 to 33")
+    download = saved(page, "gif")
+    assert download.suggested_filename == "underglass-steps-30-33.gif"
+    download.save_as(tmp_path / "steps.gif")
+    expect(page.locator(".postcard progress")).not_to_be_visible()
+    url = (
+        "data:image/gif;base64," + base64.b64encode((tmp_path / "steps.gif").read_bytes()).decode()
+    )
+    assert page.evaluate(FRAMES, url) == {"frames": 4, "width": 800, "height": 420}
+    assert (tmp_path / "steps.gif").stat().st_size < 200_000

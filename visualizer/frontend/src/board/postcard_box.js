@@ -3,11 +3,20 @@
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
-import { drawPostcard, POSTCARD, postcardTitle } from "../drawing/postcard.js";
+import {
+  drawPostcard,
+  inPlace,
+  POSTCARD,
+  postcardTitle,
+  stepsAround,
+} from "../drawing/postcard.js";
 import { SvgPainter } from "../drawing/svg_painter.js";
+import { GifWriter } from "../host/gif.js";
 import { pngOf } from "../host/png.js";
 
 const { width, height, scale } = POSTCARD;
+const MOST_FRAMES = 120;
+const LAST = 2000; // ms that the last frame of a GIF is shown
 
 /** The postcard as the text of an SVG file. `card` as in `drawPostcard`. */
 export function postcardSvg(card, theme) {
@@ -23,6 +32,33 @@ export async function postcardPng(card, theme = THEMES.light) {
   painter.begin(width, height, scale / (globalThis.devicePixelRatio || 1), theme);
   drawPostcard(painter, card);
   return pngOf(painter.context.getImageData(0, 0, canvas.width, canvas.height));
+}
+
+/** The steps of a moving postcard: the selected range, or those around the step. At most `MOST_FRAMES`. */
+export function stepsToShow({ model, store }) {
+  const around = stepsAround(model, store.step);
+  const [first, last] = store.range ?? [around.first, around.last];
+  return [first, Math.min(last, first + MOST_FRAMES - 1)];
+}
+
+/**
+ * The postcards of the steps from `first` to `last` as a GIF, each shown for `milliseconds`. `onProgress(share)` is
+ * called after each; it returns false to stop.
+ */
+export async function postcardGif(card, theme, [first, last], milliseconds, onProgress) {
+  const canvas = document.createElement("canvas");
+  const painter = new CanvasPainter(canvas);
+  const gif = new GifWriter(width, height);
+  const place = inPlace(card.model, [first, last]);
+  for (let step = first; step <= last; step += 1) {
+    painter.begin(width, height, 1 / (globalThis.devicePixelRatio || 1), theme);
+    drawPostcard(painter, { ...card, ...place, step });
+    const pixels = painter.context.getImageData(0, 0, canvas.width, canvas.height);
+    gif.add(pixels, step === last ? LAST : milliseconds);
+    if (onProgress((step + 1 - first) / (last + 1 - first)) === false) return null;
+    await new Promise((resolve) => setTimeout(resolve)); // the page's turn
+  }
+  return gif.blob();
 }
 
 /** What the board shows, as a card. */
@@ -50,6 +86,9 @@ export class PostcardBox {
     const close = h("button", { type: "button" }, "Close");
     close.addEventListener("click", () => this.close());
     this.first = button("svg", () => this.save("svg", this.svg));
+    this.bar = h("progress", { max: 1, value: 0, "aria-label": "Drawing the GIF", hidden: true });
+    this.gif = button("gif", () => this.saveGif());
+    const buttons = [this.first, " ", button("png", () => this.savePng()), " ", this.gif, " "];
     this.element = h(
       "div",
       {
@@ -59,16 +98,7 @@ export class PostcardBox {
         hidden: true,
       },
       this.picture,
-      h(
-        "p",
-        {},
-        "Save as ",
-        this.first,
-        " ",
-        button("png", () => this.savePng()),
-        " ",
-        close,
-      ),
+      h("p", {}, "Save as ", ...buttons, this.bar, " ", close),
     );
   }
 
@@ -81,6 +111,7 @@ export class PostcardBox {
     this.svg = postcardSvg(this.card, this.board.theme);
     this.picture.src = `data:image/svg+xml,${encodeURIComponent(this.svg)}`;
     this.picture.alt = postcardTitle(this.card);
+    this.gif.textContent = `GIF of steps ${stepsToShow(this.board).join(" to ")}`;
     this.element.hidden = false;
     this.first.focus({ preventScroll: true });
   }
@@ -90,14 +121,28 @@ export class PostcardBox {
     this.board.root.focus({ preventScroll: true });
   }
 
+  /** Draws a GIF, with a bar that shows the progress. Closing the box ends it. */
+  async saveGif() {
+    const { board, bar, card } = this;
+    const steps = stepsToShow(board);
+    bar.hidden = false;
+    const onProgress = (share) => {
+      bar.value = share;
+      return this.isOpen;
+    };
+    const gif = await postcardGif(card, board.theme, steps, 1000 / board.store.speed, onProgress);
+    bar.hidden = true;
+    if (gif) this.save("gif", gif, `steps-${steps.join("-")}`);
+  }
+
   async savePng() {
     this.save("png", await postcardPng(this.card, this.board.theme));
   }
 
-  save(format, content) {
-    const type = { svg: "image/svg+xml", png: "image/png" }[format];
+  save(format, content, about = `step-${this.card.step}`) {
+    const type = { svg: "image/svg+xml", png: "image/png", gif: "image/gif" }[format];
     const href = URL.createObjectURL(new Blob([content], { type }));
-    h("a", { href, download: `underglass-step-${this.card.step}.${format}` }).click();
+    h("a", { href, download: `underglass-${about}.${format}` }).click();
     setTimeout(() => URL.revokeObjectURL(href), 1000);
   }
 }

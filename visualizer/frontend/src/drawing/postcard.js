@@ -36,8 +36,9 @@ const MAP = {
 const FOOT = 377;
 
 /**
- * Draws the postcard of `step`. `card` has model, step, selected (or null), and perhaps title and link. The painter
- * has begun with the size of `POSTCARD`.
+ * Draws the postcard of `step`. `card` has model, step, selected (or null), and perhaps title, link, and, to keep the
+ * lanes in place from card to card, `steps` ({first, last}) and `requests` (ids). The painter has begun with the size
+ * of `POSTCARD`.
  */
 export function drawPostcard(painter, card) {
   const { model, step } = card;
@@ -106,10 +107,26 @@ export function requestsOn({ frame, model, selected }, steps, most = LANES.most)
   };
 }
 
+/**
+ * What stays in place on the cards of several steps: the steps and requests on them. Nothing does if there are too
+ * many.
+ */
+export function inPlace(model, [first, last]) {
+  const live = model.requests.filter(
+    ({ arrived, finished }) => arrived <= last && (finished?.step ?? last) >= first,
+  );
+  const lane = ({ lane: own }) => own ?? Infinity;
+  const sorted = live.toSorted((a, b) => lane(a) - lane(b) || a.id - b.id);
+  return {
+    steps: last - first < STEPS ? stepsAround(model, Math.min(first + BEFORE, last)) : undefined,
+    requests: live.length <= LANES.most ? sorted.map(({ id }) => id) : undefined,
+  };
+}
+
 function drawLanes(painter, scene) {
   const { model, step, frame, laneOf, selected } = scene;
   const { theme } = painter;
-  const steps = stepsAround(model, step);
+  const steps = scene.steps ?? stepsAround(model, step);
   const axis = stepAxis(steps);
   const scale = timeScale(
     { from: steps.first, to: Math.max(steps.last + 1, steps.first + FEWEST_STEPS) },
@@ -117,7 +134,9 @@ function drawLanes(painter, scene) {
     LANES.right,
     axis,
   );
-  const { shown, left } = requestsOn(scene, steps);
+  const { shown, left } = scene.requests
+    ? { shown: scene.requests, left: 0 }
+    : requestsOn(scene, steps);
   const bottom = LANES.top + shown.length * LANES.pitch;
   const [x, end] = [scale.x(step), scale.end(step)];
   const rowOf = new Map(shown.map((id, row) => [id, row]));
