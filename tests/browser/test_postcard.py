@@ -10,8 +10,9 @@ from playwright.sync_api import Download, Page, expect
 
 from tests.browser.axe import expect_no_violation
 from tests.browser.conftest import NewPage
+from tests.facts import raises_naming
 from tests.visualizer.storytellers import storytellers
-from visualizer import to_html
+from visualizer import to_gif, to_html, to_postcard
 
 SIZE = (1200, 630)
 
@@ -91,3 +92,28 @@ def test_a_range_of_steps_can_be_saved_as_a_gif(page: Page, tmp_path: Path) -> N
     )
     assert page.evaluate(FRAMES, url) == {"frames": 4, "width": 800, "height": 420}
     assert (tmp_path / "steps.gif").stat().st_size < 200_000
+
+
+def test_python_saves_the_same_pictures(tmp_path: Path) -> None:
+    log = storytellers()
+    svg = to_postcard(log, tmp_path / "card.svg", step=30, theme="dark").read_text("utf-8")
+    title = ET.fromstring(svg).find("{http://www.w3.org/2000/svg}title")
+    assert title is not None
+    assert (title.text or "").startswith("Step 30: r6")
+    gif = to_gif(log, tmp_path / "run.gif", steps=(29, 31), progress=False).read_bytes()
+    assert gif.startswith(b"GIF89a")
+    assert gif.count(b"\x21\xf9\x04") >= 3, "a frame per step"
+
+
+def test_wrong_paths_and_steps_are_rejected_with_what_is_possible(tmp_path: Path) -> None:
+    log = storytellers()
+    with raises_naming(ValueError, "path", ".svg", ".png", "card.jpg"):
+        to_postcard(log, tmp_path / "card.jpg")
+    with raises_naming(ValueError, "path", ".gif", "run.png"):
+        to_gif(log, tmp_path / "run.png")
+    for steps in ((0, 3), (50, 54), (9, 8)):
+        with raises_naming(ValueError, "steps", 1, 53, str(steps)):
+            to_gif(log, tmp_path / "run.gif", steps=steps)
+    with raises_naming(ValueError, "steps"):
+        to_postcard("", tmp_path / "card.svg")
+    assert not list(tmp_path.iterdir())
