@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Download, Page, expect
 
+from engine.events import EventLog
 from tests.browser.axe import expect_no_violation
 from tests.browser.conftest import NewPage
 from tests.facts import raises_naming
@@ -115,5 +116,5 @@ def test_wrong_paths_and_steps_are_rejected_with_what_is_possible(tmp_path: Path
         with raises_naming(ValueError, "steps", 1, 53, str(steps)):
             to_gif(log, tmp_path / "run.gif", steps=steps)
     with raises_naming(ValueError, "steps"):
-        to_postcard("", tmp_path / "card.svg")
+        to_postcard(EventLog(), tmp_path / "card.svg")
     assert not list(tmp_path.iterdir())
