@@ -85,7 +85,8 @@ check-frontend: setup ## format, lint and types of the JavaScript
 
 bundle: $(BUNDLE) ## build visualizer/static from visualizer/frontend
 
-$(BUNDLE): $(shell find $(FRONTEND)/src -type f) engine/events/messages.json $(FRONTEND)/build.mjs $(NODE_MODULES)
+$(BUNDLE): $(shell find $(FRONTEND)/src visualizer/scenarios -type f) engine/events/messages.json \
+  $(FRONTEND)/build.mjs $(FRONTEND)/gallery.mjs $(NODE_MODULES)
 	$(BIN)/node $(FRONTEND)/build.mjs
 
 $(NODE_MODULES): $(FRONTEND)/package-lock.json | $(INSTALLED)

@@ -5,7 +5,7 @@
     board.step = 12                     # moves the board; stepping on the board updates it
     Timeline(log); BlockMap(log)        # single panels; panels of one log move together
     playground()                        # a workload that runs again when you move a control
-    compare(log, what_if(log, token_budget=32))     # two runs side by side
+    compare(log, what_if(log, token_budget=32))     # two runs in one picture
     predict(log)                        # asks what comes next, then shows it
     watch("http://localhost:8000")      # a running server
     show("preemption"); gallery()       # one of the bundled logs; the list of all of them
@@ -16,6 +16,7 @@ Each function and what it returns:
     compare    Comparison       predict     Prediction
     watch      Live             gallery     Gallery of Scenarios
     to_html, to_perfetto        a page or trace as a string, or as a file if a path is given
+    to_postcard, to_gif         a picture of one step, and of a range of steps
 
 Timeline, BlockMap, RadixTree, Scheduler and Tokens are the panels of a Board. Names are imported
 lazily, so `to_html` works without the notebook packages.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from visualizer.html import to_html
     from visualizer.named_logs import Gallery, Scenario, gallery
     from visualizer.perfetto import to_perfetto
+    from visualizer.pictures import to_gif, to_postcard
     from visualizer.playing.playground import Playground, playground
     from visualizer.predicting.prediction import Prediction, predict
     from visualizer.watching.live import Live, watch
@@ -59,8 +61,10 @@ __all__ = [
     "playground",
     "predict",
     "show",
+    "to_gif",
     "to_html",
     "to_perfetto",
+    "to_postcard",
     "watch",
 ]
 
@@ -71,6 +75,7 @@ _MODULES = {
     "visualizer.watching.live": "Live watch",
     "visualizer.named_logs": "Gallery Scenario gallery",
     "visualizer.perfetto": "to_perfetto",
+    "visualizer.pictures": "to_gif to_postcard",
     "visualizer.playing.playground": "Playground playground",
     "visualizer.predicting.prediction": "Prediction predict",
 }

@@ -1,7 +1,7 @@
 """The gallery: small logs, each with a name, a caption and a step worth looking at.
 
     show("preemption")      # the board at that step, with the caption as its heading
-    gallery()               # the names and captions
+    gallery()               # their pictures, names and captions
 
 The logs are files in this package, so you can show one without an engine. To regenerate them, run
 `python -m engine.simulation.scenarios visualizer/scenarios`; a test checks that they are up to date.
@@ -9,6 +9,7 @@ Every function that takes a log also accepts a scenario's name. A file with the 
 precedence.
 """
 
+import base64
 import gzip
 import html
 import json
@@ -21,6 +22,8 @@ from pathlib import Path
 from engine.events import EventLog
 
 FOLDER = Path(__file__).parent / "scenarios"
+PICTURES = Path(__file__).parent / "static" / "gallery"
+PICTURE_WIDTH = 260  # px, as in frontend/src/drawing/thumbnail.js
 
 
 class UnknownScenarioError(LookupError):
@@ -40,6 +43,22 @@ class Scenario:
     def about(self) -> dict[str, str]:
         """The board's heading: title and caption."""
         return {"title": self.name.replace("_", " ").capitalize(), "caption": self.caption}
+
+    @property
+    def picture_html(self) -> str:
+        """The log in a small picture: memory, seats and queue over all steps, and `step`'s blocks.
+
+        It is built with the front end (`frontend/gallery.mjs`); empty for a log that is not bundled.
+        """
+        path = PICTURES / f"{self.name}.svg"
+        if not path.is_file():
+            return ""
+        encoded = base64.b64encode(path.read_bytes()).decode()
+        return (
+            f'<img src="data:image/svg+xml;base64,{encoded}" width="{PICTURE_WIDTH}" '
+            f'style="display: block; width: 100%" alt="Memory, seats and queue of '
+            f'{html.escape(self.name)}, and its blocks in step {self.step}">'
+        )
 
     @cached_property
     def log(self) -> EventLog:
@@ -65,19 +84,18 @@ class Gallery(dict[str, Scenario]):
         )
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            '<tr><th scope="row" style="text-align: left; vertical-align: top; '
-            f'white-space: nowrap"><code>show("{html.escape(one.name)}")</code></th>'
-            f'<td style="text-align: left; white-space: normal; max-width: 46em">'
-            f"{html.escape(one.caption)}</td></tr>"
+        figures = "".join(
+            f'<figure style="margin: 0; width: {PICTURE_WIDTH}px">{one.picture_html}'
+            f'<figcaption style="margin-top: 4px"><code>show("{html.escape(one.name)}")</code><br>'
+            f"{html.escape(one.caption)}</figcaption></figure>"
             for one in self.values()
         )
-        return f"<table><tbody>{rows}</tbody></table>"
+        return f'<div style="display: flex; flex-wrap: wrap; gap: 24px 28px">{figures}</div>'
 
 
 @cache
 def gallery() -> Gallery:
-    """Return all scenarios. A notebook displays them as a table."""
+    """Return all scenarios. A notebook displays them with a picture each."""
     moments = json.loads((FOLDER / "gallery.json").read_text("utf-8"))
     return Gallery({name: Scenario(name, **moment) for name, moment in moments.items()})
 

@@ -1,4 +1,4 @@
-"""compare in Chromium: two runs on one cursor, in JupyterLab and as a file from disk."""
+"""compare in Chromium: two runs in one picture, in JupyterLab and as a file from disk."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from tests.browser.conftest import NewPage
 from tests.browser.notebooks import open_notebook, run_cell, set_theme, write_notebook
 from tests.facts import assert_names
 from tests.visualizer.storytellers import crowd, storytellers
-from visualizer import compare
+from visualizer import compare, gallery
 from visualizer.comparing.comparison import Comparison
 
 FIRST = 19  # the step in which the two runs part
@@ -37,38 +37,81 @@ def opened(page: Page, comparison: Comparison, folder: Path, theme: str | None =
     return root
 
 
-def timelines(root: Locator) -> list[Locator]:
-    boards = root.locator(".underglass:has(.strip)")
-    expect(boards).to_have_count(2)
-    return [boards.nth(0), boards.nth(1)]
-
-
 def words_of(locator: Locator) -> str:
     return " ".join(locator.inner_text().split())
 
 
-def at_steps(root: Locator, a: int, b: int) -> None:
-    for board, step in zip(timelines(root), (a, b), strict=True):
-        expect(board).to_have_attribute("data-step", str(step))
-    expect(root).to_have_attribute("data-step", str(a))
-    expect(root).to_have_attribute("data-step-b", str(b))
+class Picture:
+    """The canvas with both runs, and where its rows are."""
+
+    def __init__(self, root: Locator) -> None:
+        self.canvas = root.locator(".ghost canvas")
+
+    def data(self, name: str) -> list[str]:
+        return (self.canvas.get_attribute(f"data-{name}") or "").split()
+
+    def click(self, request: int, share: float, below: bool = False) -> None:
+        """Click in the row of a request, at a share of the axis: on A's lane, or on B's below it."""
+        row = self.data("shown").index(str(request))
+        top, pitch = map(float, self.data("rows"))
+        left, right = map(float, self.data("plot"))
+        y = top + row * pitch + (pitch - 4 if below else 6)
+        self.canvas.click(position={"x": left + share * (right - left), "y": y})
 
 
-def test_it_opens_at_the_first_difference_with_both_reasons(
-    new_page: NewPage, comparison: Comparison, tmp_path: Path
+def board_of(root: Locator, run: str) -> Locator:
+    """The board of a run, once it shows."""
+    expect(root).to_have_attribute("data-shows", run)
+    board = root.locator(f".run[data-side='{'ab'.index(run)}'] .underglass")
+    expect(board).to_have_attribute("data-ready", "true")
+    return board
+
+
+def ends_of(log: EventLog) -> list[float]:
+    """When each request ends, in ms since the run began."""
+    frame = log.steps
+    ends = frame["start_ms"] + frame["duration_ms"] - frame["start_ms"].iloc[0]
+    return [float(ends[step]) for step in log.requests["finished_step"]]
+
+
+def test_the_picture_has_the_fork_and_the_gap_of_every_request(
+    new_page: NewPage, logs: tuple[EventLog, EventLog], comparison: Comparison, tmp_path: Path
 ) -> None:
-    page = new_page(height=1200)
-    root = opened(page, comparison, tmp_path)
-    at_steps(root, FIRST, FIRST)
-    assert str(comparison.first_difference) in words_of(root.locator(".verdict"))
+    root = opened(new_page(height=800), comparison, tmp_path)
+    expect(root).to_have_attribute("data-fork", str(FIRST))
+    expect(root).to_have_attribute("data-axis", "time")
+    assert_names(words_of(root.locator(".verdict")), FIRST, FIRST - 1, "35 blocks")
     assert_names(words_of(root.locator(".changes-line")), "max_kv_tokens", 320, 280)
-    for board in timelines(root):
-        expect(board).to_have_attribute("data-selected", "1")
-    # The two runs' decisions of the step stand beside each other.
-    decisions = root.locator(".decisions")
-    expect(decisions).to_have_count(2)
-    expect(decisions.nth(1).locator("[data-heat=evicting]")).not_to_have_count(0)
-    expect(decisions.nth(0).locator("[data-heat=evicting]")).to_have_count(0)
+    picture = Picture(root)
+    assert picture.data("shown") == [str(id_) for id_ in logs[0].requests.index]
+    gaps = [b - a for a, b in zip(*map(ends_of, logs), strict=True)]
+    assert [int(gap) for gap in picture.data("gaps")] == pytest.approx([1000 * g for g in gaps])
+    steps = logs[0].requests["finished_step"]
+    before = [gap == 0 and step < FIRST for gap, step in zip(gaps, steps, strict=True)]
+    assert [state == "before" for state in picture.data("states")] == before
+    # Both decisions and both memories are beside it.
+    ways = root.locator(".way")
+    for side in (0, 1):
+        said = words_of(ways.nth(side).locator("p").nth(1))
+        assert said
+        assert said in str(comparison.first_difference)
+        assert_names(ways.nth(side).locator("canvas").get_attribute("aria-label"), "used", "free")
+
+
+def test_the_page_fits_a_laptops_screen_with_twenty_requests_and_counts_the_rest(
+    new_page: NewPage, tmp_path: Path
+) -> None:
+    page = new_page(width=1280, height=800)
+    root = opened(page, compare(crowd(20), crowd(20, max_batch_size=2)), tmp_path)
+    assert len(Picture(root).data("shown")) == 20
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
+    log = gallery()["thirty"].log
+    root = opened(page, compare(log, what_if(log, token_budget=32)), tmp_path)
+    gaps = [abs(int(gap)) for gap in Picture(root).data("gaps")]
+    assert len(gaps) == 20
+    assert gaps == sorted(gaps, reverse=True)
+    assert_names(words_of(root.locator(".tables summary")), 10)
+    assert page.evaluate("document.documentElement.scrollHeight <= innerHeight")
 
 
 def test_a_replay_states_the_models_error(
@@ -82,63 +125,97 @@ def test_a_replay_states_the_models_error(
     assert words_of(root.locator(".model-error")) == replayed.note
 
 
-def test_one_cursor_moves_both_and_a_jump_leads_back(
-    new_page: NewPage, comparison: Comparison, tmp_path: Path
-) -> None:
-    page = new_page(height=1200)
-    root = opened(page, comparison, tmp_path)
-    first, second = timelines(root)
-    first.focus()
-    page.keyboard.press(".")
-    at_steps(root, FIRST + 1, FIRST + 1)
-    second.focus()
-    page.keyboard.press(",")
-    page.keyboard.press(",")
-    at_steps(root, FIRST - 1, FIRST - 1)
-    # The shorter run stays at its end while the longer one goes on, and is not pulled back.
-    page.keyboard.press("End")
-    at_steps(root, 53, 57)
-    assert_names(words_of(root.locator(".title").nth(0)), 53)
-    page.keyboard.press(",")
-    at_steps(root, 53, 56)
-    root.locator("[data-jump]").click()
-    at_steps(root, FIRST, FIRST)
-
-
-def test_by_time_the_other_run_stands_where_it_was_at_the_same_moment(
+def test_a_click_opens_that_step_on_the_board_of_its_run(
     new_page: NewPage, logs: tuple[EventLog, EventLog], comparison: Comparison, tmp_path: Path
 ) -> None:
     page = new_page(height=1200)
     root = opened(page, comparison, tmp_path)
-    root.locator('button[data-clock="time"]').click()
-    expect(root).to_have_attribute("data-clock", "time")
-    timelines(root)[0].focus()
-    page.keyboard.press("End")
+    picture = Picture(root)
+    frames = [log.steps for log in logs]
+    ends = [frame["start_ms"] + frame["duration_ms"] for frame in frames]
+    for run, below in (("a", False), ("b", True)):
+        picture.click(8, 0.8, below)
+        board = board_of(root, run)
+        expect(board).to_have_attribute("data-selected", "8")
+        at = 0.8 * max(end.iloc[-1] for end in ends)
+        step = int((ends["ab".index(run)] <= at).sum()) + 1
+        assert abs(int(board.get_attribute("data-step") or 0) - step) <= 1
+        root.locator("button[data-shows='both']").click()
+        expect(picture.canvas).to_be_visible()
+    # The fork's glyph opens its step.
+    fork = float(picture.data("fork")[0])
+    picture.canvas.click(position={"x": fork, "y": 12})
+    expect(board_of(root, "a")).to_have_attribute("data-step", str(FIRST))
+    # B's board then shows the same step, because until here both decided alike.
+    root.locator("button[data-shows='b']").click()
+    board = board_of(root, "b")
+    expect(board).to_have_attribute("data-step", str(FIRST))
+    expect(board.locator(".decisions [data-heat=evicting]")).not_to_have_count(0)
+
+
+def test_the_other_board_shows_the_same_moment(
+    new_page: NewPage, logs: tuple[EventLog, EventLog], comparison: Comparison, tmp_path: Path
+) -> None:
+    page = new_page(height=1200)
+    root = opened(page, comparison, tmp_path)
+    root.locator("[data-jump]").click()
+    board_of(root, "a").press("End")
+    expect(root).to_have_attribute("data-step", "53")
+    root.locator("button[data-shows='b']").click()
     frames = [log.steps for log in logs]
     ends = [frame["start_ms"] + frame["duration_ms"] for frame in frames]
     other = int((ends[1] <= ends[0].iloc[-1]).sum())
     assert other < 53
-    at_steps(root, 53, other)
-    # Both show the same time, however long each run took, and a step is as wide as it lasted.
-    for board in timelines(root):
-        expect(board).to_have_attribute("data-axis", "time")
-    views = [one.get_attribute("data-view") for one in root.locator(".lanes canvas").all()]
-    assert views == [f"0 {round(max(end.iloc[-1] for end in ends) * 1000)}"] * 2
+    expect(board_of(root, "b")).to_have_attribute("data-step", str(other))
+    # By steps, it is the step of the same number.
+    root.locator("button[data-shows='both']").click()
     page.keyboard.press("x")
-    expect(root).to_have_attribute("data-clock", "step")
-    expect(root.locator('button[data-clock="step"]')).to_have_attribute("aria-pressed", "true")
-    for board in timelines(root):
-        expect(board).to_have_attribute("data-axis", "steps")
+    expect(root).to_have_attribute("data-axis", "steps")
+    page.keyboard.press("b")
+    expect(board_of(root, "b")).to_have_attribute("data-step", "53")
 
 
-def test_it_opens_by_time_where_that_was_asked_for(
+def test_the_keyboard_reaches_everything(
+    new_page: NewPage, comparison: Comparison, tmp_path: Path
+) -> None:
+    page = new_page(height=1200)
+    root = opened(page, comparison, tmp_path)
+    picture = root.locator(".ghost")
+    picture.focus()
+    page.keyboard.press("Escape")
+    expect(root).to_have_attribute("data-selected", "")
+    for id_ in (1, 2, 3):
+        page.keyboard.press("ArrowDown")
+        expect(root).to_have_attribute("data-selected", str(id_))
+    expect(picture.get_by_role("status")).to_contain_text("r3")
+    page.keyboard.press("a")
+    board = board_of(root, "a")
+    expect(board).to_be_focused()
+    expect(board).to_have_attribute("data-selected", "3")
+    root.locator("button[data-shows='both']").press("Enter")
+    expect(picture).to_be_focused()
+    page.keyboard.press("t")
+    expect(root.locator(".requests")).to_be_focused()
+    picture.focus()
+    page.keyboard.press("f")
+    expect(board_of(root, "a")).to_have_attribute("data-step", str(FIRST))
+
+
+def test_it_opens_by_steps_where_that_was_asked_for_or_no_times_are_known(
     new_page: NewPage, logs: tuple[EventLog, EventLog], tmp_path: Path
 ) -> None:
     page = new_page(height=1200)
-    root = opened(page, compare(*logs, axis="time"), tmp_path)
-    expect(root).to_have_attribute("data-clock", "time")
-    for board in timelines(root):
-        expect(board).to_have_attribute("data-axis", "time")
+    root = opened(page, compare(*logs, axis="steps"), tmp_path)
+    expect(root).to_have_attribute("data-axis", "steps")
+    gaps = logs[1].requests["finished_step"] - logs[0].requests["finished_step"]
+    assert Picture(root).data("gaps") == [str(gap) for gap in gaps]
+    timeless = [EventLog.from_bytes(log.to_bytes()) for log in logs]
+    for log in timeless:
+        for event in log:
+            if hasattr(event, "t"):
+                event.t.clear()
+    root = opened(page, compare(*timeless), tmp_path)
+    expect(root).to_have_attribute("data-axis", "steps")
 
 
 def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(
@@ -147,6 +224,7 @@ def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(
     page = new_page(height=1200)
     root = opened(page, comparison, tmp_path)
     table = comparison.requests
+    root.locator(".tables summary").click()
     rows = root.locator(".requests tbody tr")
     expect(rows).to_have_count(12)
     by_ttft = table["ttft_ms_change"].abs().sort_values(ascending=False, kind="stable")
@@ -159,12 +237,13 @@ def test_the_table_has_the_changes_of_each_request_and_can_be_sorted(
     most = table["preemptions_change"].abs().idxmax()
     expect(rows.first.locator("[data-request]")).to_have_attribute("data-request", str(most))
     expect(rows.first).to_contain_text("0 → 2 +2")
-    # A request that is chosen here is chosen in both runs.
+    # A request that is chosen here is chosen in the picture.
     rows.first.locator("[data-request]").click()
-    for board in timelines(root):
-        expect(board).to_have_attribute("data-selected", str(most))
+    expect(root).to_have_attribute("data-selected", str(most))
     totals = root.locator(".totals tbody tr").all()
     assert ["1", "3", "+2"] in [row.locator("td").all_inner_texts() for row in totals]
+    better = {words_of(row.locator("th")): row.get_attribute("data-better") for row in totals}
+    assert (better["preemptions"], better["tokens found in the cache"]) == ("a", "b")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -182,22 +261,15 @@ def test_nothing_is_wider_than_the_page_and_axe_finds_nothing(
 def test_long_names_of_runs_and_requests_keep_everything_in_its_place(
     new_page: NewPage, tmp_path: Path
 ) -> None:
-    one, two = (crowd(6, labels=labels) for labels in (["Ada"], ["Ada of the second floor"]))
+    one, two = crowd(6, labels=["Ada of the second floor"]), crowd(6, max_batch_size=1)
     page = new_page(width=360)
     names = ("64 tokens", "64 tokens, and a name that is long")
     root = opened(page, compare(one, two, names=names), tmp_path)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-    # A step lies at the same place in both, though one of them has longer names beside its lanes.
-    first, second = root.locator("canvas.strip").all()
-    timelines(root)[0].press("Home")
-    expect(root).to_have_attribute("data-step-b", "1")
-    first.click(position={"x": 250, "y": 40})
-    expect(root).not_to_have_attribute("data-step", "1")
-    step = root.get_attribute("data-step") or ""
-    timelines(root)[0].press("Home")
-    expect(root).to_have_attribute("data-step-b", "1")
-    second.click(position={"x": 250, "y": 40})
-    expect(root).to_have_attribute("data-step-b", step)
+    left, right = map(float, Picture(root).data("plot"))
+    assert right - left > 100
+    # Ada's label differs, so no request of the other run is hers.
+    assert Picture(root).data("states").count("only") == 2
 
 
 def test_equal_runs_say_so(
@@ -229,8 +301,8 @@ def test_in_jupyterlab_and_names_are_text(
     run_cell(page, 0)
     root = page.locator(".underglass.compare")
     expect(root).to_have_attribute("data-ready", "true", timeout=30_000)
-    at_steps(root, FIRST, FIRST)
-    expect(root.locator(".title strong").first).to_have_text("<b>a</b>")
+    expect(root).to_have_attribute("data-fork", str(FIRST))
+    expect(root.locator(".way strong").first).to_have_text("<b>a</b>")
     assert root.locator("img").count() == 0
     set_theme(page, "JupyterLab Dark")
     expect(root).to_have_attribute("data-theme", "dark")

@@ -328,8 +328,10 @@ def test_a_saved_board_steps_and_selects_without_a_kernel(
     board.expect_selected(chip.get_attribute("data-request") or "")
     comparison = page.locator(".underglass.compare")
     expect(comparison).to_have_attribute("data-ready", "true")
+    comparison.locator("button[data-shows='a']").click()
+    expect(comparison.locator(".run .underglass").first).to_have_attribute("data-ready", "true")
     step = int(comparison.get_attribute("data-step") or 0)
-    comparison.locator(".underglass").first.press(".")
+    comparison.locator(".run .underglass").first.press(".")
     expect(comparison).to_have_attribute("data-step", str(step + 1))
 
     # Saved without a kernel it is still there; run again and saved, what it was before is not.

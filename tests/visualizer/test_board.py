@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from engine.events import EventLog, LogError
 from engine.events.vocabulary import Forked, Preempted, RequestArrived, StepStarted
 from tests.facts import assert_names, raises_naming
 from tests.visualizer.storytellers import storytellers
-from visualizer import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show
+from visualizer import BlockMap, Board, RadixTree, Scheduler, Timeline, Tokens, show, to_perfetto
 from visualizer.logs import StepIndex, read_log, state_at
 from visualizer.opening import opening
 
@@ -122,6 +123,20 @@ def test_the_log_is_sent_packed_and_once_for_all_panels(log: EventLog) -> None:
     for panel in (Timeline(log), BlockMap(log), RadixTree(log), Scheduler(log), Tokens(log)):
         assert panel.view_model is board.view_model
         assert "log" not in panel.get_state()
+
+
+def test_the_front_end_gets_the_log_or_its_trace_when_it_asks(
+    log: EventLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = show(log).view_model
+    sent: list[Any] = []
+    monkeypatch.setattr(model, "send", lambda message, buffers: sent.append((message, buffers)))
+    for message in ({"ask": "log"}, {"ask": "trace"}, {"ask": "more"}, "log"):
+        model._handle_custom_msg(message, [])
+    (first, (packed,)), (second, (trace,)) = sent
+    assert (first, second) == ({"log": True}, {"trace": True})
+    assert gzip.decompress(packed) == log.to_bytes()
+    assert gzip.decompress(trace).decode() == to_perfetto(log)
 
 
 def test_panels_of_one_log_move_together_and_each_has_the_step_in_its_repr() -> None:

@@ -10,16 +10,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.events import EventLog
+from engine.config import EngineConfig
+from engine.events import EventLog, State
 from engine.events import vocabulary as v
 from engine.scheduling.policies import POLICIES
 from engine.simulation.cost_runner import Cost
+from engine.simulation.simulate import simulate
 from engine.simulation.what_if import what_if
+from engine.simulation.workload import Workload as SimulatedWorkload
 from tests.engine.workloads import Workload, make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 from visualizer import compare
 from visualizer.comparing.differences import decisions, first_difference, pair
+from visualizer.comparing.same_machine import retime
 from visualizer.moments import Moment, names_of, plain
 
 COST = Cost(10, 0.25)
@@ -290,6 +294,96 @@ def test_parts_of_the_radix_tree_are_no_change_of_their_own() -> None:
     assert compare(run(radix), run(hashed)).settings == {"prefix_cache": ("radix", "hash")}
 
 
+def asynchronous(log: EventLog) -> EventLog:
+    """Return a run of the log's requests with asynchronous scheduling, on a machine with a busy CPU."""
+    workload, settings = SimulatedWorkload.from_log(log), log[0].settings
+    known = {name: settings[name] for name in EngineConfig.__struct_fields__ if name in settings}
+    config = EngineConfig(**known | {"async_scheduling": True})
+    return simulate(workload, config, cost=Cost(10, 0.25, cpu_ms=2))
+
+
+@pytest.mark.parametrize("run_of", [measured, asynchronous])
+def test_a_retimed_log_has_the_times_of_its_replay(
+    log: EventLog, run_of: Callable[[EventLog], EventLog]
+) -> None:
+    origin = run_of(log)
+    replay = what_if(origin)
+    retimed = retime(origin, replay)
+    for one, other in zip(retimed.of(v.StepFinished), replay.of(v.StepFinished), strict=True):
+        assert one.t | {"logprobs": None} == other.t | {"logprobs": None}
+    arrivals = zip(retimed.of(v.RequestArrived), replay.of(v.RequestArrived), strict=True)
+    assert all(one.t == other.t for one, other in arrivals)
+
+
+def noisy(log: EventLog, seed: int, percent: int = 4) -> EventLog:
+    """Return the log as if it had been measured: each step takes up to `percent` longer."""
+    rng, late, other = random.Random(seed), 0, EventLog()
+    for event in copy.deepcopy(list(log)):
+        if isinstance(event, v.RunStarted):
+            event = msgspec.structs.replace(event, clock="monotonic")
+        elif isinstance(event, v.RequestArrived):
+            event.t["at"] += late
+        elif isinstance(event, v.StepFinished):
+            took = event.t["end"] - event.t["start"]
+            event.t["start"] += late
+            late += took * rng.randint(0, percent) // 100
+            event.t["end"] += late
+        other.append(event)
+    return other
+
+
+def test_a_change_within_the_noise_of_two_measured_runs_is_no_better_value(log: EventLog) -> None:
+    same = compare(noisy(log, 1), noisy(log, 2))
+    assert 0 < same.facts["end_noise"]["share"] < 0.05
+    verdicts = {name: better for name, *_, better in same.facts["totals"]}
+    assert verdicts["time, ms"] == verdicts["TTFT p50, ms"] == "noise"
+    assert not {"a", "b"} & set(verdicts.values())
+    other = compare(noisy(log, 1), noisy(storytellers(max_kv_tokens=400), 2))
+    assert {name: better for name, *_, better in other.facts["totals"]}["TTFT max, ms"] == "b"
+    assert_names(other.note, other.step - 1)
+
+
+def test_runs_that_part_early_or_ran_on_different_machines_have_no_better_times(
+    log: EventLog,
+) -> None:
+    early = compare(noisy(log, 1), noisy(storytellers(token_budget=32), 2))
+    machines = compare(noisy(log, 1), storytellers(max_kv_tokens=400))
+    for comparison in (early, machines):
+        assert comparison.facts["end_noise"]["share"] is None
+        assert comparison.note
+        times = [better for name, *_, better in comparison.facts["totals"] if name.endswith("ms")]
+        assert not {"a", "b"} & set(times)
+    # A count is exact on any machine.
+    assert {name: better for name, *_, better in machines.facts["totals"]}["preemptions"] == "b"
+
+
+def test_simulated_runs_are_exact_and_the_better_value_is_named(log: EventLog) -> None:
+    comparison = compare(log, storytellers(max_kv_tokens=400))
+    assert comparison.note is None
+    verdicts = {name: better for name, *_, better in comparison.facts["totals"]}
+    assert verdicts["preemptions"] == "b"
+    assert verdicts["steps"] == verdicts["output tokens"] == ""
+    for name, a, b, *_, better in comparison.facts["totals"]:
+        if name in ("TTFT p50, ms", "ITL p99, ms", "time, ms", "tokens computed twice") and a != b:
+            assert better == ("a" if a < b else "b")
+        if name in ("throughput, tokens/s", "tokens found in the cache") and a != b:
+            assert better == ("a" if a > b else "b")
+
+
+def test_tokens_computed_twice_are_those_of_the_logs_preemptions(log: EventLog) -> None:
+    """Counted from the folded state: tokens that had been computed when their request lost them."""
+    state, lost, again = State(), dict[int, int](), 0
+    for event in log:
+        if isinstance(event, v.Preempted):
+            lost[event.request] = state.requests[event.request].computed
+        elif isinstance(event, v.Admitted) and event.resumed:
+            found = len(event.blocks) * state.block_size
+            again += max(0, lost[event.request] - found)
+        state.apply(event)
+    assert again > 0
+    assert compare(log, log).totals.loc["tokens computed twice", "a"] == again
+
+
 def test_the_log_itself_keeps_its_times(log: EventLog) -> None:
     origin = measured(log)
     before = origin.to_bytes()
@@ -303,7 +397,7 @@ def test_only_a_replay_of_this_very_log_is_timed_with_it(log: EventLog) -> None:
     for a, b in [(other, what_if(origin)), (origin, other), (origin, what_if(origin, cost=COST))]:
         comparison = compare(a, b)
         assert comparison.model_error is None
-        assert comparison.facts["note"] is None
+        assert (comparison.facts["note"] is None) == (b is other), "else the machines differ"
         mean = a.requests.ttft_ms.mean(), b.requests.ttft_ms.mean()
         assert tuple(comparison.totals.loc["mean TTFT, ms", ["a", "b"]]) == pytest.approx(mean)
 

@@ -1,13 +1,16 @@
 """The gallery: a scenario's name opens its board at its step, with its caption."""
 
+import base64
+import re
 import subprocess
 import sys
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
 
 from engine.events.vocabulary import RequestArrived
-from tests.facts import raises_naming
+from tests.facts import assert_names, raises_naming
 from visualizer import Timeline, gallery, show, to_html
 from visualizer.logs import read_log, state_at
 from visualizer.named_logs import Scenario, UnknownScenarioError
@@ -84,6 +87,18 @@ def test_the_table_is_text_and_names_every_scenario() -> None:
     assert max(map(len, repr(table).splitlines())) <= 100
     hostile = type(table)({"x": Scenario("x", "<script>alert(1)</script>", 1, 1)})
     assert "<script>" not in hostile._repr_html_()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_entry_has_a_picture_that_is_drawn_from_its_log(name: str) -> None:
+    one = gallery()[name]
+    (image,) = re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', one.picture_html)
+    svg = ET.fromstring(base64.b64decode(image))
+    assert (svg.get("width"), svg.get("role")) == ("260", "img")
+    title = svg.find("{http://www.w3.org/2000/svg}title")
+    assert title is not None
+    assert_names(title.text, name, one.step)
+    assert len(image) < 60_000, "a notebook saves all of them"
 
 
 def test_a_name_needs_no_engine_but_its_events() -> None:

@@ -10,6 +10,7 @@ label and arrival order, and steps by number.
 
 `what_if` replays a measured log on a cost model, and that model is not exact. Both runs therefore get
 their times from the model, and the comparison reports the model's error against the measured times.
+Times of two measured runs vary; `accuracy.py` says how large a difference must be to mean something.
 """
 
 import base64
@@ -24,9 +25,11 @@ import traitlets
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.events.messages import count
+from visualizer.comparing.accuracy import accuracy
 from visualizer.comparing.differences import first_difference, pair
 from visualizer.comparing.inputs import input_changes
-from visualizer.comparing.same_machine import fit_record, model_error, retime
+from visualizer.comparing.run_totals import is_better, run_totals
+from visualizer.comparing.same_machine import end_error, fit_record, model_error, retime
 from visualizer.html import MODULE, write_page
 from visualizer.logs import LogLike, read_log, settings_of
 from visualizer.moments import names_of, plain
@@ -39,11 +42,10 @@ if TYPE_CHECKING:
 # The columns of `log.requests` to compare.
 MEASURES = ("ttft_ms", "itl_ms", "e2e_ms", "finished_step", "preemptions", "cached_tokens")
 MAX_ROWS = 300  # the page lists only the requests that changed most
-US_PER_S = 1_000_000
 
 
 class Comparison(PictureWidget):
-    """Two logs that share one current step. Python compares them; the browser draws them.
+    """Two logs in one picture, with one current step. Python compares them; the browser draws them.
 
     settings          {name: (in A, in B)} for the settings and classes that differ
     inputs            one line for each input that differs (arrivals, priorities)
@@ -52,7 +54,7 @@ class Comparison(PictureWidget):
     verdict           the result in one sentence
     model_error       {"ttft_ms": ..., "itl_ms": ...}: the cost model's mean error over all requests
                       if one run is a `what_if` of the other, otherwise None
-    note              a sentence on the model's error and on the source of the times, or None
+    note              what to know about the times: the model's error, or how much they vary, or None
     """
 
     _esm = MODULE
@@ -67,13 +69,14 @@ class Comparison(PictureWidget):
         b: LogLike,
         names: tuple[str, str] = ("A", "B"),
         *,
-        axis: str = "steps",
+        axis: str = "time",
     ) -> None:
         if axis not in AXES:
             raise ValueError(f"axis must be one of {', '.join(AXES)}, got {axis!r}")
         self.axis = axis
         self.names = names
         self.model_error: dict[str, float] | None = None
+        self._error_ms: dict[str, float] = {}  # of the times that are shown
         self.note: str | None = None
         self._logs = logs = self._with_comparable_times(read_log(a), read_log(b))
         self._names_of = names_of(logs[0]), names_of(logs[1])
@@ -82,6 +85,8 @@ class Comparison(PictureWidget):
         self.inputs = input_changes(*logs, self._pairs, self._names_of[0])
         self._difference = first_difference(*logs, self._pairs)
         paired = self._pairs.keys(), set(self._pairs.values())
+        self._accuracy = accuracy(*logs, self.step, names, self._error_ms)
+        self.note = self.note or self._accuracy.words
         self._unmatched = [sorted(self._names_of[run].keys() - paired[run]) for run in (0, 1)]
         model_a, model_b = _models(*logs, self.step)
         super().__init__(a=model_a, b=model_b, facts=self._facts())
@@ -96,6 +101,9 @@ class Comparison(PictureWidget):
             return a, b
         timed = retime(log, replay)
         self.model_error = model_error(log, timed)
+        self._error_ms = end_error(log, timed) | {
+            name.removesuffix("_ms"): ms for name, ms in self.model_error.items()
+        }
         labels = {"ttft_ms": "TTFT", "itl_ms": "ITL"}
         errors = [f"{ms:.3g} ms in {labels[key]}" for key, ms in self.model_error.items()]
         error = f"The model's mean error on {name}: {' and '.join(errors) or 'unknown'}."
@@ -168,8 +176,9 @@ class Comparison(PictureWidget):
         """Measures of each run as a whole, in the columns `a`, `b` and `change`."""
         import pandas as pd
 
-        a, b = (_totals(log, frame) for log, frame in zip(self._logs, self._frames, strict=True))
-        table = pd.DataFrame({"a": a, "b": b})
+        a, b = (run_totals(log, frame) for log, frame in zip(self._logs, self._frames, strict=True))
+        # A percentile is left out for the run that has too few values for it.
+        table = pd.DataFrame({"a": a, "b": b}).loc[[name for name in a if name in b]]
         return table.assign(change=table["b"] - table["a"])
 
     def to_html(self, path: str | Path | None = None, *, theme: str | None = None) -> str:
@@ -196,7 +205,11 @@ class Comparison(PictureWidget):
             "difference": found
             and {name: getattr(found, name) for name in ("step", "a", "b", "requests")},
             "rows": _rows(table),
-            "totals": _rows(self.totals),
+            "totals": [
+                [*row, is_better(row[0], row[1], row[2], self._accuracy)]
+                for row in _rows(self.totals)
+            ],
+            "end_noise": {"share": self._accuracy.share, "ms": self._accuracy.ms.get("e2e", 0.0)},
             "paired": paired,
             "renumbered": [list(both) for both in self._pairs.items() if both[0] != both[1]],
             "unmatched": self._unmatched,
@@ -212,11 +225,12 @@ class Comparison(PictureWidget):
 
 
 def compare(
-    a: LogLike, b: LogLike, names: tuple[str, str] = ("A", "B"), *, axis: str = "steps"
+    a: LogLike, b: LogLike, names: tuple[str, str] = ("A", "B"), *, axis: str = "time"
 ) -> Comparison:
     """Compare two logs: EventLogs, paths to `.jsonl` files, or names of scenarios.
 
-    `axis` is the initial unit of both timelines: "steps", or "time" for wall time.
+    `axis` is the initial unit of the picture: "time" for wall time, or "steps". Logs without times
+    are drawn by steps.
     """
     return Comparison(a, b, names, axis=axis)
 
@@ -266,20 +280,3 @@ def _rows(table: "pd.DataFrame") -> list[Any]:
 
 def _value_text(value: Any) -> str:
     return {None: "none", True: "on", False: "off"}.get(value) or str(value)
-
-
-def _totals(log: EventLog, frame: "pd.DataFrame") -> dict[str, float | None]:
-    finished = [event for event in log.of(v.StepFinished) if event.t]
-    seconds = (finished[-1].t["end"] - finished[0].t["start"]) / US_PER_S if finished else 0.0
-    output = int(frame["output_tokens"].sum())
-    cached_blocks = sum(len(event.blocks) for event in log.of(v.Admitted))
-    return {
-        "mean TTFT, ms": float(frame["ttft_ms"].mean()),
-        "mean ITL, ms": float(frame["itl_ms"].mean()),
-        "throughput, tokens/s": output / seconds if seconds else None,
-        "time, ms": seconds * 1000 if seconds else None,
-        "steps": len(log.of(v.StepStarted)),
-        "preemptions": len(log.of(v.Preempted)),
-        "tokens found in the cache": cached_blocks * int(settings_of(log)["block_size"]),
-        "output tokens": output,
-    }

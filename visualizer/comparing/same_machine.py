@@ -27,11 +27,14 @@ def fit_record(replay: EventLog, log: EventLog) -> dict[str, Any] | None:
 def retime(log: EventLog, replay: EventLog) -> EventLog:
     """Return `log` with the same decisions but with times from the cost model.
 
-    As in the replay, requests arrive at the end of the previous step and idle time is 0.
+    As in the replay, requests arrive at the end of the previous step, scheduling takes no time of its
+    own and idle time is 0. An asynchronous step starts while the one before is computed.
     """
     machine = replay[0]
     assert isinstance(machine, v.RunStarted)
     steps, now, timed = iter(machine.t["fitted"]["step_us"]), 0, EventLog()
+    starts: dict[int, int] = {}
+    step = 0
     for event in log:
         match event:
             case v.RunStarted(classes=ran):
@@ -45,9 +48,15 @@ def retime(log: EventLog, replay: EventLog) -> EventLog:
                 )
             case v.RequestArrived() | v.EnginePaused() | v.EngineResumed():
                 timed.append(msgspec.structs.replace(event, t=event.t | {"at": now}))
+            case v.StepStarted():
+                step = event.step
+                starts[step] = now
+                timed.append(event)
             case v.StepFinished():
-                end = now + next(steps)
-                times = {"start": now, "scheduled": now, "end": end}
+                start, end = starts.pop(event.step or step), now + next(steps)
+                times = {"start": start, "scheduled": start, "end": end}
+                if "launched" in event.t:
+                    times |= {"launched": now, "ready": end}
                 timed.append(msgspec.structs.replace(event, t=event.t | times))
                 now = end
             case _:
@@ -63,3 +72,9 @@ def model_error(measured: EventLog, timed: EventLog) -> dict[str, float]:
     a, b = measured.requests, timed.requests
     errors = {name: float((b[name] - a[name]).abs().mean()) for name in ("ttft_ms", "itl_ms")}
     return {name: error for name, error in errors.items() if not math.isnan(error)}
+
+
+def end_error(measured: EventLog, timed: EventLog) -> dict[str, float]:
+    """Return {"e2e": the model's mean error in ms at the end of a request}; empty if none ended."""
+    error = float((timed.requests["e2e_ms"] - measured.requests["e2e_ms"]).abs().mean())
+    return {} if math.isnan(error) else {"e2e": error}

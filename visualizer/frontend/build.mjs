@@ -1,5 +1,6 @@
 /**
- * Bundles `src/entry.js` into `../static/board.js`, one self-contained ES module, and its source map.
+ * Bundles `src/entry.js` into `../static/board.js`, one self-contained ES module, and its source map; draws the
+ * gallery's pictures.
  *
  *   node build.mjs
  *
@@ -12,6 +13,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { deflateRawSync } from "node:zlib";
 import { build, transform } from "esbuild";
+import { drawGallery } from "./gallery.mjs";
 
 const LIMIT = 150_000;
 const EXPORTS = ["OwnRequest", "createParser", "duration", "mount", "paintSwatch", "watch"];
@@ -43,6 +45,8 @@ if (size > LIMIT) {
 await mkdir(target, { recursive: true });
 await writeFile(new URL("board.js.map", target), map.contents);
 await writeFile(new URL("board.js", target), module);
+const pictures = await drawGallery();
+console.log(`static/gallery: ${pictures} pictures drawn`);
 console.log(`static/board.js written, ${size} bytes (${code.contents.length} unpacked)`);
 
 /**

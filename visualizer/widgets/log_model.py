@@ -73,7 +73,7 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
             project={"path": str(PROJECT), "home": str(Path.home())},
             about={} if scenario is None else scenario.about,
         )
-        self.on_msg(self._send_whole_log)
+        self.on_msg(self._answer)
 
     def replace(self, log: LogLike, step: int | None = None, select: Select = "auto") -> None:
         """Show a different log in all panels of this model."""
@@ -104,9 +104,15 @@ class LogModel(ipywidgets.Widget):  # type: ignore[misc]
             "selected": select,
         }
 
-    def _send_whole_log(self, _: Any, message: Any, __: Any) -> None:
-        if isinstance(message, dict) and message.get("ask") == "log":
+    def _answer(self, _: Any, message: Any, __: Any) -> None:
+        """Send the front end what it asks for: the whole log, or a trace of it for Perfetto."""
+        asked = message.get("ask") if isinstance(message, dict) else None
+        if asked == "log":
             self.send({"log": True}, [self.packed])
+        elif asked == "trace":
+            from visualizer.perfetto import to_perfetto
+
+            self.send({"trace": True}, [gzip.compress(to_perfetto(self.events).encode(), 6)])
 
     @traitlets.validate("step")
     def _validate_step(self, proposal: Any) -> int:

@@ -1,3 +1,5 @@
+import { h } from "../drawing/html.js";
+import { openInPerfetto } from "../host/perfetto.js";
 import { momentsAround } from "../model/moments.js";
 
 /** The actions of a board, one function per key and button. `names` are its panels, in the order of their digits. */
@@ -24,6 +26,8 @@ export function actionsOf(board, names) {
     search: () => board.search.open(),
     tables: () => board.toggleTables(),
     link: () => board.link.open(),
+    postcard: () => board.postcard.open(),
+    perfetto: board.trace && (() => showInPerfetto(board)),
     help: () => board.toggleHelp(),
     escape: () => dismiss(board),
   };
@@ -35,6 +39,16 @@ function selectNeighbour({ model, store, only, parts }, delta) {
   const at = ids.indexOf(store.selected);
   const next = at < 0 ? (delta > 0 ? 0 : ids.length - 1) : at + delta;
   if (next in ids) store.set({ selected: ids[next] });
+}
+
+/** Opens the run in the Perfetto UI, or says why that did not work. */
+async function showInPerfetto({ root, trace, about }) {
+  root.querySelector(".no-trace")?.remove();
+  try {
+    await openInPerfetto(trace, about?.title ?? "Underglass");
+  } catch ({ message }) {
+    root.append(h("p", { class: "note no-trace", role: "alert" }, message));
+  }
 }
 
 /** Goes to the next or the previous moment. */
@@ -56,6 +70,7 @@ function dismiss(board) {
   else if (store.queue) board.toggleQueue();
   else if (!board.summary.box.hidden) board.summary.toggle();
   else if (board.link.isOpen) board.link.close();
+  else if (board.postcard.isOpen) board.postcard.close();
   else if (board.search.isOpen) board.search.close();
   else if (store.range) board.brush(null);
   else if (store.block != null) board.lookAt(null);

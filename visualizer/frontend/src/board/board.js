@@ -25,6 +25,7 @@ import { buildControls, buildFoot, StepSlider } from "./controls.js";
 import { Focus } from "./focus.js";
 import { buildHelp, listenToKeys } from "./keys.js";
 import { LinkBox } from "./link_box.js";
+import { PostcardBox } from "./postcard_box.js";
 import { SearchBox } from "./search_box.js";
 import { aboutNodes, Shell } from "./shell.js";
 import { Tooltip } from "./tooltip.js";
@@ -56,7 +57,7 @@ export class Board extends Shell {
    * Builds an empty board in `host`. Options: `signal` removes it when it aborts; `view` is shared with other
    * boards of the log; `panel` names the only panel; `theme` overrides the host's theme; `onChange(state)` is
    * called after every change; `linkOf(state)` returns a link to a state; `project` is the folder of the
-   * engine's code; `about` has a title and a caption of the log.
+   * engine's code; `about` has a title and a caption of the log; `trace()` returns the bytes of a trace for Perfetto.
    */
   constructor(
     host,
@@ -69,10 +70,11 @@ export class Board extends Shell {
       linkOf = pythonFor,
       project = null,
       about,
+      trace,
     },
   ) {
     super(host, { signal, theme });
-    Object.assign(this, { view, linkOf, project, about });
+    Object.assign(this, { view, linkOf, project, about, trace });
     this.store = view.store;
     this.onChange = onChange ?? (() => {});
     this.panel = NAMES.includes(panel) ? panel : null;
@@ -120,6 +122,7 @@ export class Board extends Shell {
     this.help = buildHelp(() => this.toggleHelp());
     this.search = new SearchBox(this);
     this.link = new LinkBox(this);
+    this.postcard = new PostcardBox(this);
     this.focus = new Focus(root);
     this.seats = new SeatsRow(this);
     this.queue = new QueuePanel(this);
@@ -130,8 +133,9 @@ export class Board extends Shell {
     const right = column("right", "blocks", "scheduler");
     if (!alone) right.prepend(this.seats.element);
     this.grid = h("div", { class: "grid" }, column("left", "timeline", "tree"), right);
-    if (this.parts.tokens) this.grid.append(this.parts.tokens.element);
-    const boxes = [this.search.element, this.link.element, this.help];
+    for (const name of ["tokens", "waterfall"])
+      if (this.parts[name]) this.grid.append(this.parts[name].element);
+    const boxes = [this.search.element, this.link.element, this.postcard.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
     this.moments = new MomentsBox(actions.moment);
     const lead = alone

@@ -56,9 +56,12 @@ export function buildFoot(act) {
     ["range-to", "to here", "]", act.rangeTo],
     ["tables", "Tables", "T", act.tables],
     ["link", "Link to this view", "L", act.link],
+    ["postcard", "Postcard", "C", act.postcard],
+    ["perfetto", "Open in Perfetto", "P", act.perfetto], // if the host has a trace
     ["help", "Keys and mouse", "?", act.help],
   ];
-  const buttons = entries.map(([act_, name, key, does]) => {
+  const possible = entries.filter(([, , , does]) => does);
+  const buttons = possible.map(([act_, name, key, does]) => {
     const element = h("button", { type: "button", "data-act": act_ }, name, " ", h("kbd", {}, key));
     element.addEventListener("click", does);
     return element;

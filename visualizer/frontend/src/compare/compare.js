@@ -1,19 +1,22 @@
 /**
- * The comparison of two runs: their differences as text, both timelines with one axis and one cursor, the
- * decisions of a step side by side, and a table of what changed. Python computes it, see `comparison.py`.
+ * The comparison of two runs: one picture of both, the decision at which they part, and what changed in numbers.
+ * A click opens the board of either run. Python compares the runs, see `comparison.py`.
  */
 
 import { Board } from "../board/board.js";
-import { buildSheet, spansOf } from "../board/sheet.js";
+import { buildSheet } from "../board/sheet.js";
 import { View, viewOf } from "../board/view.js";
-import { h } from "../drawing/html.js";
-import { chip, wordNodes } from "../drawing/words_html.js";
+import { h, plural } from "../drawing/html.js";
+import { chip } from "../drawing/words_html.js";
+import { LogReader } from "../host/log_reader.js";
 import { bytesFor, missing, modelOf, partOnly } from "../host/notebook.js";
 import { moveInto, remember, sendPicture } from "../host/outputs.js";
 import { saveWith } from "../host/saved_state.js";
-import { duration } from "../model/duration.js";
+import { partners, stepFor } from "./alignment.js";
+import { BothWays } from "./both_ways.js";
 import { requestTable, totalsTable } from "./compare_tables.js";
-import { LinkedViews, timeOf } from "./linked_views.js";
+import { GhostPanel } from "./ghost_panel.js";
+import { headline } from "./headline.js";
 
 /** anywidget's `render` of a comparison. `load(board, log, opening)` draws a log. */
 export const comparisonInNotebook =
@@ -31,14 +34,14 @@ export const comparisonInNotebook =
       views.map((view, side) => (view.bytes ??= bytesFor(view, shared[side]))),
     );
     const facts = traits.get("facts");
-    const page = new ComparisonPage(el, { facts, views, signal });
+    const page = new ComparisonPage(el, { facts, views, load, signal });
     const { root } = page.sheet;
     remember(el, key, root, signal);
-    sendPicture(traits, root, () => [page.sheet, ...page.boards.flat()], signal);
+    sendPicture(traits, root, () => [page.sheet, ...page.boards.filter(Boolean)], signal);
     saveWith(traits.widget_manager);
     const lost = shared.findIndex((_, side) => !logs[side].byteLength);
     if (lost >= 0) return page.showMessage(`${facts.names[lost]}: ${missing(shared[lost])}`);
-    await page.fill(logs, load);
+    await page.fill(logs);
     const part = shared.find((one, side) => !one.get("whole") && !views[side].isWhole);
     if (part) root.append(partOnly(part));
   };
@@ -55,14 +58,14 @@ export async function drawComparison(
     signal = new AbortController().signal,
   },
 ) {
-  const page = new ComparisonPage(host, { facts, views, theme, signal });
-  await page.fill(logs, load);
+  const page = new ComparisonPage(host, { facts, views, load, theme, signal });
+  await page.fill(logs);
   return page;
 }
 
 class ComparisonPage {
-  constructor(host, { facts, views, theme, signal }) {
-    Object.assign(this, { facts, views, signal, fixedTheme: theme });
+  constructor(host, { facts, views, load, theme, signal }) {
+    Object.assign(this, { facts, views, load, signal, fixedTheme: theme });
     this.sheet = buildSheet(host, {
       name: "compare",
       label: "Comparison of two runs",
@@ -70,54 +73,27 @@ class ComparisonPage {
       theme,
       onTheme: () => this.write(),
     });
-    const { root } = this.sheet;
+    this.partnerOf = partners(facts);
+    this.boards = [null, null]; // built when they are opened
+    this.shows = "both";
     this.verdict = h("p", { class: "sentence verdict" });
-    this.moments = [h("span", { class: "count" }), h("span", { class: "count" })];
-    const box = (side, kind) => h("div", { class: kind, "data-side": side });
-    this.timelines = [0, 1].map((side) => box(side, "run"));
-    this.decisions = [0, 1].map((side) => box(side, "run"));
-    this.tables = h("div", { class: "tables" });
-    root.append(
+    this.hosts = [0, 1].map((side) => h("div", { class: "run", "data-side": side, hidden: true }));
+    this.picture = h("div", { class: "grid-of-two" });
+    this.summary = h("summary", {});
+    this.tables = h("details", { class: "tables" }, this.summary);
+    this.sheet.root.append(
       this.verdict,
-      this.changes(),
-      ...(facts.note ? [h("p", { class: "changes-line model-error muted" }, facts.note)] : []),
-      ...this.timelines.flatMap((timeline, side) => [this.title(side), timeline]),
-      h("div", { class: "pair" }, ...this.decisions),
-      this.tables,
+      h("div", { class: "under" }, this.changes(), this.buttons()),
+      this.picture,
+      ...this.hosts,
     );
-    root.addEventListener("click", (event) => this.clicked(event), { signal });
-    for (const view of views) view.store.listen(() => this.write(), signal);
+    this.sheet.root.addEventListener("click", (event) => this.clicked(event), { signal });
   }
 
   /** Shows a message in place of the runs. */
-  showMessage(words) {
+  showMessage(words, ready = "empty") {
     this.verdict.textContent = words;
-    this.sheet.root.dataset.ready = "empty";
-  }
-
-  title(side) {
-    const { names } = this.facts;
-    const nodes = [h("strong", {}, names[side]), this.moments[side]];
-    if (side === 0) nodes.push(this.clocks());
-    return h("h2", { class: "title" }, ...nodes);
-  }
-
-  /** The buttons that choose which moments of the runs correspond. */
-  clocks() {
-    const choice = (clock, words) =>
-      h(
-        "button",
-        { type: "button", "data-clock": clock, "aria-pressed": String(clock === "step") },
-        words,
-      );
-    return h(
-      "span",
-      { class: "clocks", role: "group", "aria-label": "Link the cursors by" },
-      "link the cursors by ",
-      choice("step", "step"),
-      " ",
-      choice("time", "time"),
-    );
+    this.sheet.root.dataset.ready = ready;
   }
 
   /** The differences of the runs' settings and arrivals, as a line. */
@@ -131,136 +107,205 @@ class ComparisonPage {
     return h("p", { class: "changes-line" }, ...lines);
   }
 
+  /** The buttons: the picture or a run's board, and the axis of the picture. */
+  buttons() {
+    const button = (data, words, key) =>
+      h("button", { type: "button", ...data }, words, key ? " " : null, key && h("kbd", {}, key));
+    const [a, b] = this.facts.names;
+    return h(
+      "div",
+      { class: "switch", role: "toolbar", "aria-label": "What is shown" },
+      button({ "data-shows": "both" }, "both runs"),
+      button({ "data-shows": "a" }, `board of ${a}`, "A"),
+      button({ "data-shows": "b" }, `board of ${b}`, "B"),
+      button({ "data-axis": "" }, "steps or time", "X"),
+    );
+  }
+
   /** The requests that only one of the runs has. */
   alone() {
     const { unmatched, names } = this.facts;
     return unmatched.flatMap((ids, side) => {
       if (!ids.length) return [];
       const few = ids.slice(0, ids.length > 5 ? 4 : 5);
-      const shown = few.flatMap((id, i) => [i ? " " : "", chip(id, this.context(side))]);
+      const context = { ...this.context(side), selected: null };
+      const shown = few.flatMap((id, i) => [i ? " " : "", chip(id, context)]);
       const more = ids.length > few.length ? ` and ${ids.length - few.length} more` : "";
       return [h("span", { "data-side": side }, `only in ${names[side]}: `, ...shown, more)];
     });
   }
 
-  async fill(logs, load) {
-    const { views, facts, signal, fixedTheme } = this;
-    const { difference } = facts;
-    const boardOf = (hosts, panel) =>
-      views.map(
-        (view, side) =>
-          new Board(hosts[side], { signal, view, panel, theme: fixedTheme, linkOf: () => "" }),
-      );
-    this.boards = [boardOf(this.timelines, "timeline"), boardOf(this.decisions, "scheduler")];
-    const opening = (side) =>
-      difference ? { step: difference.step, selected: difference.requests[side] } : {};
-    await Promise.all(
-      this.boards.flatMap((pair) =>
-        pair.map((board, side) => load(board, logs[side], opening(side))),
-      ),
-    );
+  /** Reads both logs and draws the picture. */
+  async fill(logs) {
+    const { views, facts, signal, sheet } = this;
+    this.logs = logs;
+    this.verdict.textContent = "Reading both logs";
+    const readers = views.map((view, side) => (view.reading ??= new LogReader(logs[side])));
+    await Promise.all(readers.map((reader) => reader.follow(() => {})));
     if (signal.aborted) return;
-    if (views.some(({ model }) => !model)) {
-      this.sheet.root.dataset.ready = "error";
+    const wrong = readers.findIndex(({ error, model }) => error || !model.stepCount);
+    if (wrong >= 0) {
+      const { error } = readers[wrong];
+      const why = error ? (error.reason ?? error.message) : "it has no steps";
+      const where = error?.line ? `line ${error.line} of the log` : "the log";
+      this.showMessage(`${facts.names[wrong]}: ${where} cannot be used: ${why}.`, "error");
       return;
     }
-    this.boards.flat().forEach(({ panels: [{ element }] }, i) => {
-      const label = element.getAttribute("aria-label");
-      element.setAttribute("aria-label", `${label}, ${facts.names[i % 2]}`);
+    this.models = readers.map(({ model }) => model);
+    views.forEach((view, side) => {
+      const { difference, axis } = facts;
+      const selected = difference?.requests[side];
+      if (!view.model) view.open(this.models[side], { step: difference?.step, selected, axis });
     });
-    this.linked = new LinkedViews(views, facts, signal);
-    this.sheet.root.querySelector(".changes-line").append(...this.alone());
-    this.shareAxis();
-    if (facts.axis === "time") this.linked.setAxis("time");
-    this.tables.append(totalsTable(facts), (this.requests = requestTable(facts)));
+    sheet.root.querySelector(".changes-line").append(...this.alone());
+    this.ghost = new GhostPanel(this);
+    this.ways = facts.difference ? new BothWays(facts, this.models, this.partnerOf) : null;
+    this.requests = requestTable(facts);
+    const note = facts.note && h("p", { class: "model-error muted" }, facts.note);
+    const side = h(
+      "div",
+      { class: "beside" },
+      this.ways?.element,
+      totalsTable(facts),
+      note,
+      legend(facts),
+    );
+    this.tables.append(this.requests);
+    this.picture.append(this.ghost.element, side, this.tables);
+    for (const view of views) view.store.listen(() => this.write(), signal);
+    const observer = new ResizeObserver(
+      () => this.laidOutFor !== sheet.root.clientWidth && this.write(),
+    );
+    observer.observe(sheet.root);
+    signal.addEventListener("abort", () => observer.disconnect());
     this.write();
-    this.sheet.root.dataset.ready = "true";
-  }
-
-  /** Gives both timelines the same window; one of them has the controls. */
-  shareAxis() {
-    const times = this.boards[0].map((board) => board.time);
-    const shorter = times[0].log.last < times[1].log.last ? 0 : 1;
-    this.timelines[shorter].classList.add("follows");
-    times.forEach((time, side) => {
-      time.together = times;
-      time.measureTime();
-      time.view = null;
-      this.boards[0][side].layout();
-    });
-    const [one, two] = this.views;
-    const follow = (from, to) => (names) => {
-      if (!names.has("window") && !names.has("step")) return;
-      const { view, timeAxis } = times[from];
-      const other = times[to].view;
-      if (timeAxis.kind !== times[to].timeAxis.kind) return; // the other axis changes next
-      if (view.from !== other.from || view.to !== other.to) times[to].look({ ...view });
-    };
-    one.store.listen(follow(0, 1), this.signal);
-    two.store.listen(follow(1, 0), this.signal);
+    sheet.root.dataset.ready = "true";
   }
 
   context(side) {
-    const { model, store } = this.views[side];
-    return { model, theme: this.sheet.theme, selected: store.selected };
+    return {
+      model: this.models[side],
+      theme: this.sheet.theme,
+      selected: this.views[side].store.selected,
+    };
+  }
+
+  /** The run whose step and selection are current: that of the board on show, or A. */
+  get leader() {
+    return this.shows === "b" ? 1 : 0;
+  }
+
+  /** Shows the picture ("both") or the board of a run ("a", "b"), at `step` with `selected` if they are given. */
+  async show(what, { step, selected } = {}) {
+    const { views, models, facts, leader } = this;
+    const side = what === "b" ? 1 : 0;
+    const [from, to] = [views[leader].store, views[side]];
+    const fork = facts.difference?.step;
+    if (what !== "both") {
+      const other = leader !== side;
+      const byTime = this.ghost.kind === "time";
+      const at = other ? stepFor(models[side], models[leader], from.step, fork, byTime) : from.step;
+      const chosen = other ? this.partnerOf(side, from.selected) : from.selected;
+      to.goTo(step ?? at);
+      to.store.set({ selected: selected === undefined ? chosen : selected, touched: true });
+    } else if (leader) {
+      // The picture's selection is A's.
+      views[0].store.set({ selected: this.partnerOf(0, from.selected) });
+    }
+    for (const view of views) view.play(false);
+    this.shows = what;
+    this.picture.hidden = what !== "both";
+    this.hosts.forEach((host, i) => {
+      host.hidden = what === "both" || i !== side;
+    });
+    this.write();
+    if (what === "both") this.ghost.element.focus({ preventScroll: true });
+    else await this.openBoard(side);
+  }
+
+  async openBoard(side) {
+    const { views, signal, fixedTheme: theme, logs, load, hosts } = this;
+    if (!this.boards[side]) {
+      const board = new Board(hosts[side], { signal, view: views[side], theme });
+      board.reload = (log) => load(board, log, {});
+      this.boards[side] = board;
+      const { step, selected } = views[side].store;
+      await load(board, logs[side], { step, selected });
+    }
+    this.boards[side].root.focus({ preventScroll: true });
   }
 
   write() {
-    const { facts, views, sheet } = this;
-    if (!this.linked) return;
-    const words = (side) =>
-      wordNodes(spansOf(facts.difference[side ? "b" : "a"], views[side].model), this.context(side));
-    if (facts.difference) {
-      const { step } = facts.difference;
-      const jump = h(
-        "button",
-        { type: "button", class: "jump", "data-jump": step },
-        `Step ${step}`,
-      );
-      const said = (side) => h("span", { "data-side": side }, ...words(side));
-      const [a, b] = facts.names.map((name) => h("strong", {}, name));
-      const nodes = [
-        "The first decision that differs, ",
-        jump,
-        ": in ",
-        a,
-        " ",
-        said(0),
-        "; in ",
-        b,
-        " ",
-        said(1),
-        ".",
-      ];
-      this.verdict.replaceChildren(...nodes);
-    } else this.verdict.replaceChildren(facts.verdict);
-    views.forEach(({ model, store }, side) => {
-      const at = timeOf(model, store.step);
-      const time = at >= 0 ? `, ${duration(at)}` : "";
-      const ended = store.step === model.lastStep ? ", its last" : "";
-      this.moments[side].textContent = `step ${store.step}${ended}${time}`;
-    });
-    this.requests.show(this.context(0));
-    for (const button of sheet.root.querySelectorAll("button[data-clock]"))
-      button.setAttribute("aria-pressed", String(button.dataset.clock === this.linked.clock));
+    const { facts, views, sheet, models } = this;
+    if (!this.ghost) return;
+    this.laidOutFor = sheet.root.clientWidth;
+    this.writeVerdict();
+    if (this.shows === "both" && this.laidOutFor) {
+      const unit = this.laidOutFor >= 1800 ? 1.5 : 1;
+      sheet.root.dataset.columns = this.laidOutFor / unit >= 980 ? 2 : 1;
+      this.ghost.draw(unit);
+      this.ways?.draw(sheet.theme, unit);
+      this.requests.show(this.context(0));
+      const { left } = this.ghost;
+      this.summary.textContent = left
+        ? `and ${plural(left, "more request")} with smaller gaps: every request in numbers`
+        : "Every request in numbers";
+    }
+    for (const button of sheet.root.querySelectorAll("button[data-shows]"))
+      button.setAttribute("aria-pressed", String(button.dataset.shows === this.shows));
+    sheet.root.querySelector("button[data-axis]").hidden = this.shows !== "both"; // a board has its own
     Object.assign(sheet.root.dataset, {
+      shows: this.shows,
       step: views[0].store.step,
       stepB: views[1].store.step,
       selected: views[0].store.selected ?? "",
-      selectedB: views[1].store.selected ?? "",
-      clock: this.linked.clock,
+      axis: this.ghost.kind,
+      fork: facts.difference?.step ?? "",
+      requests: models[0].requests.length,
     });
+  }
+
+  writeVerdict() {
+    const { facts, models, ghost } = this;
+    const spans = headline(facts, models[0], ghost.ends, ghost.kind);
+    const nodes = spans.map(({ text, bold, jump, request }) => {
+      if (request != null) return chip(request, { ...this.context(0), selected: null });
+      if (jump) return h("button", { type: "button", class: "jump", "data-jump": jump }, text);
+      return bold ? h("strong", {}, text) : text;
+    });
+    this.verdict.replaceChildren(...nodes);
+  }
+
+  /** Shows the table of all requests, or hides it again. */
+  toggleTable() {
+    this.tables.open = !this.tables.open;
+    if (this.tables.open) this.requests.focus({ preventScroll: false });
   }
 
   clicked({ target }) {
     const jump = target.closest("[data-jump]");
-    if (jump) return this.views.forEach((view) => view.goTo(Number(jump.dataset.jump)));
-    const clock = target.closest("button[data-clock]")?.dataset.clock;
-    if (clock) return this.linked.setAxis(clock === "time" ? "time" : "steps");
+    if (jump) return this.show("a", { step: Number(jump.dataset.jump) });
+    const shows = target.closest("button[data-shows]")?.dataset.shows;
+    if (shows) return this.show(shows);
+    if (target.closest("button[data-axis]")) return this.ghost.changeAxis();
     const named = target.closest("[data-request]");
     if (!named || named.closest(".run")) return undefined; // a board handles its own clicks
     const side = Number(named.closest("[data-side]")?.dataset.side ?? 0);
-    this.views[side].store.set({ selected: Number(named.dataset.request) });
+    const id = Number(named.dataset.request);
+    this.views[0].store.set({ selected: side ? this.partnerOf(0, id) : id });
     return undefined;
   }
+}
+
+/** How to read the picture. */
+function legend({ names: [a, b] }) {
+  const entry = (form, words) => h("li", {}, h("i", { class: form, "aria-hidden": "true" }), words);
+  return h(
+    "ul",
+    { class: "legend", "aria-label": "How to read it" },
+    entry("solid", `${a}: solid, as everywhere`),
+    entry("outline", `${b}: an outline below it, from the fork on`),
+    entry("sooner", `the gap: the request ends sooner in ${b}`),
+    entry("later", `the gap: the request ends later in ${b}`),
+  );
 }

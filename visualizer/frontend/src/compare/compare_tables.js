@@ -28,22 +28,34 @@ export function change(value) {
   return text === "0" ? "0" : `${value > 0 ? "+" : "−"}${text}`;
 }
 
+/** The whole run: the better value is bold, and a change within the noise says so. */
 export function totalsTable({ totals, names }) {
-  const rows = totals.map(([name, a, b, difference]) =>
-    h(
+  const cell = (value, isBetter) =>
+    h("td", {}, isBetter ? h("strong", {}, figure(value)) : figure(value));
+  const rows = totals.map(([name, a, b, difference, better]) => {
+    const noise = better === "noise" && h("span", { class: "muted" }, "≈ ");
+    const shown = h("span", { class: "change" }, noise || null, change(difference));
+    return h(
       "tr",
-      {},
+      { "data-better": better },
       h("th", { scope: "row" }, name),
-      h("td", {}, figure(a)),
-      h("td", {}, figure(b)),
-      h("td", {}, h("span", { class: "change" }, change(difference))),
-    ),
-  );
-  const heads = ["Both runs", ...names, "change"].map((name) => h("th", { scope: "col" }, name));
+      cell(a, better === "a"),
+      cell(b, better === "b"),
+      h("td", {}, shown),
+    );
+  });
+  const heads = [...names, "change"].map((name) => h("th", { scope: "col" }, name));
+  const some = totals.some((row) => row[4] === "noise");
   return h(
     "table",
     { class: "totals", "aria-label": "Both runs as wholes" },
-    h("thead", {}, h("tr", {}, ...heads)),
+    h(
+      "caption",
+      {},
+      h("strong", {}, "The whole run"),
+      ` bold is better${some ? ", ≈ is within the noise" : ""}`,
+    ),
+    h("thead", {}, h("tr", {}, h("td", {}), ...heads)),
     h("tbody", {}, ...rows),
   );
 }

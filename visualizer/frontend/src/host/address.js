@@ -48,6 +48,15 @@ export function pythonFor({ step, selected, window, range, axis, only }) {
   return `show(log, ${given.join(", ")})`;
 }
 
+/** Removes a view from the page's address. */
+export function forgetAddress() {
+  try {
+    history.replaceState(history.state, "", location.pathname + location.search);
+  } catch {
+    // A frame without its own address may not change it.
+  }
+}
+
 /** Keeps the board's view in the page's address, and follows changes of the address. */
 export function keepInAddress(board, signal) {
   let timer = null;

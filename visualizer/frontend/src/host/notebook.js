@@ -10,6 +10,7 @@
  */
 
 import { Board } from "../board/board.js";
+import { cardOf, postcardPng } from "../board/postcard_box.js";
 import { viewOf } from "../board/view.js";
 import { h } from "../drawing/html.js";
 import { KernelSync } from "./kernel_sync.js";
@@ -17,6 +18,7 @@ import { fromBase64 } from "./log_bytes.js";
 import { moveInto, remember, sendPicture } from "./outputs.js";
 import { saveWith } from "./saved_state.js";
 
+const PATIENCE_FOR_TRACE = 60_000; // ms; a million events take a while
 const PATIENCE = 2000; // ms to wait for a kernel that may be busy or gone
 
 /** anywidget's `render`. `load(board, log, opening)` draws a log. */
@@ -35,6 +37,7 @@ export const inNotebook =
       panel: traits.get("panel"),
       project: shared.get("project"),
       about: shared.get("about"),
+      trace: () => traceFrom(shared),
       onChange: () => sync.moved(),
     });
     const sync = (view.sync ??= new KernelSync(
@@ -43,7 +46,9 @@ export const inNotebook =
       (isDone) => view.boards.forEach((one) => sayKnown(one, isDone)),
     ));
     remember(el, key, board.root, ending);
-    sendPicture(traits, board.root, () => [board], ending);
+    const isWhole = !traits.get("panel") && !traits.get("only");
+    const draw = isWhole ? () => postcardPng(cardOf(board)) : undefined;
+    sendPicture(traits, board.root, () => [board], ending, draw);
     saveWith(traits.widget_manager);
     board.showMessage("loading", h("p", { class: "muted" }, "Requesting the log"));
     const listen = (name, handler) => {
@@ -75,6 +80,24 @@ export const inNotebook =
     await board.reload(await view.bytes);
     if (!shared.get("whole") && !view.isWhole) board.root.append(partOnly(shared));
   };
+
+/** The trace of the log for Perfetto, from the kernel. */
+function traceFrom(shared) {
+  return new Promise((resolve, reject) => {
+    const end = (settle, value) => {
+      clearTimeout(timer);
+      shared.off("msg:custom", hear);
+      settle(value);
+    };
+    const hear = (message, [bytes] = []) =>
+      message.trace &&
+      end(resolve, new Uint8Array(bytes.buffer, bytes.byteOffset, bytes.byteLength));
+    const late = new Error("The kernel does not answer: run the cell again, then open the trace.");
+    const timer = setTimeout(() => end(reject, late), PATIENCE_FOR_TRACE);
+    shared.on("msg:custom", hear);
+    shared.send({ ask: "trace" });
+  });
+}
 
 /** Shows another log in all panels of the view. Each panel gets the message; the first one acts. */
 async function replaceLog(view, shared) {

@@ -34,12 +34,15 @@ export function remember(el, key, root, signal) {
   );
 }
 
-/** Sends the kernel a picture of `root` once it is drawn, if an output has none yet. See `pictured.py`. */
-export function sendPicture(traits, root, parts, signal) {
+/**
+ * Sends the kernel a picture of `root` once it is drawn, if an output has none yet. See `picture.py`. `draw` returns
+ * the bytes of a PNG; by default, a picture of the page.
+ */
+export function sendPicture(traits, root, parts, signal, draw = () => pictureOf(root, parts())) {
   const isDrawn = () => root.dataset.ready === "true";
   const send = async () => {
     if (signal.aborted || !isDrawn() || !traits.get("wants_picture")) return;
-    const picture = await pictureOf(root, parts());
+    const picture = await draw();
     if (picture && traits.get("wants_picture"))
       traits.send({ picture: true }, undefined, [picture.buffer]);
   };

@@ -12,7 +12,7 @@ export async function pngOf({ data, width, height }) {
   const rows = new Uint8Array((width + 1) * height); // each begins with its filter type: 0, none
   for (let y = 0, pixel = 0; y < height; y++)
     for (let x = 0; x < width; x++, pixel++)
-      rows[y * (width + 1) + x + 1] = places[bucketOf(data, 4 * pixel)];
+      rows[y * (width + 1) + x + 1] = places[placeOf(data, 4 * pixel)];
   const header = new DataView(new ArrayBuffer(13));
   header.setUint32(0, width);
   header.setUint32(4, height);
@@ -28,14 +28,14 @@ export async function pngOf({ data, width, height }) {
 }
 
 /** The group of similar colours of a pixel, one of 4,096: 4 bits of each channel. */
-const bucketOf = (data, at) =>
+export const placeOf = (data, at) =>
   ((data[at] & 0xf0) << 4) | (data[at + 1] & 0xf0) | (data[at + 2] >> 4);
 
 /**
- * The palette, and the index in it of each group. A group gets its most frequent colour, so areas keep their exact
+ * The palette of at most `size` colours, and the index in it of each group. A group gets its most frequent colour, so areas keep their exact
  * colour and only the antialiased edges of letters change. Rare groups get the nearest colour.
  */
-function paletteOf(data) {
+export function paletteOf(data, size = PALETTE) {
   const colours = new Map();
   for (let at = 0; at < data.length; at += 4) {
     const colour = (data[at] << 16) | (data[at + 1] << 8) | data[at + 2];
@@ -44,16 +44,16 @@ function paletteOf(data) {
   const groups = new Map();
   for (const [colour, count] of colours) {
     const rgb = [colour >> 16, (colour >> 8) & 0xff, colour & 0xff];
-    const bucket = bucketOf(rgb, 0);
+    const bucket = placeOf(rgb, 0);
     const group = groups.get(bucket) ?? { bucket, total: 0, most: 0, rgb };
     group.total += count;
     if (count > group.most) Object.assign(group, { most: count, rgb });
     groups.set(bucket, group);
   }
   const sorted = [...groups.values()].sort((a, b) => b.total - a.total || a.bucket - b.bucket);
-  const chosen = sorted.slice(0, PALETTE).map(({ rgb }) => rgb);
+  const chosen = sorted.slice(0, size).map(({ rgb }) => rgb);
   const places = new Uint8Array(4096);
-  sorted.forEach(({ bucket, rgb }, i) => (places[bucket] = i < PALETTE ? i : nearest(chosen, rgb)));
+  sorted.forEach(({ bucket, rgb }, i) => (places[bucket] = i < size ? i : nearest(chosen, rgb)));
   return { palette: new Uint8Array(chosen.flat()), places };
 }
 

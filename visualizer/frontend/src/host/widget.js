@@ -9,10 +9,11 @@ import { Board } from "../board/board.js";
 import { comparisonInNotebook, drawComparison } from "../compare/compare.js";
 import { h } from "../drawing/html.js";
 import { predictionInNotebook } from "../predict/predict.js";
-import { keepInAddress, readAddress, writeAddress } from "./address.js";
+import { forgetAddress, keepInAddress, readAddress, writeAddress } from "./address.js";
 import { fromBase64 } from "./log_bytes.js";
 import { LogReader } from "./log_reader.js";
 import { inNotebook } from "./notebook.js";
+import { acceptLogs } from "./open_log.js";
 
 let ownsAddress = false;
 
@@ -26,6 +27,23 @@ export async function mount(
   host,
   { log, address = !ownsAddress, onChange, signal = new AbortController().signal, ...options },
 ) {
+  const ends = new AbortController();
+  signal.addEventListener("abort", () => ends.abort());
+  // A page of one log shows any other that the reader opens.
+  const replace = (bytes, name) => {
+    ends.abort();
+    document.title = name;
+    forgetAddress();
+    const about = { title: name };
+    return mount(host, {
+      log: bytes,
+      about,
+      address: true,
+      theme: options.theme,
+      signal,
+      onChange,
+    });
+  };
   if (options.compare) {
     const { b, facts } = options.compare;
     return drawComparison(host, { ...options, logs: [log, fromBase64(b)], facts, load, signal });
@@ -34,14 +52,15 @@ export async function mount(
   const board = new Board(host, {
     linkOf: address ? (state) => here + writeAddress(state) : undefined,
     ...options,
-    signal,
+    signal: ends.signal,
     onChange(state) {
       onChange?.(state);
       follow?.();
     },
   });
   ownsAddress ||= address;
-  const follow = address ? keepInAddress(board, signal) : null;
+  if (address) acceptLogs(host, replace, ends.signal);
+  const follow = address ? keepInAddress(board, ends.signal) : null;
   await load(board, log, { ...options, ...(address && readAddress(location.hash)) });
   return board;
 }

@@ -1,0 +1,72 @@
+"""An exported page shows another log that is dropped on it or chosen from the disk."""
+
+import base64
+import gzip
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.axe import expect_no_violation
+from tests.browser.conftest import NewPage
+from tests.visualizer.storytellers import crowd, storytellers
+from visualizer import to_html
+
+DROP = """([text, name]) => {
+  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+  const data = new DataTransfer();
+  data.items.add(new File([bytes], name));
+  const send = (type) => document.body.dispatchEvent(
+    new DragEvent(type, { dataTransfer: data, bubbles: true, cancelable: true }));
+  return [send("dragover"), send("drop")];
+}"""
+
+
+@pytest.fixture
+def page(new_page: NewPage, tmp_path: Path) -> Page:
+    to_html("preemption", tmp_path / "board.html")
+    page = new_page()
+    page.goto((tmp_path / "board.html").as_uri() + "#step=25&selected=3")
+    expect(page.locator(".underglass")).to_have_attribute("data-step", "25")
+    return page
+
+
+def drop(page: Page, content: bytes, name: str) -> None:
+    # The browser must not open the file itself: both events are cancelled.
+    assert page.evaluate(DROP, [base64.b64encode(content).decode(), name]) == [False, False]
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_dropped_log_replaces_the_one_on_the_page(page: Page, pack: type) -> None:
+    log = storytellers()
+    drop(page, pack(log.to_bytes()), "class.jsonl")
+    root = page.locator(".underglass")
+    expect(root).to_have_attribute("data-requests", "12")
+    expect(root).to_have_count(1)
+    expect(root).to_have_attribute("data-ready", "true")
+    # It opens at its own step, not at the one that the address named.
+    expect(root).not_to_have_attribute("data-step", "25")
+    expect(page).to_have_title("class.jsonl")
+    expect(root.locator("h2.title")).to_have_text("class.jsonl")
+    expect(root.locator(".caption")).to_have_text("")
+    root.press("Home")
+    expect(root).to_have_attribute("data-step", "1")
+    page.wait_for_url("**#step=1*")
+    expect_no_violation(page)
+
+
+def test_a_log_can_be_chosen_and_a_third_one_after_it(page: Page, tmp_path: Path) -> None:
+    crowd(5).save(tmp_path / "five.jsonl")
+    storytellers().save(tmp_path / "twelve.jsonl")
+    for name, requests in (("five", "5"), ("twelve", "12")):
+        page.get_by_label("Open a log").set_input_files(tmp_path / f"{name}.jsonl")
+        expect(page.locator(".underglass")).to_have_attribute("data-requests", requests)
+
+
+def test_what_is_not_a_log_is_rejected_with_the_reason(page: Page) -> None:
+    drop(page, b"no log\n", "notes.txt")
+    root = page.locator(".underglass")
+    expect(root).to_have_attribute("data-ready", "error")
+    expect(root.get_by_role("alert")).to_contain_text("Line 1")
+    drop(page, storytellers().to_bytes(), "class.jsonl")
+    expect(root).to_have_attribute("data-ready", "true")

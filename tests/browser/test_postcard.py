@@ -1,0 +1,120 @@
+"""The postcard in Chromium: one key, two formats, and the picture of a notebook's output."""
+
+import base64
+import struct
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Download, Page, expect
+
+from engine.events import EventLog
+from tests.browser.axe import expect_no_violation
+from tests.browser.conftest import NewPage
+from tests.facts import raises_naming
+from tests.visualizer.storytellers import storytellers
+from visualizer import to_gif, to_html, to_postcard
+
+SIZE = (1200, 630)
+
+
+@pytest.fixture
+def page(new_page: NewPage, tmp_path: Path) -> Page:
+    to_html(storytellers(), tmp_path / "board.html", step=30, select=8)
+    page = new_page()
+    page.goto((tmp_path / "board.html").as_uri())
+    expect(page.locator(".underglass")).to_have_attribute("data-ready", "true")
+    return page
+
+
+def saved(page: Page, form: str) -> Download:
+    with page.expect_download() as download:
+        page.locator(f".postcard [data-format={form}]").click()
+    return download.value
+
+
+def test_one_key_makes_a_postcard_of_the_step_and_escape_closes_it(page: Page) -> None:
+    root = page.locator(".underglass")
+    root.press("c")
+    picture = page.locator(".postcard img")
+    expect(picture).to_be_visible()
+    assert (picture.get_attribute("alt") or "").startswith("Step 30: r6")
+    assert (
+        picture.evaluate("async (img) => { await img.decode(); return img.naturalWidth }")
+        == SIZE[0]
+    )
+    expect_no_violation(page)
+    page.keyboard.press("Escape")
+    expect(picture).not_to_be_visible()
+    expect(root).to_be_focused()
+    root.press(".")
+    root.press("c")
+    assert (picture.get_attribute("alt") or "").startswith("Step 31: ")
+
+
+def test_it_can_be_saved_as_svg_and_as_png(page: Page, tmp_path: Path) -> None:
+    page.locator("[data-act=postcard]").click()
+    for form in ("svg", "png"):
+        download = saved(page, form)
+        assert download.suggested_filename == f"underglass-step-30.{form}"
+        download.save_as(tmp_path / f"card.{form}")
+    svg = ET.fromstring((tmp_path / "card.svg").read_text("utf-8"))
+    assert (svg.get("width"), svg.get("height")) == tuple(map(str, SIZE))
+    png = (tmp_path / "card.png").read_bytes()
+    assert struct.unpack(">II", png[16:24]) == SIZE
+    assert 10_000 < len(png) < 100_000
+
+
+FRAMES = """async (url) => {
+  const data = await (await fetch(url)).arrayBuffer();
+  const decoder = new ImageDecoder({ data, type: "image/gif" });
+  await Promise.all([decoder.tracks.ready, decoder.completed]);
+  const frames = decoder.tracks.selectedTrack.frameCount;
+  const { image } = await decoder.decode({ frameIndex: frames - 1 });
+  return { frames, width: image.displayWidth, height: image.displayHeight };
+}"""
+
+
+def test_a_range_of_steps_can_be_saved_as_a_gif(page: Page, tmp_path: Path) -> None:
+    root = page.locator(".underglass")
+    root.press("[")
+    for _ in range(3):
+        root.press(".")
+    root.press("]")
+    expect(root).to_have_attribute("data-range", "30-33")
+    root.press("c")
+    expect(page.locator("[data-format=gif]")).to_contain_text("30 to 33")
+    download = saved(page, "gif")
+    assert download.suggested_filename == "underglass-steps-30-33.gif"
+    download.save_as(tmp_path / "steps.gif")
+    expect(page.locator(".postcard progress")).not_to_be_visible()
+    url = (
+        "data:image/gif;base64," + base64.b64encode((tmp_path / "steps.gif").read_bytes()).decode()
+    )
+    assert page.evaluate(FRAMES, url) == {"frames": 4, "width": 800, "height": 420}
+    assert (tmp_path / "steps.gif").stat().st_size < 200_000
+
+
+def test_python_saves_the_same_pictures(tmp_path: Path) -> None:
+    log = storytellers()
+    svg = to_postcard(log, tmp_path / "card.svg", step=30, theme="dark").read_text("utf-8")
+    title = ET.fromstring(svg).find("{http://www.w3.org/2000/svg}title")
+    assert title is not None
+    assert (title.text or "").startswith("Step 30: r6")
+    gif = to_gif(log, tmp_path / "run.gif", steps=(29, 31), progress=False).read_bytes()
+    assert gif.startswith(b"GIF89a")
+    assert gif.count(b"\x21\xf9\x04") >= 3, "a frame per step"
+
+
+def test_wrong_paths_and_steps_are_rejected_with_what_is_possible(tmp_path: Path) -> None:
+    log = storytellers()
+    with raises_naming(ValueError, "path", ".svg", ".png", "card.jpg"):
+        to_postcard(log, tmp_path / "card.jpg")
+    with raises_naming(ValueError, "path", ".gif", "run.png"):
+        to_gif(log, tmp_path / "run.png")
+    for steps in ((0, 3), (50, 54), (9, 8)):
+        with raises_naming(ValueError, "steps", 1, 53, str(steps)):
+            to_gif(log, tmp_path / "run.gif", steps=steps)
+    with raises_naming(ValueError, "steps"):
+        to_postcard(EventLog(), tmp_path / "card.svg")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,107 @@
+"""How large a difference between the times of two runs must be to mean something.
+
+Three cases. Two simulated runs with the same prices have exact times. A replay and its log have times
+from one cost model, and the model has an error. The times of two measured runs vary even where both do
+the same work: in the steps before the first decision that differs. How much they differ there is noise.
+"""
+
+import math
+from statistics import fmean, pstdev
+from typing import NamedTuple
+
+from engine.events import EventLog
+from engine.events import vocabulary as v
+
+FEWEST_STEPS = 8  # that both runs decided alike; with fewer, the noise is unknown
+
+
+class Accuracy(NamedTuple):
+    """Differences in time up to a share of the time plus `ms` milliseconds mean nothing.
+
+    share       of the time of many steps; None: how much the times vary is unknown
+    step_share  of the time of a few steps
+    ms          {"ttft": ..., "itl": ..., "e2e": ...}, or empty
+    words       what the reader has to know about the times, or None if they are exact
+    """
+
+    share: float | None
+    step_share: float
+    ms: dict[str, float]
+    words: str | None = None
+
+    def is_noise(self, measure: str, a: float, b: float) -> bool:
+        """Return whether two times in ms are too close to tell apart. `measure` is a key of `ms`."""
+        if self.share is None:
+            return True
+        share = self.share if measure == "e2e" else self.step_share
+        return abs(a - b) <= share * max(abs(a), abs(b)) + self.ms.get(measure, 0.0)
+
+
+def accuracy(
+    a: EventLog, b: EventLog, fork: int | None, names: tuple[str, str], error: dict[str, float]
+) -> Accuracy:
+    """Return how accurate the times of two runs are that part in step `fork` (None: never).
+
+    `error` has the cost model's mean errors in ms if the times come from a fitted cost model.
+    """
+    if error:
+        return Accuracy(0.0, 0.0, error)
+    one, two = (log[0] if log and isinstance(log[0], v.RunStarted) else None for log in (a, b))
+    if one and two and "virtual" in (one.clock, two.clock):
+        if (one.clock, one.model) == (two.clock, two.model):
+            return Accuracy(0.0, 0.0, {})
+        return Accuracy(None, 0.0, {}, _different_machines((one, two), names))
+    return _measured(_durations(a, fork), _durations(b, fork))
+
+
+def _different_machines(runs: tuple[v.RunStarted, v.RunStarted], names: tuple[str, str]) -> str:
+    what = "The two runs are simulated with different prices"
+    if runs[0].clock != runs[1].clock:
+        simulated, measured = names if runs[0].clock == "virtual" else names[::-1]
+        what = f"{measured} is measured and {simulated} is simulated"
+    return f"{what}, so the machine is part of every difference in time."
+
+
+def _durations(log: EventLog, fork: int | None) -> dict[tuple[int, bool], float]:
+    """Return the duration of each step before `fork` in us, by step and whether it was asynchronous.
+
+    An asynchronous step overlaps with others; its forward pass does not.
+    """
+    found: dict[tuple[int, bool], float] = {}
+    step = 0
+    for event in log:
+        if isinstance(event, v.StepStarted):
+            step = event.step
+        elif isinstance(event, v.StepFinished) and event.t:
+            finished, t = event.step or step, event.t
+            if fork is None or finished < fork:
+                is_async = "launched" in t
+                took = t["ready"] - t["launched"] if is_async else t["end"] - t["start"]
+                found[finished, is_async] = took
+    return found
+
+
+def _measured(a: dict[tuple[int, bool], float], b: dict[tuple[int, bool], float]) -> Accuracy:
+    """Return how much the durations of equal steps differ: on average, and by how much they spread."""
+    alike = a.keys() & b.keys()
+    if len(alike) < FEWEST_STEPS:
+        return Accuracy(
+            None,
+            0.0,
+            {},
+            f"The times are measured, and only {len(alike)} steps are alike in both runs: too few to "
+            f"tell how much times vary without a cause. Run both again before you trust a difference.",
+        )
+    differences = [b[step] - a[step] for step in alike]
+    mean = fmean([*(a[step] for step in alike), *(b[step] for step in alike)])
+    bias, spread = abs(fmean(differences)), 2 * pstdev(differences)
+    share = (bias + spread / math.sqrt(len(alike))) / mean if mean else 0.0
+    step_share = (bias + spread) / mean if mean else 0.0
+    return Accuracy(
+        share,
+        step_share,
+        {},
+        f"The times are measured. The {len(alike)} steps that both runs decided alike differ by "
+        f"{share:.1%} in time, and a single step by up to {step_share:.1%}: smaller differences may be "
+        f"noise.",
+    )

@@ -1,0 +1,254 @@
+/**
+ * A painter whose pictures are SVG: the drawing functions of the board draw on it as on a canvas. Pictures that cache
+ * pixels (`layer`, `pixels`) cannot be drawn.
+ */
+
+import { CanvasPainter, SANS } from "./canvas_painter.js";
+
+// Characters that XML forbids and that a token's text may contain.
+const NOT_IN_XML = /[^\t\n\r -\ud7ff\ue000-\ufffd\u{10000}-\u{10ffff}]/gu;
+const AVERAGE = 0.52; // em, a letter's width where there is no canvas to measure on
+
+const escaped = (text) =>
+  text
+    .replace(NOT_IN_XML, "")
+    .replace(
+      /[&<>"]/g,
+      (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[sign],
+    );
+const short = (number) => String(Math.round(number * 100) / 100);
+
+export class SvgPainter extends CanvasPainter {
+  constructor() {
+    const context = new SvgContext();
+    super({ style: {}, getContext: () => context });
+  }
+
+  begin(width, height, scale, theme) {
+    Object.assign(this, { theme, ratio: 1, scale, width, height });
+    return this;
+  }
+
+  tile(key, size, draw) {
+    if (!this.patterns.has(key)) {
+      const tile = new SvgContext();
+      draw(tile);
+      this.patterns.set(key, this.context.pattern(tile, size));
+    }
+    return this.patterns.get(key);
+  }
+
+  /** The picture on the theme's ground. `title` names it for screen readers. */
+  svg(title) {
+    const { width, height, scale, theme, context } = this;
+    return (
+      `<svg xmlns="http://www.w3.org/2000/svg" width="${short(width * scale)}" height="${short(height * scale)}" ` +
+      `viewBox="0 0 ${short(width)} ${short(height)}" font-family="${escaped(SANS)}" role="img">` +
+      `<title>${escaped(title)}</title><defs>${context.definitions.join("")}</defs>` +
+      `<rect width="100%" height="100%" fill="${theme.ground}"/>${context.elements.join("")}</svg>`
+    );
+  }
+}
+
+/** The part of CanvasRenderingContext2D that the board's drawing uses; it moves and scales but does not rotate. */
+class SvgContext {
+  elements = [];
+  definitions = [];
+  globalAlpha = 1;
+  fillStyle = "#000";
+  strokeStyle = "#000";
+  lineWidth = 1;
+  textAlign = "left";
+  font = "11px sans-serif";
+  #dash = [];
+  #path = [];
+  #kept = [];
+  #at = { e: 0, f: 0, a: 1, d: 1 };
+  #clip = null; // {box, id}
+  #filled = null; // the last element, if it is a path of rectangles: {key, path}
+
+  #x = (x) => short(this.#at.a * x + this.#at.e);
+  #y = (y) => short(this.#at.d * y + this.#at.f);
+  #wide = (length) => short(this.#at.a * length);
+  #high = (length) => short(this.#at.d * length);
+
+  save() {
+    const { globalAlpha, fillStyle, strokeStyle, lineWidth, textAlign, font } = this;
+    const styles = { globalAlpha, fillStyle, strokeStyle, lineWidth, textAlign, font };
+    this.#kept.push({ styles, at: this.#at, clip: this.#clip, dash: this.#dash });
+  }
+
+  restore() {
+    const { styles, at, clip, dash } = this.#kept.pop();
+    Object.assign(this, styles);
+    [this.#at, this.#clip, this.#dash] = [at, clip, dash];
+  }
+
+  translate(x, y) {
+    const { e, f, a, d } = this.#at;
+    this.#at = { a, d, e: e + a * x, f: f + d * y };
+  }
+
+  scale(x, y) {
+    const { e, f, a, d } = this.#at;
+    this.#at = { e, f, a: a * x, d: d * y };
+  }
+
+  setLineDash(dash) {
+    this.#dash = dash;
+  }
+
+  /** A pattern that repeats every `size`, with what is drawn on `tile`. */
+  pattern(tile, size) {
+    const id = `p${this.definitions.length}`;
+    this.definitions.push(
+      `<pattern id="${id}" width="${size}" height="${size}" patternUnits="userSpaceOnUse">` +
+        `${tile.elements.join("")}</pattern>`,
+    );
+    return { id };
+  }
+
+  // Paths
+
+  beginPath() {
+    this.#path = [];
+  }
+
+  moveTo(x, y) {
+    this.#path.push(`M${this.#x(x)} ${this.#y(y)}`);
+  }
+
+  lineTo(x, y) {
+    this.#path.push(`L${this.#x(x)} ${this.#y(y)}`);
+  }
+
+  quadraticCurveTo(x1, y1, x, y) {
+    this.#path.push(`Q${this.#x(x1)} ${this.#y(y1)} ${this.#x(x)} ${this.#y(y)}`);
+  }
+
+  rect(x, y, width, height) {
+    this.#box = [x, y, width, height];
+    this.#path.push(
+      `M${this.#x(x)} ${this.#y(y)}h${this.#wide(width)}v${this.#high(height)}h${this.#wide(-width)}z`,
+    );
+  }
+
+  #box = null;
+
+  /** A whole circle. */
+  arc(x, y, radius) {
+    const r = this.#wide(radius);
+    const [left, right] = [this.#x(x - radius), this.#x(x + radius)];
+    const middle = this.#y(y);
+    this.#path.push(
+      `M${left} ${middle}A${r} ${r} 0 1 1 ${right} ${middle}A${r} ${r} 0 1 1 ${left} ${middle}z`,
+    );
+  }
+
+  /** Clips to the last rectangle of the path, and to what was clipped before. */
+  clip() {
+    const [x, y, width, height] = this.#box;
+    const { e, f, a, d } = this.#at;
+    const before = this.#clip?.box ?? [-Infinity, -Infinity, Infinity, Infinity];
+    const box = [
+      Math.max(before[0], a * x + e),
+      Math.max(before[1], d * y + f),
+      Math.min(before[2], a * (x + width) + e),
+      Math.min(before[3], d * (y + height) + f),
+    ];
+    const id = `c${this.definitions.length}`;
+    const size = [Math.max(0, box[2] - box[0]), Math.max(0, box[3] - box[1])].map(short);
+    this.definitions.push(
+      `<clipPath id="${id}"><rect x="${short(box[0])}" y="${short(box[1])}" ` +
+        `width="${size[0]}" height="${size[1]}"/></clipPath>`,
+    );
+    this.#clip = { box, id };
+  }
+
+  fill(rule) {
+    const even = rule === "evenodd" ? ' fill-rule="evenodd"' : "";
+    this.#add("path", `d="${this.#path.join("")}" fill="${paintOf(this.fillStyle)}"${even}`);
+  }
+
+  stroke() {
+    this.#add("path", `d="${this.#path.join("")}" fill="none"${this.#line()}`);
+  }
+
+  // Shapes
+
+  clearRect() {}
+
+  /** Rectangles of one paint that follow each other become one path, which is a third as long. */
+  fillRect(x, y, width, height) {
+    if (!(width > 0 && height > 0)) return;
+    const paint = `fill="${paintOf(this.fillStyle)}"`;
+    const key = `${paint} ${this.globalAlpha} ${this.#clip?.id}`;
+    const wide = this.#wide(width);
+    const path = `M${this.#x(x)} ${this.#y(y)}h${wide}v${this.#high(height)}h-${wide}z`;
+    if (this.#filled?.key === key) this.elements.pop();
+    else this.#filled = { key, path: "" };
+    const filled = this.#filled;
+    filled.path += path;
+    this.#add("path", `d="${filled.path}" ${paint}`);
+    this.#filled = filled;
+  }
+
+  strokeRect(x, y, width, height) {
+    this.#add("rect", `${this.#rect(x, y, width, height)} fill="none"${this.#line()}`);
+  }
+
+  #rect(x, y, width, height) {
+    return (
+      `x="${this.#x(x)}" y="${this.#y(y)}" ` +
+      `width="${this.#wide(Math.max(0, width))}" height="${this.#high(Math.max(0, height))}"`
+    );
+  }
+
+  #line() {
+    const dash = this.#dash.length
+      ? ` stroke-dasharray="${this.#dash.map(this.#wide).join(" ")}"`
+      : "";
+    return ` stroke="${paintOf(this.strokeStyle)}" stroke-width="${this.#wide(this.lineWidth)}"${dash}`;
+  }
+
+  // Text
+
+  fillText(text, x, y) {
+    this.#text(text, x, y, `fill="${paintOf(this.fillStyle)}"`);
+  }
+
+  strokeText(text, x, y) {
+    this.#text(text, x, y, `fill="none" stroke-linejoin="round"${this.#line()}`);
+  }
+
+  #text(text, x, y, paint) {
+    const [, weight, size, family] = /^(\d+ )?([\d.]+)px (.*)$/.exec(this.font);
+    const styles = [`font-size="${this.#high(Number(size))}"`];
+    if (weight) styles.push(`font-weight="${weight.trim()}"`);
+    if (family !== SANS) styles.push(`font-family="${escaped(family)}"`);
+    const anchor = { center: "middle", right: "end" }[this.textAlign];
+    if (anchor) styles.push(`text-anchor="${anchor}"`);
+    const attributes = `x="${this.#x(x)}" y="${this.#y(y)}" ${styles.join(" ")} ${paint}`;
+    this.#add("text", `${attributes} xml:space="preserve"`, escaped(text));
+  }
+
+  measureText(text) {
+    const ruler = SvgContext.ruler;
+    if (!ruler)
+      return { width: text.length * AVERAGE * Number.parseFloat(this.font.replace(/^\d+ /, "")) };
+    ruler.font = this.font;
+    return ruler.measureText(text);
+  }
+
+  static ruler = globalThis.document?.createElement("canvas").getContext("2d");
+
+  #add(name, attributes, content) {
+    const alpha = this.globalAlpha < 1 ? ` opacity="${short(this.globalAlpha)}"` : "";
+    const clip = this.#clip ? ` clip-path="url(#${this.#clip.id})"` : "";
+    this.#filled = null;
+    const end = content === undefined ? "/>" : `>${content}</${name}>`;
+    this.elements.push(`<${name} ${attributes}${alpha}${clip}${end}`);
+  }
+}
+
+const paintOf = (style) => (typeof style === "string" ? style : `url(#${style.id})`);

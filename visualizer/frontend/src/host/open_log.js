@@ -1,0 +1,45 @@
+/** Opens another log on a page: dropped anywhere on it, or chosen from the disk. The file stays in the browser. */
+
+import { h } from "../drawing/html.js";
+
+/** Calls `open(bytes, name)` for each log that the reader opens. The offer stands below what is in `host`. */
+export function acceptLogs(host, open, signal) {
+  const input = h("input", { type: "file", accept: ".jsonl,.gz", "aria-label": "Open a log" });
+  const note = h(
+    "label",
+    { class: "open-log" },
+    "Drop another log here (.jsonl, .jsonl.gz), or ",
+    input,
+  );
+  note.style.cssText =
+    "display: block; padding: 4px 20px 16px; color: light-dark(#5a606b, #a5abb6); font: 12px sans-serif";
+  host.after(note);
+  const take = async (file) => file && open(new Uint8Array(await file.arrayBuffer()), file.name);
+  input.addEventListener("change", () => take(input.files[0]));
+  const isFile = ({ dataTransfer }) => dataTransfer?.types.includes("Files");
+  const mark = (on) => {
+    host.style.outline = on ? "3px dashed currentColor" : "";
+  };
+  const page = { signal };
+  addEventListener(
+    "dragover",
+    (event) => {
+      if (!isFile(event)) return;
+      event.preventDefault(); // otherwise the browser opens the file itself
+      mark(true);
+    },
+    page,
+  );
+  addEventListener("dragleave", ({ relatedTarget }) => relatedTarget || mark(false), page);
+  addEventListener(
+    "drop",
+    (event) => {
+      if (!isFile(event)) return;
+      event.preventDefault();
+      mark(false);
+      take(event.dataTransfer.files[0]);
+    },
+    page,
+  );
+  signal.addEventListener("abort", () => note.remove());
+}

@@ -1,0 +1,139 @@
+"""Pictures of a run as files: a postcard of one step, and a GIF of a range of steps.
+
+    to_postcard(log, "step.svg", step=30)       # or .png; 1200 x 630 pixels
+    to_gif(log, "run.gif", steps=(20, 40))      # one postcard per step, two per second
+
+The board draws both, in a Chromium without a window. They need `pip install "underglass[pictures]"`
+and, unless a Chromium is installed, `playwright install chromium`. On a board, the key C saves the
+same pictures without either.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from visualizer.html import to_html
+from visualizer.logs import LogLike, Select, StepIndex, read_log
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+MAX_STEPS = 120  # of a GIF, as in frontend/src/board/postcard_box.js
+_CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+_NEEDED = (
+    'a picture needs playwright and Chromium: pip install "underglass[pictures]", '
+    "then playwright install chromium"
+)
+
+
+def to_postcard(
+    log: LogLike,
+    path: str | Path,
+    step: int | None = None,
+    *,
+    select: Select = "auto",
+    theme: str = "light",
+) -> Path:
+    """Write a postcard of `step` to `path`, an `.svg` or `.png` file, and return the path.
+
+    `step`, `select` and `theme` work as in `to_html`. Raises ValueError for another kind of file, and
+    RuntimeError without playwright or Chromium.
+    """
+    path = Path(path)
+    if path.suffix not in (".svg", ".png"):
+        raise ValueError(f"path must end in .svg or .png, got {path.name!r}")
+    _draw(log, path, step=step, select=select, theme=theme)
+    return path
+
+
+def to_gif(
+    log: LogLike,
+    path: str | Path,
+    steps: tuple[int, int] | None = None,
+    *,
+    select: Select = "auto",
+    theme: str = "light",
+    progress: bool = True,
+) -> Path:
+    """Write the postcards of the steps from the first to the last of `steps` as a GIF; return the path.
+
+    By default, the steps are those around the opening step. `select` and `theme` work as in `to_html`;
+    `progress` shows a bar. Raises ValueError for steps that the log does not have or more than 120, and
+    RuntimeError without playwright or Chromium.
+    """
+    path, events = Path(path), read_log(log)
+    if path.suffix != ".gif":
+        raise ValueError(f"path must end in .gif, got {path.name!r}")
+    fragment, step = "", None
+    if steps is not None:
+        step, last = steps
+        known = StepIndex(events).ends
+        if step not in known or last not in known or not 0 <= last - step < MAX_STEPS:
+            raise ValueError(
+                f"steps must be at most {MAX_STEPS} steps between {min(known, default=0)} and "
+                f"{max(known, default=0)}, got {steps}"
+            )
+        fragment = f"#step={step}&range={step}-{last}"
+    follow = _show_progress if progress else None
+    _draw(log, path, fragment, follow, step=step, select=select, theme=theme)
+    return path
+
+
+def _draw(
+    log: LogLike,
+    path: Path,
+    fragment: str = "",
+    follow: "Callable[[Page], None] | None" = None,
+    **shown: Any,
+) -> None:
+    """Save what the postcard box saves, on a page with `to_html(log, **shown)` and an URL fragment."""
+    if not StepIndex(read_log(log)).ends:
+        raise ValueError("the log has no steps: there is nothing to draw")
+    with tempfile.TemporaryDirectory() as folder:
+        board = Path(folder) / "board.html"
+        to_html(log, board, **shown)
+        # A thread of its own: in a notebook, this one runs an event loop, which playwright rejects.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(_save, board.as_uri() + fragment, path, follow).result()
+
+
+def _save(address: str, path: Path, follow: "Callable[[Page], None] | None") -> None:
+    try:
+        from playwright.sync_api import Error, sync_playwright
+    except ImportError as error:
+        raise RuntimeError(_NEEDED) from error
+    with sync_playwright() as playwright:
+        installed = next(filter(None, map(shutil.which, _CHROMIUM)), None)
+        is_root = getattr(os, "geteuid", lambda: 1)() == 0
+        flags = ["--no-sandbox"] if is_root else []  # Chromium does not start without it
+        try:
+            browser = playwright.chromium.launch(executable_path=installed, args=flags)
+        except Error as error:
+            raise RuntimeError(f"{_NEEDED}. {error}") from error
+        page = browser.new_page()
+        page.goto(address)
+        page.wait_for_selector(".underglass[data-ready=true][data-loaded='1']", timeout=0)
+        page.locator(".underglass").press("-")  # two steps per second: time to read
+        page.locator(".underglass").press("c")
+        with page.expect_download(timeout=0) as download:
+            page.locator(f".postcard [data-format={path.suffix[1:]}]").click()
+            if follow:
+                follow(page)
+        download.value.save_as(path)
+        browser.close()
+
+
+def _show_progress(page: "Page") -> None:
+    """Show the progress of the page's bar until it disappears."""
+    from tqdm import tqdm
+
+    bar = page.locator(".postcard progress")
+    with tqdm(total=100, unit="%", desc="GIF") as shown:
+        while bar.is_visible():
+            shown.update(round(100 * float(bar.evaluate("(bar) => bar.value"))) - shown.n)
+            page.wait_for_timeout(100)
+        shown.update(100 - shown.n)
