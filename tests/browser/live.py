@@ -65,9 +65,13 @@ def engine_button(page: Page, name: str) -> Locator:
     return page.locator(f"#{name}")
 
 
-def send(page: Page, prompt: str, *, raw: bool = True, **fields: str) -> None:
-    """Send a prompt from the page's box; fields are its inputs `name` and `tokens`."""
-    page.locator("#raw").set_checked(raw)
+def send(page: Page, prompt: str, *, raw: bool | None = True, **fields: str) -> None:
+    """Send a prompt from the page's box; fields are its inputs `name` and `tokens`.
+
+    `raw` is None while the page does not know whether the model chats.
+    """
+    if raw is not None:
+        page.locator("#raw").set_checked(raw)
     for field, value in fields.items():
         page.locator(f"#{field}").fill(value)
     page.locator("#text").fill(prompt)

@@ -151,7 +151,7 @@ def test_a_digit_leaves_one_panel_for_a_far_wall(
     if panel != "timeline":
         expect(board.root.get_by_role("slider")).to_have_value("29")
     board.press("0")
-    expect(board.root.locator("section:visible")).to_have_count(4)  # a projector shows no tokens
+    expect(board.root.locator("section:visible")).to_have_count(5)
 
 
 def test_the_address_says_what_is_shown_and_brings_it_back(

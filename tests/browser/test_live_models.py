@@ -31,7 +31,7 @@ def test_each_model_is_watched_asked_and_held_by_itself(new_page: NewPage, tmp_p
             "bundled": True,
             "llama": False,
         }
-        send(page, "OnceUponATime")
+        send(page, "OnceUponATime", raw=None)
         board = page.locator("[data-live=live]")
         expect(board).to_be_visible()
         expect(page.locator("#server")).to_have_text(re.compile(r"^llama\b.*\d"))

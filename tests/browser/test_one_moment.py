@@ -15,7 +15,7 @@ from playwright.sync_api import expect
 from tests.browser.board import BoardOnPage
 from tests.browser.conftest import NewPage
 from tests.browser.exported import opened
-from tests.browser.live import open_live
+from tests.browser.live import open_live, send
 from tests.server.harness import http, start
 from tests.visualizer.storytellers import crowd
 from visualizer import to_html
@@ -42,7 +42,27 @@ _READ = r"""
     ["waiting", [Number(waiting)], numbers(root.querySelector(".strip").ariaLabel).slice(-1)],
     ["waiting, in Decisions", [Number(waiting)], numbers(words(".decisions .count")).slice(-1)],
   ];
+  const header = root.querySelector(".live .counts");
+  if (header) {
+    const [said, , , idle, used, all] = numbers(header.textContent);
+    steps.header = Number(header.dataset.step);
+    steps["header, in words"] = said;
+    counts.push(["waiting, in the header", [Number(waiting)], [idle]]);
+    counts.push(["blocks, in the header", [blocks[0] + blocks[1]], [used]]);
+    counts.push(["all blocks, in the header", [blocks.reduce((sum, one) => sum + one)], [all]]);
+  }
   return { steps, counts };
+}
+"""
+
+# The same for one's own request on a phone, whose tokens the lane and the count both tell.
+_READ_OWN = r"""
+(me) => {
+  const numbers = (selector) => me.querySelector(selector).textContent.match(/\d+/g).map(Number);
+  return {
+    steps: [Number(me.dataset.step), numbers(".at")[0], numbers(".ends")[1]],
+    blocks: [numbers("dl div:nth-child(2) dd")[0], me.querySelectorAll(".own-blocks b").length],
+  };
 }
 """
 
@@ -83,12 +103,14 @@ def clients(url: str, count: int) -> Iterator[None]:
             thread.join()
 
 
-def test_every_read_of_a_live_page_is_of_one_step(new_page: NewPage) -> None:
-    engine = {"max_batch_size": 8, "max_kv_tokens": 1024, "block_size": 8, "token_budget": 64}
-    with start(engine=engine) as server, clients(server.url, 12):
+ENGINE = {"max_batch_size": 8, "max_kv_tokens": 1024, "block_size": 8, "token_budget": 64}
+
+
+def test_every_read_of_a_live_page_is_of_one_step(new_page: NewPage, soak: bool) -> None:
+    with start(engine=ENGINE) as server, clients(server.url, 30):
         board = open_live(new_page(), server.url).wait()
         steps = set()
-        for _ in range(READS):
+        for _ in range(1000 if soak else READS):
             steps.add(read(board))
             board.page.evaluate("() => new Promise(requestAnimationFrame)")
         while len(steps) < 4:  # it goes on
@@ -98,6 +120,26 @@ def test_every_read_of_a_live_page_is_of_one_step(new_page: NewPage) -> None:
         board.press(",")
         expect(board.root).to_have_attribute("data-following", "false")
         assert len({read(board) for _ in range(READS)}) == 1
+
+
+def test_every_read_of_ones_own_request_is_of_one_step(new_page: NewPage) -> None:
+    with start(engine=ENGINE) as server, clients(server.url, 12):
+        page = new_page(width=390, height=844)
+        open_live(page, server.url)
+        send(page, "Once upon a time there was", name="Vera", tokens="900")
+        me = page.locator("#me")
+        expect(me).to_be_visible()
+        seen = set()
+        for number in range(10 * READS):
+            own = me.evaluate(_READ_OWN)
+            assert len(set(own["steps"])) == 1, own
+            # A finished request has given its blocks back, and the list says where they went.
+            assert own["blocks"][0] in (0, own["blocks"][1]) or own["blocks"][1] == 8, own
+            seen.add(own["steps"][0])
+            page.evaluate("() => new Promise(requestAnimationFrame)")
+            if len(seen) > 4 and number > READS:
+                break
+        assert len(seen) > 4
 
 
 def test_every_read_of_a_log_that_is_played_is_of_one_step(
