@@ -7,7 +7,7 @@
  * `--model auto`, `/?model=NAME` shows one model; without a name, the first.
  */
 
-import { OwnRequest, watch } from "/board/board.js";
+import { OwnRequest, watch } from "/board/live.js";
 import { Controls } from "/page/controls.js";
 import { JoinCard } from "/page/join.js";
 import { Prompts } from "/page/prompts.js";

@@ -6,7 +6,7 @@
  * a prompt is never markup.
  */
 
-import { createParser, duration, paintSwatch } from "/board/board.js";
+import { createParser, duration, paintSwatch } from "/board/live.js";
 
 const WORDS = {
   stop: "finished: end of text",

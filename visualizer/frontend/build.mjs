@@ -1,6 +1,6 @@
 /**
- * Bundles `src/entry.js` into `../static/board.js`, one self-contained ES module, and its source map; draws the
- * gallery's pictures.
+ * Bundles `src/entry.js` into `../static/board.js` and `src/live_entry.js` into `../static/live.js`, self-contained ES
+ * modules, and their source maps; draws the gallery's pictures.
  *
  *   node build.mjs
  *
@@ -15,58 +15,90 @@ import { deflateRawSync } from "node:zlib";
 import { build, transform } from "esbuild";
 import { drawGallery } from "./gallery.mjs";
 
-const LIMIT = 150_000;
-const EXPORTS = ["OwnRequest", "createParser", "duration", "mount", "paintSwatch", "watch"];
+const LIMIT = 150_000; // of the module that notebooks store
+const MODULES = {
+  board: { entry: "src/entry.js", exports: ["mount"], isWidget: true },
+  live: {
+    entry: "src/live_entry.js",
+    exports: ["createParser", "duration", "OwnRequest", "paintSwatch", "watch"],
+  },
+};
+// 85 characters that no string, script or template has to escape.
+const DIGITS = Array.from({ length: 94 }, (_, i) => String.fromCharCode(33 + i))
+  .filter((one) => !"\"\\'`<>&$=".includes(one))
+  .join("");
 const here = new URL(".", import.meta.url);
 const target = new URL("../static/", here);
 
-const { outputFiles } = await build({
-  entryPoints: [fileURLToPath(new URL("src/entry.js", here))],
-  outfile: fileURLToPath(new URL("board.js", target)),
-  bundle: true,
-  format: "esm",
-  target: "es2022",
-  minify: true,
-  charset: "utf8",
-  legalComments: "none",
-  sourcemap: "external",
-  plugins: [{ name: "style sheet as text", setup: styleSheetAsText }],
-  write: false,
-});
-const [map, code] = outputFiles.sort(
-  (a, b) => Number(b.path.endsWith(".map")) - Number(a.path.endsWith(".map")),
-);
-const module = pack(code.text);
-const size = Buffer.byteLength(module);
-if (size > LIMIT) {
-  console.error(`static/board.js has ${size} bytes, more than ${LIMIT}`);
-  process.exit(1);
-}
 await mkdir(target, { recursive: true });
-await writeFile(new URL("board.js.map", target), map.contents);
-await writeFile(new URL("board.js", target), module);
-const pictures = await drawGallery();
-console.log(`static/gallery: ${pictures} pictures drawn`);
-console.log(`static/board.js written, ${size} bytes (${code.contents.length} unpacked)`);
+for (const [name, { entry, exports, isWidget }] of Object.entries(MODULES)) {
+  const { outputFiles } = await build({
+    entryPoints: [fileURLToPath(new URL(entry, here))],
+    outfile: fileURLToPath(new URL(`${name}.js`, target)),
+    bundle: true,
+    format: "esm",
+    target: "es2022",
+    minify: true,
+    charset: "utf8",
+    legalComments: "none",
+    sourcemap: "external",
+    plugins: [{ name: "style sheet as text", setup: styleSheetAsText }],
+    write: false,
+  });
+  const [map, code] = outputFiles.sort(
+    (a, b) => Number(b.path.endsWith(".map")) - Number(a.path.endsWith(".map")),
+  );
+  const module = pack(name, code.text, exports, isWidget);
+  const size = Buffer.byteLength(module);
+  if (isWidget && size > LIMIT) {
+    console.error(`static/${name}.js has ${size} bytes, more than ${LIMIT}`);
+    process.exit(1);
+  }
+  await writeFile(new URL(`${name}.js.map`, target), map.contents);
+  await writeFile(new URL(`${name}.js`, target), module);
+  console.log(`static/${name}.js written, ${size} bytes (${code.contents.length} unpacked)`);
+}
+console.log(`static/gallery: ${await drawGallery()} pictures drawn`);
 
 /**
  * A module that unpacks `text` and exports what it exports. The unpacked module has a Blob URL, which a
  * relative address of its source map cannot start from; the server has the map beside the module.
  */
-function pack(text) {
-  const packed = deflateRawSync(Buffer.from(text), { level: 9 }).toString("base64");
+function pack(name, text, exports, isWidget) {
+  const packed = deflateRawSync(Buffer.from(text), { level: 9 });
+  const list = isWidget ? [...exports, "default: widget"] : exports;
   return `// Underglass: built from visualizer/frontend/src by build.mjs, deflated. Do not edit.
-const packed = "${packed}";
-const bytes = Uint8Array.from(atob(packed), (character) => character.charCodeAt(0));
-const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-const map = import.meta.url.startsWith("http") ? "\\n//# sourceMappingURL=" + new URL("board.js.map", import.meta.url) : "";
+const packed = "${base85(packed)}";
+const view = new DataView(new ArrayBuffer((packed.length / 5) * 4));
+for (let i = 0; i < packed.length; i += 5) {
+  let word = 0;
+  for (let j = i; j < i + 5; j += 1) word = word * 85 + "${DIGITS}".indexOf(packed[j]);
+  view.setUint32((i / 5) * 4, word);
+}
+const stream = new Blob([view.buffer.slice(0, ${packed.length})]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
+const map = import.meta.url.startsWith("http") ? "\\n//# sourceMappingURL=" + new URL("${name}.js.map", import.meta.url) : "";
 const code = new Blob([await new Response(stream).arrayBuffer(), map], { type: "text/javascript" });
 const url = URL.createObjectURL(code);
 const module = await import(url);
 URL.revokeObjectURL(url);
-export const { ${EXPORTS.join(", ")}, default: widget } = module;
-export default widget;
-`;
+export const { ${list.join(", ")} } = module;
+${isWidget ? "export default widget;\n" : ""}`;
+}
+
+/** Four bytes as five digits: shorter than base64. */
+function base85(bytes) {
+  const padded = Buffer.concat([bytes, Buffer.alloc((4 - (bytes.length % 4)) % 4)]);
+  let text = "";
+  for (let i = 0; i < padded.length; i += 4) {
+    let word = padded.readUInt32BE(i);
+    let digits = "";
+    for (let j = 0; j < 5; j += 1) {
+      digits = DIGITS[word % 85] + digits;
+      word = Math.floor(word / 85);
+    }
+    text += digits;
+  }
+  return text;
 }
 
 function styleSheetAsText({ onLoad }) {

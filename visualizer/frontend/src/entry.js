@@ -1,13 +1,9 @@
-/** The exports of the built module: functions for pages, and anywidget's `render` for notebooks. */
+/** The exports of `board.js`: `mount` for exported pages, and anywidget's `render` for notebooks. */
 
-import { paintSwatch } from "./drawing/marks.js";
 import widget, { mount } from "./host/widget.js";
-import { OwnRequest } from "./live/own_request.js";
-import { watch, watchInNotebook } from "./live/watch.js";
-import { duration } from "./model/duration.js";
+import { watchInNotebook } from "./live/watch_in_notebook.js";
 
-export { createParser } from "eventsource-parser";
-export { duration, mount, OwnRequest, paintSwatch, watch };
+export { mount };
 
 export default {
   render: (context) => (context.model.get("live") ? watchInNotebook : widget.render)(context),

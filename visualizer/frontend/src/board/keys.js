@@ -70,7 +70,7 @@ export function listenToKeys(root, act, signal) {
     t: () => act.tables(),
     l: () => act.link(),
     c: () => act.postcard(),
-    p: () => act.perfetto?.(),
+    o: () => act.perfetto?.(),
     Escape: () => act.escape(),
     "?": () => act.help(),
   };
