@@ -226,9 +226,20 @@ export class Model {
     return this.#heads.waitAt(step, id);
   }
 
-  /** Why requests waited in a step: the reason of the head, and how many others the policy deferred. */
+  /** Why requests waited in a step: the head, its reason, and how many others the policy deferred. */
   waitIn(/** @type {number} */ step) {
     return this.#heads.inStep(step);
+  }
+
+  /** Whether a request was preempted and has not been resumed at the end of a step. */
+  isSuspended(/** @type {number | null} */ id, /** @type {number} */ step) {
+    const last = this.request(id)?.preemptions.findLast((one) => one.step <= step);
+    return !!last && (last.resume === null || last.resume > step);
+  }
+
+  /** The causes for which requests have waited so far. */
+  get waitCauses() {
+    return this.#heads.causes;
   }
 
   /** The state before the first step's events. */
@@ -360,6 +371,7 @@ export class Model {
         sums.evicted++;
         break;
       case "step_scheduled":
+        for (const id of this.#live.running) sums.seats += this.#live.request(id).slots;
         this.#noteComputed(this.#live.step, this.#live.step - 1);
         for (const row of event.rows) {
           const [request, , count] = row;

@@ -73,11 +73,6 @@ export class MapPanel {
     }
   }
 
-  /** The usual height in board pixels: header, grid, the line on changes and a block table. */
-  get height() {
-    return 22 + this.grid.height + 110;
-  }
-
   draw() {
     const { board, model, grid, painter } = this;
     const { frame, theme, unit, store } = board;
