@@ -86,8 +86,8 @@ class _Files(StaticFiles):
 
 def install_page(app: FastAPI) -> None:
     """Serve the page at `/` and its files below `/page/` and `/board/`."""
-    if not (BOARD / "board.js").exists():
-        raise FileNotFoundError(f"{BOARD / 'board.js'} is missing: build it with `make bundle`")
+    if not (BOARD / "live.js").exists():
+        raise FileNotFoundError(f"{BOARD / 'live.js'} is missing: build it with `make bundle`")
     app.mount("/page", _Files(directory=PAGES))
     app.mount("/board", _Files(directory=BOARD))
 

@@ -11,7 +11,7 @@ from server.api import live
 from server.api.live import BOARD, PAGES
 from tests.server.harness import http, post, start
 
-FILES = [f"/page/{path.name}" for path in PAGES.iterdir()] + ["/board/board.js"]
+FILES = [f"/page/{path.name}" for path in PAGES.iterdir()] + ["/board/live.js"]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,7 @@ def test_only_the_pages_own_files_are_served(url: str) -> None:
         ):
             answer = client.get(path)
             assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
-        assert client.get("/board/board.js").content == (BOARD / "board.js").read_bytes()
+        assert client.get("/board/live.js").content == (BOARD / "live.js").read_bytes()
 
 
 def test_a_missing_bundle_is_an_error_that_names_the_command(

@@ -57,7 +57,7 @@ export function buildFoot(act) {
     ["tables", "Tables", "T", act.tables],
     ["link", "Link to this view", "L", act.link],
     ["postcard", "Postcard", "C", act.postcard],
-    ["perfetto", "Open in Perfetto", "O", act.perfetto], // if the host has a trace
+    ["perfetto", "Open in Perfetto", "E", act.perfetto], // if the host has a trace
     ["help", "Keys and mouse", "?", act.help],
   ];
   const possible = entries.filter(([, , , does]) => does);

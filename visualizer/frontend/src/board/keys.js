@@ -21,7 +21,7 @@ export const KEYS = [
   ["Y", "why so slow: where the time of each request went; again, back to the board"],
   ["/", "search: a request, its text, block 7, step 42, preempted"],
   ["1 to 5, 0", "show one panel: timeline, blocks, tree, decisions, tokens; 0 shows all"],
-  ["P", "open the run in the Perfetto UI (in a notebook)"],
+  ["E", "open the run in the Perfetto UI (in a notebook)"],
   ["T", "show the pictures as tables"],
   ["L", "show a link to this view"],
   ["C", "make a postcard of this step: a picture to share"],
@@ -70,7 +70,7 @@ export function listenToKeys(root, act, signal) {
     t: () => act.tables(),
     l: () => act.link(),
     c: () => act.postcard(),
-    o: () => act.perfetto?.(),
+    e: () => act.perfetto?.(),
     Escape: () => act.escape(),
     "?": () => act.help(),
   };

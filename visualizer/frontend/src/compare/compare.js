@@ -302,7 +302,7 @@ function legend({ names: [a, b] }) {
   const entry = (form, words) => h("li", {}, h("i", { class: form, "aria-hidden": "true" }), words);
   return h(
     "ul",
-    { class: "legend", "aria-label": "How to read it" },
+    { class: "how-to-read", "aria-label": "How to read it" },
     entry("solid", `${a}: solid, as everywhere`),
     entry("outline", `${b}: an outline below it, from the fork on`),
     entry("sooner", `the gap: the request ends sooner in ${b}`),

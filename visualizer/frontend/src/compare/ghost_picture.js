@@ -6,6 +6,7 @@
 import { drawLife } from "../drawing/lane.js";
 import { THEMES } from "../drawing/palette.js";
 import { drawAxis } from "../drawing/timeline.js";
+import { drawWaits } from "../drawing/wait_line.js";
 import { duration } from "../model/duration.js";
 import { drawOutline } from "./ghost_lane.js";
 import { LANE } from "./ghost_layout.js";
@@ -39,7 +40,10 @@ export function drawGhost(painter, scene) {
   };
   rows.forEach((row, index) => {
     drawGround(painter, scene, row, index);
-    if (row.a) drawLife(painter, inLane, lanes[index], layout.base(index));
+    if (row.a) {
+      drawWaits(painter, scales[0], row.a, layout.base(index), models[0].lastStep);
+      drawLife(painter, inLane, lanes[index], layout.base(index));
+    }
     const other = { scale: scales[1], model: models[1] };
     const from = row.a ? (fork ?? Infinity) : -Infinity;
     if (row.b) drawOutline(painter, other, marked(row), layout.below(index), from);

@@ -11,6 +11,7 @@ import { drawLife } from "./lane.js";
 import { drawMiniMap } from "./mini_map.js";
 import { breakLines, drawLines } from "./text_lines.js";
 import { stepAxis, timeScale } from "./time_axis.js";
+import { drawWaits } from "./wait_line.js";
 
 export const POSTCARD = { width: 800, height: 420, scale: 1.5 };
 
@@ -161,7 +162,10 @@ function drawLanes(painter, scene) {
   };
   const height = bottom - LANES.top + 2;
   painter.clipped(LANES.left - 1, LANES.top - 2, LANES.right - LANES.left + 4, height, () =>
-    packing.lanes.forEach(([stay], row) => drawLife(painter, lanes, stay, baseOf(row))),
+    packing.lanes.forEach(([stay], row) => {
+      drawWaits(painter, scale, model.requests[stay.index], baseOf(row), model.lastStep);
+      drawLife(painter, lanes, stay, baseOf(row));
+    }),
   );
   shown.forEach((id, row) => {
     const base = baseOf(row);

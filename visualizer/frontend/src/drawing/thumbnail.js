@@ -53,15 +53,11 @@ function drawOverTime(painter, { measures, settings, firstStep, stepCount }, sca
   painter.line(0, 0.5, WIDTH, 0.5, theme.muted, 1, [2, 2]);
 }
 
-/** One row per lane of a request, without its waits: the queue has them. */
+/** One row per lane, with its requests from their admission on. */
 function drawSeats(painter, model, scale) {
-  const requests = model.requests.map((span) => ({
-    ...span,
-    segments: span.segments.filter(({ kind }) => kind !== "waiting"),
-  }));
   const lanes = Array.from({ length: Math.min(model.laneCount, LANES.most) }, () => []);
-  for (const { index, lane, segments, finished } of requests) {
-    const from = segments[0]?.from;
+  for (const { index, lane, segments, finished } of model.requests) {
+    const from = segments.find(({ kind }) => kind !== "waiting")?.from;
     const to = finished?.step ?? model.lastStep;
     if (from != null) lanes[lane]?.push({ index, lane, from, to: Math.max(from, to) });
   }
@@ -69,7 +65,7 @@ function drawSeats(painter, model, scale) {
   const scene = {
     scale,
     packing: { lanes },
-    model: { ...boundsOf(model), requests, waitReasons: () => [] },
+    model,
     laneHeight: Math.round(pitch),
     end: WIDTH,
     narrow: true,
@@ -80,5 +76,3 @@ function drawSeats(painter, model, scale) {
     for (const stay of stays) drawLife(painter, scene, stay, base);
   });
 }
-
-const boundsOf = ({ firstStep, lastStep }) => ({ firstStep, lastStep });

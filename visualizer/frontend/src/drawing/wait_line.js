@@ -1,0 +1,16 @@
+/** Draws a request's wait for its first seat, in pictures where each request has a row of its own. */
+
+const MIDDLE = 3; // px above the baseline
+const TICK = 4;
+
+/** A line from the arrival, which may be in the middle of a step, to the step of the admission. */
+export function drawWaits(painter, scale, { segments, arrivedAt }, base, lastStep) {
+  const { muted } = painter.theme;
+  const y = base - MIDDLE;
+  for (const { kind, from, to } of segments) {
+    if (kind !== "waiting") continue;
+    const left = scale.moment(arrivedAt) ?? scale.x(from);
+    painter.line(left, y, scale.end(to ?? lastStep), y, muted, 1.5);
+    painter.line(left, y - TICK, left, y + TICK, muted, 1.5);
+  }
+}
