@@ -26,6 +26,7 @@ import { Focus } from "./focus.js";
 import { buildHelp, listenToKeys } from "./keys.js";
 import { LinkBox } from "./link_box.js";
 import { PostcardBox } from "./postcard_box.js";
+import { prepareForPrint } from "./printing.js";
 import { SearchBox } from "./search_box.js";
 import { aboutNodes, Shell } from "./shell.js";
 import { Tooltip } from "./tooltip.js";
@@ -147,6 +148,7 @@ export class Board extends Shell {
     root.append(...heading, ...summary, lead, this.bar, this.grid, ...boxes);
     if (!alone) root.append(buildFoot(actions));
     listenToKeys(root, actions, signal);
+    prepareForPrint(this);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
     for (const name of ["pointerdown", "keydown"])
       root.addEventListener(name, ({ key }) => key !== "Tab" && store.set({ touched: true }), {

@@ -51,6 +51,7 @@ export function drawLife(painter, scene, stay, base) {
   };
   const words = [];
   let isNamed = false;
+  let hasCount = false;
   const first = Math.max(scale.first, stay.from);
   const last = Math.min(scale.last, stay.to);
   drawGround(lane, span, stay, model.lastStep);
@@ -84,11 +85,13 @@ export function drawLife(painter, scene, stay, base) {
           const takesName = !isNamed && painter.measure(span.name, NAME) <= word.room;
           words.push({ ...word, name: takesName ? span.name : "" });
           isNamed ||= takesName;
+          hasCount = true;
         }
       }
     }
   }
-  if (!isNamed && forms.words) words.unshift(nameWord(scene, span, stay, base - forms.words));
+  if (!isNamed && !hasCount && forms.words)
+    words.unshift(nameWord(scene, span, stay, base - forms.words));
   if (span.finished && span.finished.step <= stay.to)
     words.push(...drawFinish(lane, scene, span, stay));
   return words;

@@ -51,8 +51,10 @@ function drawRow(painter, scene, span, base) {
   if (ended && scale.end(to) < scale.right && scale.end(to) >= scale.left)
     painter.mark(x, base - BAR - 3, 11, BAR + 3, span.lane);
   const words = rowWords(frame, span, { isPreempted, admitted: ended ? to + 1 : null });
-  const place = Math.min(x + 16, scale.right - painter.measure(words));
-  painter.text(words, Math.max(place, scale.left), base - 2, {
+  const size = painter.measure(words);
+  const place = Math.max(scale.left, Math.min(x + 16, scale.right - size));
+  painter.fill(place - 3, base - 11, size + 6, 11, painter.theme.ground);
+  painter.text(words, place, base - 2, {
     color: muted,
     halo: painter.theme.ground,
   });

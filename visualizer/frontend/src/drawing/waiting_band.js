@@ -9,7 +9,8 @@ import { columnsOf, longestQueue } from "./strip.js";
 
 const STACK = 36; // px
 const TALLEST_CELL = 5;
-const BOTTOM = STACK + 4;
+const TOP = 8; // px below the lanes
+const BOTTOM = TOP + STACK;
 export const BAND_HEIGHT = BOTTOM + 2;
 /** Opacity of the cells of requests that wait behind another. */
 export const BEHIND = 0.5;
@@ -88,6 +89,6 @@ function drawChosen(painter, { model, scale, selected }) {
     if (kind !== "waiting" && kind !== "preempted") continue;
     const left = Math.max(scale.x(from), scale.left);
     const right = Math.min(scale.end(to ?? model.lastStep), scale.right);
-    if (right > left) painter.line(left, 2, right, 2, ink, 2);
+    if (right > left) painter.line(left, TOP - 3, right, TOP - 3, ink, 2);
   }
 }

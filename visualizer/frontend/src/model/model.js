@@ -423,7 +423,8 @@ export class Model {
   #record() {
     const info = this.steps.at(-1);
     if (!info) return;
-    const { counts, running, waitingCount: waiting, suspendedCount: suspended } = this.#live;
+    const { counts, running, reach } = this.#live;
+    const { waitingCount: waiting, suspendedCount: suspended } = this.#live;
     const { unshared, shared, cached, free } = counts;
     const used = unshared + shared;
     const happened = this.#happenings.bits(this.#live);
@@ -436,6 +437,7 @@ export class Model {
       running: running.length,
       happened,
       suspended,
+      reach,
     };
     Object.assign(this.#sums, counted);
     this.measures.record(info.step, this.#sums, this.#chunks);
