@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median_low
-from typing import Any
+from typing import Any, Literal
 
 from engine.events import vocabulary as v
 from engine.events.fold import State
@@ -104,7 +104,8 @@ class Records:
     def __init__(self, log: Iterable[v.Event]) -> None:
         events = list(log)
         finished = [event for event in events if isinstance(event, v.StepFinished)]
-        self.unit = "us" if all("end" in event.t for event in finished) else "steps"
+        is_timed = all("end" in event.t for event in finished)
+        self.unit: Literal["us", "steps"] = "us" if is_timed else "steps"
         self.steps: list[Step] = []
         self.paused = PausedTime()
         self.lives: dict[int, Life] = {}
