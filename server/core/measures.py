@@ -8,8 +8,11 @@ from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 
+from engine.events.paused_time import PausedTime
 from engine.events.vocabulary import (
     Admitted,
+    EnginePaused,
+    EngineResumed,
     Event,
     Forked,
     Preempted,
@@ -59,7 +62,8 @@ class Measures:
     preemptions                        number of preemptions
     finished                           number of requests by finish reason; each sample counts as one
     ttft, itl, e2e, queue              seconds to the first token, between tokens, from arrival to the
-                                       last token, and from arrival to the step that admitted it
+                                       last token, and from arrival to the step that admitted it; all
+                                       but e2e leave out the time in which the engine was paused
     step_tokens                        tokens computed per step
     recent_steps                       (tokens, microseconds) of each of the last steps
     """
@@ -74,6 +78,7 @@ class Measures:
         self.queue = Histogram((0.001, 0.0025, 0.005, *_REQUEST_SECONDS))
         self.step_tokens = Histogram(_STEP_TOKENS)
         self.recent_steps: deque[tuple[int, int]] = deque(maxlen=RECENT_STEPS)
+        self._paused = PausedTime()
         self._step = 0
         self._scheduled: dict[int, int] = {}  # unfinished step -> tokens
         self._block_size = 0
@@ -109,7 +114,10 @@ class Measures:
         elif type(event) is Forked:
             self._arrived[event.request] = self._arrived[event.parent]
         elif type(event) is StepFinished:
+            self._paused.note(event)
             self._step_finished(event)
+        elif type(event) is EnginePaused or type(event) is EngineResumed:
+            self._paused.note(event)
         elif type(event) is RequestFinished:
             self.finished[event.reason] += 1
             self._prompts.pop(event.request, None)
@@ -121,7 +129,7 @@ class Measures:
     def _step_finished(self, event: StepFinished) -> None:
         step = event.step or self._step
         for arrived in self._admitted.pop(step, ()):
-            self.queue.observe((event.t["scheduled"] - arrived) / 1e6)
+            self.queue.observe(self._seconds(arrived, event.t["scheduled"]))
         end = event.t["end"]
         # An asynchronous step overlaps with others; its forward pass does not.
         began = event.t.get("launched", event.t["start"])
@@ -132,9 +140,13 @@ class Measures:
             self.generation_tokens += tokens
             last = self._last.get(row.request)
             if last is None:
-                self.ttft.observe((end - self._arrived[row.request]) / 1e6)
+                self.ttft.observe(self._seconds(self._arrived[row.request], end))
                 if tokens > 1:  # accepted drafts, or tokens forced by a tool
                     self.itl.observe(0.0, tokens - 1)
             else:
-                self.itl.observe((end - last) / tokens / 1e6, tokens)
+                self.itl.observe(self._seconds(last, end) / tokens, tokens)
             self._last[row.request] = end
+
+    def _seconds(self, begin: int, end: int) -> float:
+        """Return the time between two times without that in which the engine was paused."""
+        return (end - begin - self._paused.between(begin, end)) / 1e6

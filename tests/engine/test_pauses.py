@@ -4,6 +4,7 @@ from engine.config import EngineConfig
 from engine.engine import Engine
 from engine.events import vocabulary as v
 from engine.events.fold import State
+from engine.events.paused_time import PausedTime
 from engine.scheduling.sampling_params import SamplingParams
 from engine.simulation.cost_runner import CostRunner
 
@@ -24,6 +25,38 @@ def test_the_log_has_each_pause_with_its_times() -> None:
     [step] = engine.log.of(v.StepFinished)
     assert paused.t["at"] == step.t["start"] < step.t["end"] == resumed.t["at"]
     assert engine.log.deterministic()[-1] == b'{"type":"engine_resumed"}'
+
+
+def test_a_pause_is_outside_ttft_and_itl_but_not_outside_e2e() -> None:
+    engine = paused_engine()
+    engine.clock.advance(1_000_000)
+    engine.resume()
+    engine.step()
+    engine.pause()
+    engine.clock.advance(2_000_000)
+    engine.step()  # by hand: the step is not paused
+    first, second = (event.t["end"] - event.t["start"] for event in engine.log.of(v.StepFinished))
+    row = engine.log.requests.loc[1]
+    assert (row.queue_ms, row.ttft_ms * 1000) == (0, first)
+    assert row.itl_ms * 1000 == engine.log.tokens.gap_ms[1] * 1000 == second
+    assert row.e2e_ms * 1000 == 3_000_000 + first + second
+
+
+def test_a_pass_that_runs_into_a_pause_is_not_paused() -> None:
+    paused = PausedTime()
+    for event in (
+        v.EnginePaused({"at": 100}),
+        v.EngineResumed({"at": 300}),
+        v.StepFinished([], 1, [], {"start": 40, "launched": 50, "ready": 120, "end": 350}),
+        v.EnginePaused({"at": 400}),
+        v.StepFinished([], 2, [], {"start": 440, "launched": 450, "ready": 480, "end": 490}),
+        v.EngineResumed({"at": 600}),
+    ):
+        paused.note(event)
+    assert paused.intervals == [(120, 300), (400, 450), (480, 600)]
+    assert paused.between(0, 1000) == 180 + 50 + 120
+    assert paused.between(200, 460) == 100 + 50
+    assert paused.between(300, 400) == 0
 
 
 def test_pausing_a_paused_engine_writes_nothing() -> None:

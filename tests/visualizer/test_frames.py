@@ -55,9 +55,9 @@ def test_tokens_are_what_the_engine_gave_its_requests(seeds: range) -> None:
             logprobs = np.where(of_one.forced, 0.0, of_one.logprob)
             assert logprobs.tolist() == pytest.approx(request.logprobs, abs=1e-4)
             assert missing(of_one.gap_ms.iloc[0]) and of_one.gap_ms.iloc[1:].notna().all()
-            assert of_one.gap_ms.iloc[1:].sum() == pytest.approx(
-                of_one.time_ms.iloc[-1] - of_one.time_ms.iloc[0]
-            )
+            begin, end = of_one.time_ms.iloc[0], of_one.time_ms.iloc[-1]
+            gaps = end - begin - paused_ms(log, round(begin * 1000), round(end * 1000))
+            assert of_one.gap_ms.iloc[1:].sum() == pytest.approx(gaps)
             # Drafts that came true stand before the token that was sampled, a tool's behind it.
             for _, gained in of_one.groupby("step"):
                 marks = gained.forced.astype(int) - gained.drafted.astype(int)
@@ -65,6 +65,22 @@ def test_tokens_are_what_the_engine_gave_its_requests(seeds: range) -> None:
         assert len(frame) == sum(len(request.output_ids) for request in played.values())
         kinds += Counter(forced=frame.forced.sum(), drafted=frame.drafted.sum())
     assert kinds["forced"] > 20 and kinds["drafted"] > 20, "the workloads show too little"
+
+
+def paused_ms(log: EventLog, begin: int, end: int) -> float:
+    """The time between two times in which the engine was paused, less the passes in it."""
+
+    def overlap(*parts: tuple[int, int]) -> int:
+        return max(0, min(hi for _, hi in parts) - max(lo for lo, _ in parts))
+
+    pauses = [event.t["at"] for event in log.of(v.EnginePaused)]
+    resumes = [event.t["at"] for event in log.of(v.EngineResumed)]
+    passes = [(one.t["scheduled"], one.t["end"]) for one in log.of(v.StepFinished)]
+    total = 0
+    for pause in zip(pauses, resumes, strict=True):
+        total += overlap((begin, end), pause)
+        total -= sum(overlap((begin, end), pause, one) for one in passes)
+    return total / 1000
 
 
 def test_requests_are_what_the_events_say_of_each(seeds: range) -> None:
@@ -118,7 +134,8 @@ def facts_of(log: EventLog, id_: int) -> dict[str, object]:
             open_drafts = sum(len(r.drafts) for r in event.rows if r.request == id_)
         elif isinstance(event, v.StepFinished):
             if facts["admitted_step"] == step:
-                facts["queue_ms"] = (event.t["start"] - arrived) / 1000
+                waited = event.t["start"] - arrived
+                facts["queue_ms"] = waited / 1000 - paused_ms(log, arrived, event.t["start"])
             if facts["finish_reason"] is None:
                 drafts += open_drafts
             for gain in event.tokens:
@@ -132,13 +149,14 @@ def facts_of(log: EventLog, id_: int) -> dict[str, object]:
                 "finished_step": max(step, facts["arrived_step"]),
             }
             facts["matched"] = event.matched
-    gaps = [(b - a) / 1000 for a, b in pairwise(times)]
+    gaps = [(b - a) / 1000 - paused_ms(log, a, b) for a, b in pairwise(times)]
+    paused = paused_ms(log, arrived, times[0]) if times else 0
     return facts | {
         "output_tokens": len(times),
         "forced_tokens": forced,
         "drafted_tokens": drafts,
         "accepted_tokens": accepted,
-        "ttft_ms": (times[0] - arrived) / 1000 if times else None,
+        "ttft_ms": (times[0] - arrived) / 1000 - paused if times else None,
         "e2e_ms": (times[-1] - arrived) / 1000 if times else None,
         "itl_ms": sum(gaps) / len(gaps) if gaps else None,
         "itl_p95_ms": float(np.percentile(gaps, 95)) if gaps else None,

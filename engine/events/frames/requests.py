@@ -7,6 +7,7 @@ import pandas as pd
 
 from engine.events import vocabulary as v
 from engine.events.frames.columns import ANY, COUNT, MAYBE_COUNT, MS, US_PER_MS, build, in_ms
+from engine.events.paused_time import PausedTime
 
 if TYPE_CHECKING:
     from engine.events.log import EventLog
@@ -60,7 +61,7 @@ def requests_frame(log: "EventLog") -> pd.DataFrame:
     Times: arrived_ms (since the run started), queue_ms (arrival to the step that first admitted it),
     ttft_ms (arrival to first token), itl_ms, itl_p95_ms, itl_max_ms (mean, 95th percentile and
     maximum of the time between consecutive tokens; 0 for tokens of one step), e2e_ms (arrival to last
-    token).
+    token). All but e2e_ms leave out the time in which the engine was paused.
     """
     table = _Table()
     for event in log:
@@ -73,6 +74,7 @@ class _Table:
 
     def __init__(self) -> None:
         self._rows: dict[int, dict[str, Any]] = {}
+        self._paused = PausedTime()
         self._step = 0
         self._block_size = 0
         self._admitted: dict[int, list[int]] = {}  # for the first time, by unfinished step
@@ -83,6 +85,7 @@ class _Table:
 
     def add(self, event: v.Event) -> None:
         """Add the next event."""
+        self._paused.note(event)
         match event:
             case v.RunStarted():
                 self._block_size = event.settings["block_size"]
@@ -170,7 +173,7 @@ class _Table:
         step = event.step or self._step
         for request in self._admitted.pop(step, ()):
             row = self._rows[request]
-            row["queue_ms"] = _between(row["arrived_ms"], in_ms(event.t, "start"))
+            row["queue_ms"] = self._unpaused(row["arrived_ms"], in_ms(event.t, "start"))
         for request, drafts in self._drafts.items():
             if self._rows[request]["finish_reason"] is None:  # else the forward pass failed
                 _count(self._rows[request], "drafted_tokens", drafts)
@@ -180,12 +183,19 @@ class _Table:
             row["e2e_ms"] = _between(row["arrived_ms"], end)
             if not row["output_tokens"]:
                 row["first_token_step"] = step
-                row["ttft_ms"] = row["e2e_ms"]
+                row["ttft_ms"] = self._unpaused(row["arrived_ms"], end)
             row["output_tokens"] += len(gain.ids)
             _count(row, "forced_tokens", gain.forced)
             _count(row, "accepted_tokens", gain.accepted)
             self._gainers += [gain.request] * len(gain.ids)
-            self._gained_ms += [end] * len(gain.ids)
+            self._gained_ms += [self._unpaused(0.0, end)] * len(gain.ids)
+
+    def _unpaused(self, start: float | None, end: float | None) -> float | None:
+        """Return the time between two times, in ms, without that in which the engine was paused."""
+        if start is None or end is None:
+            return None
+        paused = self._paused.between(round(start * US_PER_MS), round(end * US_PER_MS))
+        return end - start - paused / US_PER_MS
 
     def frame(self) -> pd.DataFrame:
         """Return a frame of all events so far."""

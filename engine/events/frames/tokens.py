@@ -6,6 +6,7 @@ import pandas as pd
 
 from engine.events import vocabulary as v
 from engine.events.frames.columns import ANY, COUNT, FLAG, MS, US_PER_MS, build
+from engine.events.paused_time import PausedTime
 
 if TYPE_CHECKING:
     from engine.events.log import EventLog
@@ -31,13 +32,15 @@ def tokens_frame(log: "EventLog") -> pd.DataFrame:
     the output; if a stop string ended the request, the returned text ends before it), logprob (natural
     logarithm; missing for forced tokens), forced (by a tool, not sampled), drafted (proposed by a
     drafter and accepted), time_ms (when its step ended, since the run started), gap_ms (since the
-    request's previous token; 0 within a step, missing for the first).
+    request's previous token, without the time in which the engine was paused; 0 within a step, missing
+    for the first).
     """
     columns: dict[str, list[Any]] = {name: [] for name in TYPES}
     output: dict[int, int] = {}  # request -> output tokens so far
-    last: dict[int, int | None] = {}  # request -> time of its last token, in us
+    last = _LastTokens()
     step = 0
     for event in log:
+        last.paused.note(event)
         match event:
             case v.Keyframe():
                 step = event.state["step"]
@@ -50,20 +53,34 @@ def tokens_frame(log: "EventLog") -> pd.DataFrame:
     return build(columns, TYPES)
 
 
+class _LastTokens:
+    """The time of each request's last token, in microseconds."""
+
+    def __init__(self) -> None:
+        self.times: dict[int, int | None] = {}
+        self.paused = PausedTime()
+
+    def gap_ms(self, request: int, end: int) -> float | None:
+        """Return the time since then in ms, without that in which the engine was paused."""
+        before = self.times.get(request)
+        if before is None:
+            return None
+        return (end - before - self.paused.between(before, end)) / US_PER_MS
+
+
 def _add(
     columns: dict[str, list[Any]],
     event: v.StepFinished,
     step: int,
     output: dict[int, int],
-    last: dict[int, int | None],
+    last: "_LastTokens",
 ) -> None:
     end = event.t.get("end")
     logprobs = event.t.get("logprobs")
     for index, gain in enumerate(event.tokens):
         count, first = len(gain.ids), output.get(gain.request, 0)
         sampled = count - gain.forced
-        before = last.get(gain.request)
-        gap = None if end is None or before is None else (end - before) / US_PER_MS
+        gap = None if end is None else last.gap_ms(gain.request, end)
         values = [None] * sampled if logprobs is None else logprobs[index][:sampled]
         columns["request"] += [gain.request] * count
         columns["index"] += range(first, first + count)
@@ -76,4 +93,4 @@ def _add(
         columns["time_ms"] += [None if end is None else end / US_PER_MS] * count
         columns["gap_ms"] += [gap, *[None if end is None else 0.0] * (count - 1)]
         output[gain.request] = first + count
-        last[gain.request] = end
+        last.times[gain.request] = end

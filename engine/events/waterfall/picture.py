@@ -7,6 +7,7 @@ and the colours follow the notebook's theme.
 
 import html
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from engine.events.waterfall.causes import CAUSES, WAITING
@@ -40,7 +41,14 @@ COLOURS = {
     "paused": ("#8a909c", "#7b828e"),
     "unknown": ("#8a909c", "#7b828e"),
 }
-_HEIGHTS = {cause: 9 for cause in WAITING} | {"prefill": _BAR, "recomputed": _BAR}
+_HEIGHTS = dict.fromkeys((*WAITING, "preempted", "paused"), 9) | {
+    "prefill": _BAR,
+    "recomputed": _BAR,
+}
+_HATCH = (
+    '<defs><pattern id="ug-again" width="5" height="5" patternUnits="userSpaceOnUse" '
+    'patternTransform="rotate(-45)"><rect class="stripe" width="3.3" height="5"/></pattern></defs>'
+)
 
 
 def picture(times: Sequence["RequestTime"], count: int, words: str) -> str:
@@ -56,7 +64,7 @@ def picture(times: Sequence["RequestTime"], count: int, words: str) -> str:
     return (
         f'<div class="ug-waterfall"><style>{_style()}</style><p>{"".join(map(_key, used))}</p>'
         f'<svg viewBox="0 0 {_WIDTH} {_PITCH * len(shown)}" width="{_WIDTH}" role="img" '
-        f'aria-label="Where the time of {len(shown)} requests went">{"".join(rows)}</svg>'
+        f'aria-label="Where the time of {len(shown)} requests went">{_HATCH}{"".join(rows)}</svg>'
         f"{more}<pre>{html.escape(words)}</pre></div>"
     )
 
@@ -64,8 +72,10 @@ def picture(times: Sequence["RequestTime"], count: int, words: str) -> str:
 def _row(time: "RequestTime", top: int, scale: float) -> str:
     base = top + _PITCH - 5
     begin = time.spans[0].start if time.spans else 0
-    bars = "".join(_bar(span, _NAME + (span.start - begin) * scale, base, scale, time)
-                   for span in time.spans)  # fmt: skip
+    bars = "".join(
+        _bar(run, _NAME + (run[0].start - begin) * scale, base, scale, time)
+        for run in _runs(time.spans)
+    )
     name, total = html.escape(time.name), in_words(time.total, time.unit)
     first = ""
     if time.first_token is not None and time.arrived is not None:
@@ -77,14 +87,25 @@ def _row(time: "RequestTime", top: int, scale: float) -> str:
     )
 
 
-def _bar(span: "Span", x: float, base: int, scale: float, time: "RequestTime") -> str:
-    height = _HEIGHTS.get(span.cause, 12)
-    behind = ' fill-opacity=".5"' if span.about is not None and span.cause in WAITING else ""
-    tip = f"{cause_name(span.cause)}, {in_words(span.duration, time.unit)}, step {span.step}"
+def _runs(spans: Sequence["Span"]) -> list[list["Span"]]:
+    """Return the spans, neighbours with one cause together."""
+    groups = groupby(spans, key=lambda span: (span.cause, span.about))
+    return [list(group) for _, group in groups]
+
+
+def _bar(run: list["Span"], x: float, base: int, scale: float, time: "RequestTime") -> str:
+    first, last = run[0], run[-1]
+    cause, spent = first.cause, last.end - first.start
+    height, width = _HEIGHTS.get(cause, 12), spent * scale
+    behind = ' fill-opacity=".5"' if first.about is not None and cause in WAITING else ""
+    steps = f"step {first.step}" if len(run) == 1 else f"steps {first.step} to {last.step}"
+    tip = html.escape(f"{cause_name(cause)}, {in_words(spent, time.unit)}, {steps}")
+    start = ""
+    if cause == "preempted":  # the moment, and the dashes of the wait
+        start = f'<path class="moment" d="M{x:.2f} {base - _BAR}V{base}"/>'
     return (
-        f'<rect class="{span.cause}" x="{x:.2f}" y="{base - height}" '
-        f'width="{span.duration * scale:.2f}" height="{height}"{behind}>'
-        f"<title>{html.escape(tip)}</title></rect>"
+        f'<rect class="{cause}" x="{x:.2f}" y="{base - height}" width="{width:.2f}" '
+        f'height="{height}"{behind}><title>{tip}</title></rect>{start}'
     )
 
 
@@ -94,9 +115,18 @@ def _key(cause: str) -> str:
 
 def _style() -> str:
     def rules(theme: int, before: str = "") -> str:
-        return "".join(
-            f"{before}.ug-waterfall .{cause}{{fill:{both[theme]};background:{both[theme]}}}"
-            for cause, both in COLOURS.items()
+        colours = {cause: both[theme] for cause, both in COLOURS.items()}
+        lost = colours["preempted"]
+        plain = "".join(
+            f"{before}.ug-waterfall .{cause}{{fill:{colour};background:{colour}}}"
+            for cause, colour in colours.items()
+        )
+        return (
+            f"{plain}{before}.ug-waterfall .stripe{{fill:{lost}}}"
+            f"{before}.ug-waterfall :is(.moment,rect.preempted,rect.others_prefill){{stroke:{lost}}}"
+            f"{before}.ug-waterfall i.preempted{{background:none;outline:1.5px dashed {lost}}}"
+            f"{before}.ug-waterfall i.recomputed{{background:"
+            f"repeating-linear-gradient(45deg,{lost} 0 3px,transparent 3px 5px)}}"
         )
 
     jupyter = "body[data-jp-theme-light={}] "
@@ -107,4 +137,10 @@ def _style() -> str:
         ".ug-waterfall i{display:inline-block;width:14px;height:10px;margin-right:5px}"
         f"{rules(0)}@media (prefers-color-scheme:dark){{{rules(1)}}}"
         f"{rules(0, jupyter.format('true'))}{rules(1, jupyter.format('false'))}"
+        ".ug-waterfall .moment{stroke-width:2}"
+        "body .ug-waterfall rect.preempted{fill-opacity:0;stroke-dasharray:4 2.5}"
+        "body .ug-waterfall rect.others_prefill{fill-opacity:.18}"
+        "body .ug-waterfall rect.paused{fill-opacity:.35}"
+        "body .ug-waterfall.ug-waterfall rect.recomputed{fill:url(#ug-again)}"
+        ".ug-waterfall i.others_prefill{opacity:.4}"
     )

@@ -4,21 +4,14 @@ from bisect import bisect_left
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from statistics import median_low
-from typing import Any
+from typing import Any, Literal
 
 from engine.events import vocabulary as v
 from engine.events.fold import State
+from engine.events.paused_time import PausedTime
 from engine.events.state import RequestState
 
 _NEIGHBOURS = 3  # decode-only steps before and after a step that its decodes are compared with
-
-
-@dataclass(slots=True)
-class Pause:
-    """A time in which the engine was paused; `end` is None if the log ends before it does."""
-
-    begin: int
-    end: int | None = None
 
 
 @dataclass(slots=True)
@@ -103,7 +96,7 @@ _DECODE = Work(0, 1, is_prefill=False, is_decode=True)
 
 
 class Records:
-    """The finished steps, pauses and requests of a log.
+    """The finished steps, paused times and requests of a log.
 
     unit   "us", or "steps" if the log was saved without times: then each step takes 1
     """
@@ -111,9 +104,10 @@ class Records:
     def __init__(self, log: Iterable[v.Event]) -> None:
         events = list(log)
         finished = [event for event in events if isinstance(event, v.StepFinished)]
-        self.unit = "us" if all("end" in event.t for event in finished) else "steps"
+        is_timed = all("end" in event.t for event in finished)
+        self.unit: Literal["us", "steps"] = "us" if is_timed else "steps"
         self.steps: list[Step] = []
-        self.pauses: list[Pause] = []
+        self.paused = PausedTime()
         self.lives: dict[int, Life] = {}
         self._open: dict[int, Step] = {}  # scheduled and unfinished
         self._state = State()
@@ -148,6 +142,8 @@ class Records:
 
     def _after(self, event: v.Event) -> None:
         """Note an event that was applied."""
+        if self.unit == "us":
+            self.paused.note(event)
         match event:
             case v.Keyframe():
                 self._rejoin()
@@ -158,10 +154,6 @@ class Records:
                 self._forked(event)
             case v.Admitted():
                 self._admitted(event)
-            case v.EnginePaused() if self.unit == "us" and "at" in event.t:
-                self.pauses.append(Pause(event.t["at"]))
-            case v.EngineResumed() if self.pauses and "at" in event.t:
-                self.pauses[-1].end = event.t["at"]
 
     def _meet(self, request: RequestState, arrived: int | None) -> Life:
         life = Life(

@@ -17,7 +17,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from engine.events.waterfall.causes import FOR_ALL
-from engine.events.waterfall.records import Life, Pause, Records, Step, Work
+from engine.events.waterfall.records import Life, Records, Step, Work
+
+_Intervals = list[tuple[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ def spans_of(records: Records, life: Life) -> list[Span]:
         if life.arrived is None and not index:
             start = min(step.begin, step.launched)
         if start < step.end:
-            spans += _joined(_tile(records.pauses, life, step, start))
+            spans += _joined(_tile(records.paused.intervals, life, step, start))
     return spans
 
 
@@ -81,14 +83,14 @@ def _first_tile(steps: list[Step], life: Life) -> int:
     return index
 
 
-def _tile(pauses: list[Pause], life: Life, step: Step, start: int) -> Iterator[Span]:
+def _tile(paused: _Intervals, life: Life, step: Step, start: int) -> Iterator[Span]:
     work = life.work.get(step.number)
     launched, ready = (max(start, time) for time in (step.launched, step.ready))
     outside = [(start, launched), (ready, step.end)]
     computes = work is not None and not work.in_vain
     cause, about = ("between_passes", None) if computes else _absent(life, step)
     for number, (begin, end) in enumerate(outside):
-        for lo, hi, is_paused in _cut(pauses, begin, end):
+        for lo, hi, is_paused in _cut(paused, begin, end):
             if is_paused:
                 yield Span(lo, hi, "paused", step.number)
             else:
@@ -100,11 +102,11 @@ def _tile(pauses: list[Pause], life: Life, step: Step, start: int) -> Iterator[S
             yield Span(launched, ready, cause, step.number, about)
 
 
-def _cut(pauses: list[Pause], start: int, end: int) -> Iterator[tuple[int, int, bool]]:
+def _cut(paused: _Intervals, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
     """Yield the parts of a time, and whether the engine was paused in them."""
     at = start
-    for pause in pauses:
-        lo, hi = max(at, pause.begin), end if pause.end is None else min(end, pause.end)
+    for begin, until in paused:
+        lo, hi = max(at, begin), min(end, until)
         if lo < hi:
             yield at, lo, False
             yield lo, hi, True

@@ -103,7 +103,7 @@ class Waterfall:
 
     def __init__(self, log: "EventLog") -> None:
         self._records = Records(log)
-        self.unit: Unit = self._records.unit
+        self.unit = self._records.unit
         self._known: dict[int, RequestTime] = {}
         lives = self._records.lives.values()
         labels = Counter(life.label for life in lives)

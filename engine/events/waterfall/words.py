@@ -82,7 +82,8 @@ def headline(time: "RequestTime") -> str:
 
 def row_words(row: Row, time: "RequestTime", names: Mapping[int, str]) -> str:
     """Return what a row's time was spent on."""
-    rows, who = _WORDS["rows"], _listed([names.get(one, f"r{one}") for one in row.about])
+    rows = _WORDS["rows"]
+    who = _listed([_named(one, time.request, names) for one in row.about])
     work = [one for one in time.life.work.values() if not one.in_vain]
     match row.cause:
         case "prefill":
@@ -112,6 +113,12 @@ def overview(waterfall: "Waterfall") -> str:
         share = f"{100 * time / total:.0f} %"
         lines.append(f"{in_words(time, waterfall.unit):>10}  {share:>5}  {cause_name(cause)}")
     return "\n".join(lines)
+
+
+def _named(request: int, own: int, names: Mapping[int, str]) -> str:
+    name = names.get(request, f"r{request}")
+    words = fill(_WORDS["rows"]["itself"], who=name) if request == own else [name]
+    return "".join(map(str, words))
 
 
 def _listed(names: list[str]) -> str:

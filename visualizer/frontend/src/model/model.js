@@ -248,6 +248,11 @@ export class Model {
     return this.#heads.causes;
   }
 
+  /** The time in which the engine was paused and no forward pass ran. */
+  get paused() {
+    return this.#times.paused;
+  }
+
   /** Where each request's time went. */
   get waterfall() {
     this.#waterfall ??= new Waterfall(this.#times);

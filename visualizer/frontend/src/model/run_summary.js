@@ -93,15 +93,19 @@ export class RunSummary {
     const own = this.#tokens.get(id) ?? { counted: 0, gaps: [] };
     const endOf = (/** @type {number} */ index) =>
       measures.end[tokenSteps[index] - firstStep] ?? NaN;
+    // A paused engine is not a slow one.
+    const unpaused = (/** @type {number} */ begin, /** @type {number} */ end) =>
+      end - begin - this.model.paused.between(begin, end);
     for (let index = Math.max(1, own.counted); index < tokenSteps.length; index++) {
-      const gap = endOf(index) - endOf(index - 1);
+      const gap = unpaused(endOf(index - 1), endOf(index));
       if (Number.isNaN(gap)) continue;
       own.gaps.push(gap);
       this.#gaps.set(gap, (this.#gaps.get(gap) ?? 0) + 1);
     }
     own.counted = tokenSteps.length;
     this.#tokens.set(id, own);
-    const ttft = tokenSteps.length && span.arrivedAt !== null ? endOf(0) - span.arrivedAt : NaN;
+    const isKnown = tokenSteps.length && span.arrivedAt !== null;
+    const ttft = isKnown ? unpaused(span.arrivedAt ?? NaN, endOf(0)) : NaN;
     const isGone = finished && ["stop", "length"].includes(finished.reason);
     if (isGone && !this.#ended.has(id) && !Number.isNaN(ttft)) {
       const gaps = new Map();

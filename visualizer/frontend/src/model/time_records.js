@@ -45,13 +45,13 @@
 
 /** @import * as Events from "./events.js" */
 /** @import { RequestState, State } from "./fold.js" */
+import { PausedTime } from "./paused_time.js";
 import { rowKind } from "./rows.js";
 
 export class TimeRecords {
   /** @type {Step[]} */
   steps = [];
-  /** @type {{begin: number, end: number}[]} */
-  pauses = [];
+  paused = new PausedTime();
   /** @type {Map<number, Life>} */
   lives = new Map();
   hasTimes = true;
@@ -89,6 +89,7 @@ export class TimeRecords {
 
   /** Notes an event that was applied. @param {Events.LogEvent} event @param {State} state */
   after(event, state) {
+    this.paused.note(event);
     switch (event.type) {
       case "keyframe":
         this.#rejoin(state);
@@ -105,13 +106,6 @@ export class TimeRecords {
         if (away?.end === Infinity) away.end = state.step;
         if (!event.resumed) life.found = event.blocks.length * state.blockSize;
         break;
-      }
-      case "engine_paused":
-        if (event.t?.at !== undefined) this.pauses.push({ begin: event.t.at, end: Infinity });
-        break;
-      case "engine_resumed": {
-        const pause = this.pauses.at(-1);
-        if (pause && event.t?.at !== undefined) pause.end = event.t.at;
       }
     }
   }

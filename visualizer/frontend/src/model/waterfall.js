@@ -172,7 +172,7 @@ export class Waterfall {
   #cut(start, end, cause, about, emit) {
     let at = start;
     if (this.unit === "us") {
-      for (const pause of this.#records.pauses) {
+      for (const pause of this.#records.paused.intervals) {
         const from = Math.max(at, pause.begin);
         const to = Math.min(end, pause.end);
         if (from >= to) continue;

@@ -60,7 +60,7 @@ export function causeRows({ spans }) {
 /** What a row's time was spent on. @param {Model} model @param {RequestTime} time @param {CauseRow} row @returns {Span[]} */
 export function rowWords(model, { life }, { cause, isBehind, about }) {
   const who = list(
-    about.map((id) => model.tag(id)),
+    about.map((id) => (id === life.id ? fill(ROWS.itself, { who: model.tag(id) }) : model.tag(id))),
     NAMED,
   );
   const work = life.work.filter(({ inVain }) => !inVain);
