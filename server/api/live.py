@@ -36,6 +36,7 @@ from server.api.operation import may_control
 from server.core.bridge import Bridge
 from server.core.event_log import Window, encode_event
 from server.core.models import Models, ViewedModel
+from server.core.run_until import Stopped
 from server.http.streaming import EVENT, EVENT_STREAM_HEADERS, KEEP_ALIVE, Connection, sse
 
 PAGES = Path(__file__).parents[1] / "pages"
@@ -207,6 +208,7 @@ class Feed(Response):
                 "chats": bridge.tokenizer.chat_template.exists,
                 "paused": bridge.paused,
                 "until": bridge.until,
+                "stopped": _stopped(bridge.last_stop),
                 "holding": bridge.holding,
                 "held": bridge.held,
                 "not_ready": bridge.not_ready,
@@ -215,6 +217,12 @@ class Feed(Response):
                 "trace_text": bridge.settings.trace_text,
             }
         )
+
+
+def _stopped(stop: Stopped | None) -> dict[str, Any] | None:
+    if stop is None:
+        return None
+    return {"step": stop.step, "reason": stop.reason, "request": stop.request}
 
 
 def _number_in(last_event_id: str | None, run: str) -> int | None:

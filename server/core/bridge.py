@@ -75,6 +75,7 @@ class Bridge:
     window          the log's window and the folded state
     paused          whether the engine is paused
     until           what the paused engine runs until, or ""
+    last_stop       why the last `run_until` stopped; None after another command
     holding         whether new requests are held back
     draining        the server is about to stop and accepts no more requests
     failure         the error that ended the engine thread, or ""
@@ -98,6 +99,7 @@ class Bridge:
         self._pacer = StreamPacer(on_rested=self._process_reports)
         self.paused = engine.paused
         self.until = ""
+        self.last_stop: Stopped | None = None
         self.holding = False
         self.draining = False
         self.failure = ""
@@ -259,23 +261,33 @@ class Bridge:
 
     async def pause(self) -> int:
         """Pause the engine after its step; return the number of that step."""
+        self._forget_stop()
         return int(await self._ask(self._thread.pause))
 
     async def resume(self) -> int:
         """Resume the engine; return the number of the last step."""
+        self._forget_stop()
         return int(await self._ask(self._thread.resume))
 
     async def step(self, steps: int) -> int:
         """Run up to `steps` steps of a paused engine; return the number of the last one."""
+        self._forget_stop()
         stopped: Stopped = await self._ask(lambda reply: self._thread.step(steps, reply))
         return stopped.step
 
     async def run_until(self, until: Until, request: int | None, steps: int) -> Stopped:
         """Pause the engine and run it until something happens, for at most `steps` steps."""
+        self._forget_stop()
         stopped: Stopped = await self._ask(
             lambda reply: self._thread.run_until(until, request, steps, reply)
         )
+        self.last_stop = stopped
+        self.window.wake()
         return stopped
+
+    def _forget_stop(self) -> None:
+        self.last_stop = None
+        self.window.wake()
 
     @property
     def held(self) -> list[str]:

@@ -4,13 +4,11 @@
  */
 
 export class Controls {
-  #ran = ""; // the last run, in words
-
   /** `send(verb, body)` posts a command and returns the answer, or null after an error. */
   constructor(byId, send) {
     Object.assign(this, { byId, send });
     for (const verb of ["pause", "resume", "step"])
-      byId(verb).addEventListener("click", () => this.#command(verb));
+      byId(verb).addEventListener("click", () => send(verb));
     byId("hold").addEventListener("click", () => send("hold_submissions"));
     byId("release").addEventListener("click", () => send("release_submissions"));
     this.untils = [...byId("engine").querySelectorAll("[data-until]")];
@@ -37,8 +35,7 @@ export class Controls {
     enable(byId("release"), connected, holding);
     const count = status.held?.length ?? 0;
     setText(byId("release"), count ? `Release all ${count}` : "Release");
-    if (!paused && !until) this.#ran = "";
-    setText(byId("stopped"), until ? `Runs until ${words(until)} …` : this.#ran);
+    setText(byId("stopped"), until ? `Runs until ${words(until)} …` : stopWords(live));
   }
 
   /** The selected request's first token can be waited for while it has none. */
@@ -48,26 +45,24 @@ export class Controls {
     this.request = span && !span.finished && !span.tokenSteps.length ? span.id : null;
     button.hidden = this.request == null;
     if (!button.hidden) setText(button, `${span.name}'s first token`);
-    this.nameOf = (id) => model?.request(id)?.name ?? `r${id}`;
   }
 
-  #command(verb) {
-    this.#ran = "";
-    this.send(verb);
-  }
-
-  async #runUntil(until) {
+  #runUntil(until) {
     const count = this.byId("count");
     if (until === "steps" && !count.reportValidity()) return;
     const body = { until };
     if (until === "steps") body.steps = Number(count.value);
     if (until === "first_token") body.request = this.request;
-    const stopped = await this.send("run_until", body);
-    if (!stopped) return;
-    const { step, reason, request } = stopped;
-    this.#ran = `Stopped after step ${step}: ${reasons(reason, request && this.nameOf(request))}.`;
-    setText(this.byId("stopped"), this.#ran);
+    this.send("run_until", body);
   }
+}
+
+/** Why the engine stopped, for all viewers; "" if it did not. */
+function stopWords({ model, status: { stopped } }) {
+  if (!stopped) return "";
+  const { step, reason, request } = stopped;
+  const name = request && (model?.request(request)?.name ?? `r${request}`);
+  return `Stopped after step ${step}: ${reasons(reason, name)}.`;
 }
 
 const words = (until) =>

@@ -62,7 +62,10 @@ function update(live) {
   const connected = state === "live" || state === "over";
   byId("unlock").hidden = state !== "refused" || !!status.run;
   controls.update(live, connected);
-  join.update({ isEmpty: status.run && !live.model?.stepCount, hasKey: status.key });
+  join.update({
+    isEmpty: status.run && !live.model?.stepCount && !phone.matches,
+    hasKey: status.key,
+  });
   setText(byId("server"), describe(status, live.model?.settings));
   setText(byId("held"), describeHeld(status));
   byId("held").hidden = !status.holding;

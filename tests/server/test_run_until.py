@@ -77,6 +77,11 @@ def test_it_stops_after_the_step_of_the_event_and_names_the_request(
     assert stopped["step"] == step
     assert (stopped["reason"], stopped["request"]) == (until, getattr(event, who))
     assert_names(stopped["message"], step, f"r{stopped['request']}")
+    with Feed(url) as late:  # every viewer is told
+        told = {name: stopped[name] for name in ("step", "reason", "request")}
+        late.until_status(stopped=told)
+        post(url, "/engine/pause")
+        late.until_status(stopped=None)
     assert sum(isinstance(event, StepStarted) for event in trace(url)) == stopped["step"]
     for caller in callers:
         caller.close()
@@ -86,15 +91,21 @@ def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(
     serve: Callable[..., BackgroundServer],
 ) -> None:
     url = serve(engine={"max_kv_tokens": 65536}).url
-    callers = ask(url, "long", max_tokens=30_000)
+    callers = ask(url, "long", max_tokens=60_000)
     with Feed(url) as feed:
         feed.keyframe()
-        waits = Caller(url, "/engine/run_until", {"until": "arrival"})
-        feed.until_status(until="arrival")
-        callers += ask(url, "new")
-        feed.until_status(until="")
-    stopped = waits.read_all()
-    assert '"reason":"arrival","request":2' in stopped
+        for _ in range(20):  # 500 steps of the alphabet may be over before the request arrives
+            waits = Caller(url, "/engine/run_until", {"until": "arrival"})
+            feed.until_status(until="arrival")
+            callers += ask(url, "new")
+            feed.until_status(until="")
+            stopped = waits.read_all()
+            if '"reason":"arrival"' in stopped:
+                break
+            assert '"reason":"steps"' in stopped
+        else:
+            pytest.fail("no run saw an arrival in 20 attempts")
+    assert f'"request":{len(callers)},' in stopped
     events = list(trace(url))
     arrived = max(at for at, event in enumerate(events) if isinstance(event, RequestArrived))
     assert sum(isinstance(event, StepScheduled) for event in events[arrived:]) == 1
