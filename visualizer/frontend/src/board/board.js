@@ -9,6 +9,7 @@
 import { h } from "../drawing/html.js";
 import { pythonFor } from "../host/address.js";
 import { DecisionsPanel } from "../panels/decisions.js";
+import { HandoverOverlay } from "../panels/handover_overlay.js";
 import { MapPanel } from "../panels/map_panel.js";
 import { MomentsBox } from "../panels/moments_box.js";
 import { QueuePanel } from "../panels/queue_panel.js";
@@ -127,6 +128,7 @@ export class Board extends Shell {
     this.focus = new Focus(root);
     this.seats = new SeatsRow(this);
     this.queue = new QueuePanel(this);
+    this.handover = new HandoverOverlay(this);
     const column = (name, ...names) => {
       const parts = names.filter((one) => this.parts[one]).map((one) => this.parts[one].element);
       return h("div", { class: `column ${name}` }, ...parts);
@@ -318,6 +320,7 @@ export class Board extends Shell {
     this.focus.restore();
     this.label();
     this.showControls();
+    this.handover.follow();
   }
 
   /** Writes all text for the step that has just been drawn. */

@@ -1,0 +1,172 @@
+"""The motion of a preemption: when it appears, what moves, and that it is gone afterwards."""
+
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import JSHandle, expect
+
+from tests.browser.axe import expect_no_violation
+from tests.browser.board import BoardOnPage
+from tests.browser.conftest import NewPage
+from tests.browser.exported import open_board
+
+PREEMPTION = 30
+VICTIM, TAKER = 8, 6
+BEFORE = f"#step={PREEMPTION - 1}&selected={VICTIM}"
+
+# Animations wait for the test.
+HOLD = """
+  const animate = Element.prototype.animate;
+  Element.prototype.animate = function (...how) {
+    const animation = animate.apply(this, how);
+    animation.pause();
+    return animation;
+  };
+"""
+
+
+@pytest.fixture
+def held(new_page: NewPage, tmp_path: Path) -> BoardOnPage:
+    """A board one step before the preemption, on a page on which no animation runs."""
+    page = new_page()
+    page.add_init_script(HOLD)
+    return open_board(page, tmp_path, BEFORE)
+
+
+def record(board: BoardOnPage) -> JSHandle:
+    """Record from now on whether the motion was added or removed."""
+    return board.root.evaluate_handle(
+        """(root) => {
+          const seen = [];
+          const note = (nodes, what) => {
+            for (const node of nodes) if (node.className === "handover") seen.push(what);
+          };
+          new MutationObserver((changes) => {
+            for (const { addedNodes, removedNodes } of changes) {
+              note(addedNodes, "begins");
+              note(removedNodes, "ends");
+            }
+          }).observe(root, { childList: true });
+          return seen;
+        }"""
+    )
+
+
+def test_the_victims_blocks_move_over_the_finished_picture(held: BoardOnPage) -> None:
+    overlay = held.root.locator(".handover")
+    expect(overlay).to_have_count(0)
+    held.press(".")
+    held.expect_step(PREEMPTION)
+    expect(overlay).to_have_attribute("aria-hidden", "true")
+    moves = overlay.locator("i").evaluate_all(
+        "all => all.map(({ dataset: { block, request } }) => [Number(block), Number(request)])"
+    )
+    assert moves == [[8, VICTIM], [8, TAKER], [32, VICTIM], [33, VICTIM], [37, VICTIM]]
+    steps = held.root.locator("section[data-step]").evaluate_all(
+        "all => all.map((one) => one.dataset.step)"
+    )
+    assert set(steps) == {str(PREEMPTION)}
+    assert overlay.evaluate("element => getComputedStyle(element).pointerEvents") == "none"
+    ends = "document.getAnimations().map((one) => one.effect.getComputedTiming().endTime)"
+    assert set(held.page.evaluate(ends)) == {150}
+    expect_no_violation(held.page)
+    held.page.evaluate("for (const one of document.getAnimations()) one.finish()")
+    expect(overlay).to_have_count(0)
+
+
+def test_a_block_goes_from_lane_to_map_to_lane(held: BoardOnPage) -> None:
+    held.press(".")
+    expect(held.root.locator(".handover")).to_have_count(1)
+
+    def middle_at(time: float, leg: int) -> tuple[float, float]:
+        """The middle of a visible leg at a time of the motion."""
+        held.page.evaluate(
+            "time => { for (const one of document.getAnimations()) one.currentTime = time; }", time
+        )
+        element = held.root.locator(".handover i").nth(leg)
+        assert float(element.evaluate("element => getComputedStyle(element).opacity")) == 1
+        box = element.bounding_box()
+        assert box is not None
+        return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+    def is_in(point: tuple[float, float], selector: str) -> bool:
+        box = held.canvas(selector)
+        x, y = point[0] - box["x"], point[1] - box["y"]
+        return 0 <= x <= box["width"] and 0 <= y <= box["height"]
+
+    leaves, in_map, arrives = middle_at(0, 0), middle_at(76, 1), middle_at(149, 1)
+    assert is_in(leaves, ".lanes canvas")
+    assert is_in(in_map, ".map > canvas")
+    assert is_in(arrives, ".lanes canvas")
+    assert leaves[1] < arrives[1]  # r6's lane is below r8's
+
+
+def test_the_motion_begins_once_and_ends(new_page: NewPage, tmp_path: Path) -> None:
+    board = open_board(new_page(), tmp_path, BEFORE)
+    seen = record(board)
+    board.press(".")
+    board.page.wait_for_function("seen => seen.length === 2", arg=seen)
+    board.press("ArrowDown", "Escape")
+    board.settle()
+    assert seen.json_value() == ["begins", "ends"]
+
+
+def test_the_motion_ends_when_the_reader_goes_on(held: BoardOnPage) -> None:
+    held.press(".")
+    expect(held.root.locator(".handover")).to_have_count(1)
+    held.press(".")
+    held.expect_step(PREEMPTION + 1)
+    expect(held.root.locator(".handover")).to_have_count(0)
+
+
+def test_nothing_moves_when_the_page_opens(new_page: NewPage, tmp_path: Path) -> None:
+    page = new_page()
+    page.add_init_script(HOLD)
+    board = open_board(page, tmp_path, f"#step={PREEMPTION}")
+    expect(board.root.locator(".handover")).to_have_count(0)
+
+
+def test_nothing_moves_for_readers_who_prefer_reduced_motion(held: BoardOnPage) -> None:
+    seen = record(held)
+    held.page.emulate_media(reduced_motion="reduce")
+    held.press(".")
+    held.expect_step(PREEMPTION)
+    held.settle()
+    assert seen.json_value() == []
+
+
+def test_nothing_moves_while_the_pointer_drags(held: BoardOnPage) -> None:
+    seen = record(held)
+    box = held.canvas("canvas.strip")
+    left, right = map(float, held.root.locator(".lanes canvas").get_attribute("data-plot").split())
+    mouse = held.page.mouse
+    mouse.move(box["x"] + 6 + left, box["y"] + 40)
+    mouse.down()
+    for step in range(28, 33):
+        pixel = left + (right - left) * (step - 0.5) / int(held.data("steps"))
+        mouse.move(box["x"] + 6 + pixel, box["y"] + 40)
+        held.expect_step(step)
+    mouse.up()
+    assert seen.json_value() == []
+
+
+def test_nothing_moves_while_steps_follow_each_other_quickly(held: BoardOnPage) -> None:
+    seen = record(held)
+    held.page.evaluate("performance.now = () => 1e6")  # all keys in one instant
+    held.press(",")
+    held.expect_step(PREEMPTION - 2)
+    for step in (PREEMPTION - 1, PREEMPTION):
+        held.press(".")
+        held.expect_step(step)
+    held.settle()
+    assert seen.json_value() == []
+
+
+def test_nothing_moves_on_a_panel_alone(held: BoardOnPage) -> None:
+    held.press("2")
+    expect(held.root).to_have_attribute("data-only", "blocks")
+    seen = record(held)
+    held.press(".")
+    held.expect_step(PREEMPTION)
+    held.settle()
+    assert seen.json_value() == []
