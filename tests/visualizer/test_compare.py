@@ -462,6 +462,22 @@ def test_windows_are_compared_from_where_both_begin(log: EventLog) -> None:
     assert first_difference(log, window, pair(log, window)) is None
 
 
+def test_an_asynchronous_run_differs_from_a_synchronous_one_where_it_decides_otherwise(
+    log: EventLog,
+) -> None:
+    """The tokens of a step are logged after the next one has started, which is no difference."""
+    other = asynchronous(log)
+    pairs = pair(log, other)
+    decided = [dict(decisions(run, ids)) for run, ids in ((log, pairs), (other, pairs))]
+    for made in decided:
+        assert list(made) == sorted(made)
+    difference = first_difference(log, other, pairs)
+    assert difference is not None
+    # Step 2 is scheduled before step 1 is in the tree, so its third request finds nothing there.
+    assert (difference.step, difference.kind, difference.requests) == (2, "admitted", (3, 3))
+    assert first_difference(other, other, pair(other, other)) is None
+
+
 def test_a_run_that_goes_on_is_a_difference(log: EventLog) -> None:
     part = EventLog()
     ends = [i for i, event in enumerate(log) if isinstance(event, v.StepStarted)]

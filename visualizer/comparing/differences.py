@@ -80,10 +80,13 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
     """Yield each step with its decisions in order.
 
     `ids` maps request ids in this log to common ids. A request without a common id gets an id that is
-    unique to this log.
+    unique to this log. The tokens of an asynchronous step belong to it, although the next step has
+    started when they are logged.
     """
-    state, step = State(), 0
-    made: list[Decision] = []
+    state = State()
+    step = committed = 0  # the step that started last; the one whose tokens are appended
+    made: dict[int, list[Decision]] = {}  # by step, until it has finished and the next one starts
+    finished: set[int] = set()
     events: list[Decision] = []  # decisions before the rows are known
 
     def decision(kind: str, request: int, *key: Any) -> Decision:
@@ -93,8 +96,10 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
         match event:
             case v.StepStarted():
                 if step:
-                    yield step, made + events
-                step, made, events = event.step, [], []
+                    made[step] += events
+                yield from [(one, made.pop(one)) for one in list(made) if one in finished]
+                step = committed = event.step
+                made[step], events = [], []
             case v.Preempted(request=request, needed_by=by):
                 events.append(decision("preempted", request, ids.get(by, -2 - by)))
             case (
@@ -111,17 +116,22 @@ def decisions(log: EventLog, ids: dict[int, int]) -> Iterator[tuple[int, list[De
                     decision("scheduled", row.request, row.start, row.count, tuple(row.drafts))
                     for row in event.rows
                 ]
-                made, events = _in_order(events, rows, log), []
+                made[step], events = _in_order(events, rows, log), []
             case v.StepFinished():
-                made += [
-                    decision("output", row.request, *row.ids, row.accepted, row.forced)
-                    for row in event.tokens
-                ]
+                committed = event.step or step
+                finished.add(committed)
+                if committed in made:  # else it started before the log's window
+                    made[committed] += [
+                        decision("output", row.request, *row.ids, row.accepted, row.forced)
+                        for row in event.tokens
+                    ]
             case v.RequestFinished(request=request) if event.reason != "abort":
-                made.append(decision("finished", request, event.reason))
+                if committed in made:
+                    made[committed].append(decision("finished", request, event.reason))
         state.apply(event)
     if step:
-        yield step, made + events
+        made[step] += events
+    yield from made.items()
 
 
 def _in_order(events: list[Decision], rows: list[Decision], log: EventLog) -> list[Decision]:
