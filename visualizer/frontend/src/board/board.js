@@ -124,7 +124,7 @@ export class Board extends Shell {
       return h("div", { class: `column ${name}` }, ...parts);
     };
     const right = column("right", "blocks", "scheduler");
-    if (!alone) right.prepend(this.seats.element);
+    if (!alone) this.parts.blocks.element.prepend(this.seats.element);
     this.grid = h("div", { class: "grid" }, column("left", "timeline", "tree"), right);
     if (this.parts.tokens) this.grid.append(this.parts.tokens.element);
     const boxes = [this.search.element, this.link.element, this.help];
@@ -156,6 +156,10 @@ export class Board extends Shell {
       observer.disconnect();
       clearTimeout(this.idleTimer);
     });
+  }
+
+  get showsSeats() {
+    return !this.panel && this.shown.includes(this.parts.blocks);
   }
 
   /** The timeline, while it is shown. */
@@ -280,7 +284,7 @@ export class Board extends Shell {
     root.style.setProperty("--px", `${this.unit}px`);
     for (const [name, { element }] of Object.entries(parts))
       element.hidden = !!only && name !== only;
-    this.seats.element.hidden = this.summary.element.hidden = !!only;
+    this.summary.element.hidden = !!only;
     this.shown = this.panels.filter(({ element }) => !element.hidden);
     this.bar.hidden = this.shown.includes(this.time);
     (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);
@@ -302,7 +306,7 @@ export class Board extends Shell {
     this.focus.keep();
     // Canvases first: after the DOM has changed, setting a canvas's font makes the browser recalculate styles.
     for (const panel of this.shown) panel.draw();
-    if (!this.seats.element.hidden) this.seats.draw();
+    if (this.showsSeats) this.seats.draw();
     if (this.axis) this.queue.draw();
     this.write();
     this.focus.restore();
@@ -317,7 +321,7 @@ export class Board extends Shell {
     const width = this.laidOutFor / unit - (narrow ? 28 : 40 + MOMENTS);
     this.moments.show(this.model, frame.step);
     this.writeSummary();
-    if (!this.seats.element.hidden) this.seats.write();
+    if (this.showsSeats) this.seats.write();
     fitSentence(this.sentence, this.context(), { narrow, unit, width });
     this.sentence.dataset.step = frame.step;
     for (const panel of this.shown) {
