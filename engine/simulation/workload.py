@@ -99,7 +99,7 @@ class Workload:
         """Extract the inputs of a log, each pinned to its "step" or its "time".
 
         A request that ended in an error counts as aborted. Raises ValueError for a log whose beginning
-        was dropped, because its first arrivals are missing.
+        was dropped, because its first arrivals are missing, and for one without token ids.
         """
         if pinned not in ("step", "time"):
             raise ValueError(f'pinned must be "step" or "time", got {pinned!r}')
@@ -108,6 +108,10 @@ class Workload:
                 "the log does not begin with run_started: its first arrivals are missing"
             )
         started: v.RunStarted = log[0]
+        if started.tokenizer.get("trace_text") == "off":
+            raise ValueError(
+                "the log has no token ids, so it cannot be replayed: record it with --trace-text on"
+            )
         inputs = list(_inputs(log))
         if pinned == "time":
             for one in inputs:

@@ -51,6 +51,11 @@ class ChatTemplate:
             source = {entry["name"]: entry["template"] for entry in source}.get("default")
         return cls(source, special_tokens)
 
+    @property
+    def exists(self) -> bool:
+        """Whether the model has a chat template."""
+        return self._source is not None
+
     @cached_property
     def _template(self) -> jinja2.Template:
         # Compiled on first use: a model with a broken template still completes text.

@@ -8,15 +8,17 @@ All files of the page come from this server, so the page works offline:
 The files contain no user data and need no key. If the server has a key, the page asks the user for it
 and sends it with its other requests.
 
-A live viewer first gets a keyframe, the whole folded state, and then every event. The SSE id is the
-run's name followed by the event's number, as in `5f0c9a1e:412`. A viewer that reconnects sends its last
-id back (`Last-Event-ID`) and continues from there. If the server has restarted since then, the run
-has a new name and the viewer starts over. Viewers have no queues: each has a position in one shared
-window of recent events. A viewer that falls behind the window is told how many events it missed and
-gets a new keyframe.
+A live viewer first gets a keyframe, the whole folded state, and then every event. With `past`, it gets
+the window of recent events instead, so that a page that is opened late shows what the others do. The
+SSE id is the run's name followed by the event's number, as in `5f0c9a1e:412`. A viewer that reconnects
+sends its last id back (`Last-Event-ID`) and continues from there. If the server has restarted since
+then, the run has a new name and the viewer starts over. Viewers have no queues: each has a position in
+one shared window of recent events. A viewer that falls behind the window is told how many events it
+missed and gets a new keyframe.
 
-The log does not say whether the engine is paused or whether the server accepts requests. An event named
-"status" does; it is sent after the first keyframe and whenever either changes.
+The log says neither what the teacher's controls do (whether the engine is paused, which requests are
+held back) nor whether the server accepts requests. An event named "status" does; it is sent after the
+first keyframe and whenever one of them changes.
 """
 
 import asyncio
@@ -24,7 +26,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, FastAPI, Header, Request
+from fastapi import APIRouter, FastAPI, Header, Query, Request
 from starlette.responses import FileResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
@@ -46,6 +48,8 @@ _POLICY = (
     "default-src 'none'; connect-src 'self'; img-src 'self' data:; script-src 'self' blob:; "
     "style-src 'self' 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
+# Events that are encoded at once: about 2 ms.
+PIECE = 1000
 # Browsers revalidate the files on every load, so they never show an old page for a new server.
 _HEADERS = {"Cache-Control": "no-cache"}
 
@@ -108,11 +112,18 @@ def routes(models: Models) -> APIRouter:
         request: Request,
         last_event_id: Annotated[str | None, Header(alias="Last-Event-ID")] = None,
         model: ViewedModel = None,
+        past: Annotated[
+            bool, Query(description="Begin with the oldest event that the server has kept.")
+        ] = False,
     ) -> Response:
-        """Stream the event log as server-sent events; the first event is a keyframe."""
+        """Stream the event log as server-sent events.
+
+        The first event is a keyframe; with `past`, it may also be the run's first event.
+        """
         bridge = models.viewed(model)
         last_seen = _number_in(last_event_id, bridge.window.run)
-        return Feed(bridge, last_seen, controls=may_control(request, bridge.settings.api_key))
+        controls = may_control(request, bridge.settings.api_key)
+        return Feed(bridge, last_seen, past=past, controls=controls)
 
     return router
 
@@ -121,13 +132,17 @@ class Feed(Response):
     """A stream of live events.
 
     last_seen   number of the last event of this run that the viewer received, or None
+    past        whether a viewer that has seen none gets the window's events, too
     controls    whether the viewer may pause the engine; sent in the status
     """
 
-    def __init__(self, bridge: Bridge, last_seen: int | None, *, controls: bool) -> None:
+    def __init__(
+        self, bridge: Bridge, last_seen: int | None, *, past: bool = False, controls: bool
+    ) -> None:
         super().__init__()
         self._bridge = bridge
         self._last_seen = last_seen
+        self._past = past
         self._controls = controls
 
     async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,6 +167,8 @@ class Feed(Response):
         window, patience = self._bridge.window, self._bridge.settings.keep_alive
         await connection.start(200, EVENT_STREAM_HEADERS)
         next_seq = -1 if self._last_seen is None else self._last_seen + 1
+        if self._past and self._last_seen is None:
+            next_seq = await self._send_past(connection)
         data = status = b""
         while True:
             if not window.first_seq <= next_seq <= window.next_seq:
@@ -167,15 +184,35 @@ class Feed(Response):
                 await connection.body(KEEP_ALIVE)
             data = b""
 
+    async def _send_past(self, connection: Connection) -> int:
+        """Send the window; return the number of the next event.
+
+        It is encoded in pieces, because other streams wait meanwhile.
+        """
+        window = self._bridge.window
+        events, next_seq = window.trace(), window.next_seq
+        first = next_seq - len(events)
+        for start in range(0, len(events), PIECE):
+            piece = events[start : start + PIECE]
+            await connection.body(_with_ids(window.run, piece, first + start))
+            await asyncio.sleep(0)
+        return next_seq
+
     def _status(self) -> bytes:
         bridge = self._bridge
         return b"event: status\n" + sse(
             {
                 "run": bridge.window.run,
                 "model": bridge.settings.model_name,
+                "chats": bridge.tokenizer.chat_template.exists,
                 "paused": bridge.paused,
+                "until": bridge.until,
+                "holding": bridge.holding,
+                "held": bridge.held,
                 "not_ready": bridge.not_ready,
                 "controls": self._controls,
+                "key": bridge.settings.api_key is not None,
+                "trace_text": bridge.settings.trace_text,
             }
         )
 

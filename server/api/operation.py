@@ -1,16 +1,21 @@
-"""Routes for operators (/health, /ready) and for teachers (/engine/pause, /resume, /step)."""
+"""Routes for operators (/health, /ready) and for teachers (/engine/...).
 
-from typing import Literal
+A teacher pauses and resumes the engine, runs it step by step or until something happens, and holds
+submissions back to release them together.
+"""
+
+from typing import Literal, Self
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from engine.events.fold import State
 from server.core.bridge import Bridge
 from server.core.models import Models, ViewedModel
+from server.core.run_until import MAX_STEPS, StopReason, Until
 from server.core.settings import ServerSettings
 from server.http.access import cross_site, is_loopback
-from server.http.errors import ApiError, unavailable
+from server.http.errors import ApiError, bad_request, unavailable
 
 
 class StepRequest(BaseModel):
@@ -19,6 +24,33 @@ class StepRequest(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     steps: int = Field(1, ge=1, le=100_000, description="Steps to run.")
+
+
+class RunUntilRequest(BaseModel):
+    """A body for /engine/run_until."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    until: Until = Field(
+        description=(
+            "What to stop after: the next preemption, eviction, end (`finish`) or `arrival` of a "
+            "request; a request that is left `waiting`; the `first_token` of `request`; or `steps`."
+        )
+    )
+    request: int | None = Field(
+        None, ge=1, description="With `first_token`: the request's id in the event log."
+    )
+    steps: int = Field(MAX_STEPS, ge=1, le=MAX_STEPS, description="Maximum number of steps.")
+
+    @model_validator(mode="after")
+    def _check_request(self) -> Self:
+        if self.until == "first_token" and self.request is None:
+            raise bad_request("request", "request is missing: name the request to wait for")
+        if self.until != "first_token" and self.request is not None:
+            raise bad_request(
+                "request", f"request cannot be used with until={self.until!r}: omit it"
+            )
+        return self
 
 
 class Blocks(BaseModel):
@@ -62,6 +94,26 @@ class EngineState(BaseModel):
     paused: bool
 
 
+class StoppedEngine(EngineState):
+    """Why the engine stopped."""
+
+    reason: StopReason = Field(
+        description=(
+            "What was waited for; or `steps`: the maximum has run; `idle`: no work is left; `finish`: "
+            "the named request ended without a token; `paused` or `resumed` by another command."
+        )
+    )
+    request: int | None = Field(description="The id of the request that it happened to.")
+    message: str = Field(description="The reason in words.")
+
+
+class Submissions(BaseModel):
+    """Whether new requests are held back, and how many are or have just been released."""
+
+    holding: bool
+    requests: int
+
+
 def routes(models: Models) -> APIRouter:
     """Return the routes /health, /ready and /engine/... for the loaded models."""
     router = APIRouter()
@@ -102,6 +154,40 @@ def routes(models: Models) -> APIRouter:
         steps = body.steps if body else 1
         with models.commanded(model) as bridge:
             return EngineState(step=await bridge.step(steps), paused=True)
+
+    @router.post("/engine/run_until", tags=["Teacher's controls"])
+    async def run_until(
+        request: Request, body: RunUntilRequest, model: ViewedModel = None
+    ) -> StoppedEngine:
+        """Pause the engine, run it until something happens, and return what stopped it.
+
+        The engine stops after the step in which it happened. /engine/pause stops it earlier.
+        """
+        _check_allowed(request, settings)
+        with models.commanded(model) as bridge:
+            stopped = await bridge.run_until(body.until, body.request, body.steps)
+        return StoppedEngine(
+            step=stopped.step,
+            paused=stopped.reason != "resumed",
+            reason=stopped.reason,
+            request=stopped.request,
+            message=stopped.message,
+        )
+
+    @router.post("/engine/hold_submissions", tags=["Teacher's controls"])
+    async def hold_submissions(request: Request, model: ViewedModel = None) -> Submissions:
+        """Hold new requests back: they do not arrive in the engine until they are released."""
+        _check_allowed(request, settings)
+        with models.commanded(model) as bridge:
+            bridge.hold_submissions()
+            return Submissions(holding=True, requests=len(bridge.held))
+
+    @router.post("/engine/release_submissions", tags=["Teacher's controls"])
+    async def release_submissions(request: Request, model: ViewedModel = None) -> Submissions:
+        """Release all held requests into the same step, and hold no more back."""
+        _check_allowed(request, settings)
+        with models.commanded(model) as bridge:
+            return Submissions(holding=False, requests=await bridge.release_submissions())
 
     return router
 

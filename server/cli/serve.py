@@ -142,6 +142,12 @@ def serve(  # noqa: PLR0917 (one parameter per option, as Typer requires)
             max=LARGEST_COUNT,
         ),
     ] = _SERVER.log_window,
+    trace_text: Annotated[
+        str,
+        _log(
+            "on, or off: leave names and texts out of the event log, the page and the request log."
+        ),
+    ] = _SERVER.trace_text,
     trace_file: Annotated[
         Path | None, _log("Write the whole event log to this file; an existing file is replaced.")
     ] = None,

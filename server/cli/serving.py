@@ -30,6 +30,7 @@ from engine.engine import Engine
 from engine.scheduling.policies import policy_named
 from engine.text.tokenizer import TokenizerError
 from server.app import create_app
+from server.core.addresses import routed_address
 from server.core.bridge import Bridge, freeze_heap
 from server.core.event_log import Outbox, TraceFile
 from server.core.models import ModelDirectory, Models
@@ -104,7 +105,7 @@ def serve_until_stopped(start: Start, config: EngineConfig, settings: ServerSett
     trace, requests = _trace_file(start.trace_file), _request_log(start.request_log)
 
     def load(source: str | Path) -> tuple[Engine, Outbox]:
-        outbox = Outbox()
+        outbox = Outbox(texts=settings.trace_text == "on")
         engine = Engine.load(
             source,
             config,
@@ -149,7 +150,7 @@ def banner(settings: ServerSettings, url: str, model_dir: Path | None = None) ->
     if is_loopback(settings.host):
         return text
     port = url.rpartition(":")[2]
-    address = _network_address() if settings.host == "0.0.0.0" else None
+    address = routed_address() if settings.host == "0.0.0.0" else None
     if address is not None:
         text += f"  other machines     http://{address}:{port}/\n"
     if settings.api_key is None:
@@ -157,16 +158,6 @@ def banner(settings: ServerSettings, url: str, model_dir: Path | None = None) ->
             "\nAny machine that can reach this one can use the model; --api-key requires a key.\n"
         )
     return text
-
-
-def _network_address() -> str | None:
-    """Return this machine's network address. UDP only looks up the route, so nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as route:
-        try:
-            route.connect(("192.0.2.1", 9))  # an address that is never assigned (RFC 5737)
-        except OSError:
-            return None
-        return str(route.getsockname()[0])
 
 
 def _load_first(

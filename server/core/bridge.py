@@ -37,6 +37,7 @@ from server.core.request_stream import (
     RequestStream,
     StreamPacer,
 )
+from server.core.run_until import Stopped, Until
 from server.core.settings import ServerSettings
 from server.http.errors import ApiError, bad_request, unavailable
 
@@ -73,6 +74,8 @@ class Bridge:
 
     window          the log's window and the folded state
     paused          whether the engine is paused
+    until           what the paused engine runs until, or ""
+    holding         whether new requests are held back
     draining        the server is about to stop and accepts no more requests
     failure         the error that ended the engine thread, or ""
     stopped         set when the engine thread is asked to stop; viewers wait for it too
@@ -94,6 +97,8 @@ class Bridge:
         self._reports: deque[Report] = deque()  # delivered, but not processed yet
         self._pacer = StreamPacer(on_rested=self._process_reports)
         self.paused = engine.paused
+        self.until = ""
+        self.holding = False
         self.draining = False
         self.failure = ""
         self._engine = engine
@@ -110,6 +115,8 @@ class Bridge:
         # Admitted, but not in the engine's queue yet. The values are token counts, 0 until known.
         self._pending: dict[RequestStream, int] = {}
         self._replies: set[asyncio.Future[Any]] = set()  # the engine thread settles them
+        # Submissions that are held back, with the commands that will queue them.
+        self._held: dict[RequestStream, Callable[[], None]] = {}
         self._idle = asyncio.Event()  # set while no request is live
         self._idle.set()
         self._collection: asyncio.TimerHandle | None = None
@@ -135,6 +142,7 @@ class Bridge:
         self.window.wake()
         if not self.failure:
             self._thread.post(self._engine.resume)
+            self._thread.post(self._take_held())
         try:
             async with asyncio.timeout(self.settings.drain_seconds):
                 await self._idle.wait()
@@ -229,7 +237,8 @@ class Bridge:
             pending = sum(self._pending.values())
             self._pending[stream] = self._admission.check_tokens(prompts, pending)
             await self._ask(
-                lambda reply: self._thread.submit(stream, prompts, request.priority, reply)
+                lambda reply: self._thread.submit(stream, prompts, request.priority, reply),
+                stream if self.holding else None,
             )
         except RequestError as error:
             field = request.fields.get(error.field, error.field)
@@ -258,20 +267,86 @@ class Bridge:
 
     async def step(self, steps: int) -> int:
         """Run up to `steps` steps of a paused engine; return the number of the last one."""
-        return int(await self._ask(lambda reply: self._thread.step(steps, reply)))
+        stopped: Stopped = await self._ask(lambda reply: self._thread.step(steps, reply))
+        return stopped.step
 
-    async def _ask(self, command: Callable[[asyncio.Future[Any]], None]) -> Any:
-        """Run a command on the engine thread and return its reply; fail if that thread does."""
+    async def run_until(self, until: Until, request: int | None, steps: int) -> Stopped:
+        """Pause the engine and run it until something happens, for at most `steps` steps."""
+        stopped: Stopped = await self._ask(
+            lambda reply: self._thread.run_until(until, request, steps, reply)
+        )
+        return stopped
+
+    @property
+    def held(self) -> list[str]:
+        """The labels of the requests that are held back, in order of submission.
+
+        They are empty if the event log has no names.
+        """
+        has_names = self.settings.trace_text == "on"
+        return [stream.label if has_names else "" for stream in self._held]
+
+    def hold_submissions(self) -> None:
+        """Hold new requests back until `release_submissions`."""
+        self.holding = True
+        self.window.wake()
+
+    async def release_submissions(self) -> int:
+        """Queue all held requests before the next step; return their number."""
+        count, queue = len(self._held), self._take_held()
+
+        def release(reply: asyncio.Future[Any]) -> None:
+            queue()
+            self._thread.answer(reply)
+
+        await self._ask(release)
+        return count
+
+    def _take_held(self) -> Callable[[], None]:
+        """Stop holding requests back; return a command that queues the held ones."""
+        held, self._held = self._held, {}
+        self.holding = False
+        self.window.wake()
+        now = self._engine.clock.now()
+        for stream in held:
+            stream.submitted_at = now  # the wait before was the teacher's
+
+        def queue() -> None:
+            for submit in held.values():
+                submit()
+
+        return queue
+
+    async def _ask(
+        self,
+        command: Callable[[asyncio.Future[Any]], None],
+        held: RequestStream | None = None,
+    ) -> Any:
+        """Run a command on the engine thread and return its reply; fail if that thread does.
+
+        `held` is the stream whose submission the command is, if it is to be held back.
+        """
         self._check_alive()
         self._watch_step()
         reply = self._loop.create_future()
         self._replies.add(reply)
-        try:
+
+        def run() -> None:
             # A command that was already answered with "stuck", or whose client has left, must not run.
-            self._thread.post(lambda: None if reply.done() else command(reply))
+            if not reply.done():
+                command(reply)
+
+        try:
+            if held is None:
+                self._thread.post(run)
+            else:
+                self._held[held] = run
+                self.window.wake()
             return await reply
         finally:
             self._replies.discard(reply)
+            if held is not None and self._held.pop(held, None) is not None:
+                self.window.wake()  # its client has left
 
     def between_steps(self, change: Callable[[Engine], None]) -> None:
         """Call `change` on the engine thread after the current step, without waiting for it."""
@@ -300,7 +375,7 @@ class Bridge:
             while self._reports:
                 report = self._reports.popleft()
                 self.window.extend(report.events)
-                self.paused = report.paused
+                self.paused, self.until = report.paused, report.until
                 for stream, prompts, ids in report.queued:
                     stream.queued(prompts, ids)
                     self._pending.pop(stream, None)  # from now on it counts as waiting

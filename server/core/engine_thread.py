@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from engine.engine import Engine, StepOutput
 from engine.events.vocabulary import Admitted, Event, StepFinished
@@ -25,6 +25,7 @@ from engine.output.processor import TokenOutput
 from engine.scheduling.request import Request
 from server.core.event_log import Outbox
 from server.core.request_stream import Logprobs, OutputDelta, Prompt, RequestStream
+from server.core.run_until import StepCommand, Stopped, Until, check_awaits_token, not_paused
 from server.http.errors import ApiError
 
 
@@ -38,6 +39,7 @@ class Report:
     cached    (stream, index of the prompt, tokens found in the prefix cache)
     replies   (a command's future, its result or exception)
     paused    whether the engine is paused
+    until     what a paused engine runs until, or ""
     urgent    whether the event loop must see it now: it has a reply, a first token or an end
     """
 
@@ -47,6 +49,7 @@ class Report:
     cached: list[tuple[RequestStream, int, int]] = field(default_factory=list)
     replies: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     paused: bool = False
+    until: str = ""
     urgent: bool = False
 
 
@@ -59,14 +62,6 @@ class _Sample:
     choice: int
     ended: Callable[[Engine, Request], None] | None
     has_token: bool = False
-
-
-@dataclass(slots=True)
-class _StepCommand:
-    """A command to run steps of a paused engine; `left` counts the steps still to run."""
-
-    left: int
-    reply: asyncio.Future[Any]
 
 
 class EngineThread:
@@ -96,7 +91,9 @@ class EngineThread:
         self._stopping = False
         self._samples: dict[int, _Sample] = {}  # by the engine's request id
         self._ids: dict[RequestStream, list[int]] = {}
-        self._steps: deque[_StepCommand] = deque()
+        self._steps: deque[StepCommand] = deque()
+        self._newest = 0  # the newest request in the queue
+        self._newest_scheduled = 0  # the newest one that a step could have admitted
         self._report = Report()
         self._busy_since: float | None = None
         # A daemon thread: a forward pass that never returns must not keep the process alive.
@@ -135,7 +132,7 @@ class EngineThread:
         reply: asyncio.Future[Any],
     ) -> None:
         """Queue all prompts of a request consecutively, and reply."""
-        self._report.replies.append((reply, None))
+        self.answer(reply)
         ids: list[int] = []
         choice = 0
         for index, prompt in enumerate(prompts):
@@ -147,11 +144,16 @@ class EngineThread:
                 submitted_at=stream.submitted_at,
             )
             ids.append(request.id)
+            self._newest = request.id
             for sample in range(prompt.params.samples):
                 self._samples[request.id + sample] = _Sample(stream, index, choice, prompt.ended)
                 choice += 1
         self._ids[stream] = list(range(ids[0], ids[-1] + prompts[-1].params.samples))
         self._report.queued.append((stream, prompts, ids))
+
+    def answer(self, reply: asyncio.Future[Any]) -> None:
+        """Reply with the number of the last step."""
+        self._report.replies.append((reply, self._engine.step_count))
 
     def release(self, stream: RequestStream) -> None:
         """Abort the unfinished samples of a request. A second call does nothing."""
@@ -160,27 +162,41 @@ class EngineThread:
             self._engine.abort(id_)
 
     def pause(self, reply: asyncio.Future[Any]) -> None:
-        """Pause the engine; reply with the number of the last step."""
+        """Pause the engine and end the commands that step it; reply with the last step's number."""
         self._engine.pause()
-        self._reply_with_step(reply)
+        self._end_commands("paused")
+        self.answer(reply)
 
     def resume(self, reply: asyncio.Future[Any]) -> None:
         """Resume the engine; reply with the number of the last step."""
         self._engine.resume()
-        self._reply_with_step(reply)
+        self._end_commands("resumed")
+        self.answer(reply)
 
     def step(self, steps: int, reply: asyncio.Future[Any]) -> None:
-        """Run up to `steps` steps of a paused engine; reply with the number of the last one.
+        """Run up to `steps` steps of a paused engine; reply with a `Stopped`.
 
         Fewer steps run if the engine runs out of work.
         """
         if self._engine.paused:
-            self._steps.append(_StepCommand(steps, reply))
+            self._steps.append(StepCommand("steps", steps, reply))
         else:
-            error = ApiError(
-                409, "the engine is not paused: pause it before stepping", code="not_paused"
-            )
+            self._report.replies.append((reply, not_paused()))
+
+    def run_until(
+        self, until: Until, request: int | None, steps: int, reply: asyncio.Future[Any]
+    ) -> None:
+        """Pause the engine and run it until something happens; reply with a `Stopped`."""
+        try:
+            if until == "first_token":
+                check_awaits_token(self._engine, request)
+        except ApiError as error:
             self._report.replies.append((reply, error))
+            return
+        if not self._engine.paused:
+            self._engine.pause()
+        command = StepCommand(until, steps, reply, request, self._newest_scheduled)
+        self._steps.append(command)
 
     # The loop
 
@@ -190,11 +206,14 @@ class EngineThread:
                 self._busy_since = time.monotonic()
                 for command in commands:
                     command()
-                while self._steps and not self._engine.has_work():  # no work left to step through
-                    self._reply_with_step(self._steps.popleft().reply)
-                self._hand_over()  # before the step, which may take a long time
+                events = self._outbox.take()
+                self._advance_commands(events)
+                self._hand_over(events)  # before the step, which may take a long time
                 if self._may_step():
-                    self._hand_over(self._step())
+                    output = self._step()
+                    events = self._outbox.take()
+                    self._advance_commands(events, stepped=True)
+                    self._hand_over(events, output)
                 self._busy_since = None
         except Exception as error:
             self._busy_since = None
@@ -214,6 +233,7 @@ class EngineThread:
         return (self._engine.has_work() and may_schedule) or self._engine.is_in_flight
 
     def _step(self) -> StepOutput:
+        self._newest_scheduled = self._newest
         if self._engine.paused and not self._steps:
             output = self._engine.drain()  # the step that was in flight when the engine paused
         else:
@@ -222,17 +242,28 @@ class EngineThread:
             sample = self._samples.get(request.id)
             if sample is not None and sample.ended is not None:
                 sample.ended(self._engine, request)
-        if self._steps:
-            self._steps[0].left -= 1
-            if self._steps[0].left == 0 or not self._engine.has_work():
-                self._reply_with_step(self._steps.popleft().reply)
         return output
 
-    def _reply_with_step(self, reply: asyncio.Future[Any]) -> None:
-        self._report.replies.append((reply, self._engine.step_count))
+    def _advance_commands(self, events: list[Event], *, stepped: bool = False) -> None:
+        """Show events to the first command that steps the engine, and end the commands that are over.
 
-    def _hand_over(self, output: StepOutput | None = None) -> None:
-        events = self._outbox.take()
+        `stepped`: the events are those of a step.
+        """
+        if not self._steps:
+            return
+        first = self._steps[0]
+        first.see(events)
+        stopped = first.after_step(self._engine) if stepped else None
+        while self._steps and (stopped := stopped or self._steps[0].when_idle(self._engine)):
+            self._report.replies.append((self._steps.popleft().reply, stopped))
+            stopped = None
+
+    def _end_commands(self, reason: Literal["paused", "resumed"]) -> None:
+        while self._steps:
+            reply = self._steps.popleft().reply
+            self._report.replies.append((reply, Stopped(self._engine.step_count, reason)))
+
+    def _hand_over(self, events: list[Event], output: StepOutput | None = None) -> None:
         if events:
             self._record(events)
         if output is not None:
@@ -240,6 +271,7 @@ class EngineThread:
         report, self._report = self._report, Report()
         if events or report.replies:
             report.events, report.paused = events, self._engine.paused
+            report.until = self._steps[0].until if self._steps else ""
             report.urgent |= bool(report.replies)
             self._deliver(report)
 

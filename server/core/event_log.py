@@ -30,6 +30,7 @@ from engine.events.fold import State
 from engine.events.log import EventLog
 from engine.events.vocabulary import Event
 from server.core.measures import Measures
+from server.core.without_text import without_text
 
 logger = logging.getLogger("underglass")
 
@@ -40,16 +41,20 @@ _LOG_STARTS = (b'{"type":"run_started"', b'{"type":"keyframe"', b'{"time": ')
 
 
 class Outbox(EventLog):
-    """The engine's log in a server: holds the events that have not been taken yet."""
+    """The engine's log in a server: holds the events that have not been taken yet.
 
-    def __init__(self) -> None:
+    texts   whether the events keep names and texts; see `without_text.py`
+    """
+
+    def __init__(self, *, texts: bool = True) -> None:
         super().__init__()
+        self._texts = texts
         self._new: list[Event] = []
         self._count = 0
 
     def append(self, event: Event) -> None:
         """Add an event."""
-        self._new.append(event)
+        self._new.append(event if self._texts else without_text(event))
         self._count += 1
 
     @property

@@ -38,6 +38,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting      maximum number of waiting requests; beyond it, new ones get 429
     max_waiting_tokens  the same limit in tokens: prompts plus their maximum output
     chat_max_tokens  output limit for chat requests that do not set one
+    trace_text       "off" leaves names and texts out of the event log; see `without_text.py`
     log_window       number of recent events that /trace returns and a feed can catch up on
     buffer_bytes     maximum unsent output of one stream; beyond it, the reader is cut off
     stall_seconds    how long a client may accept no data, or take to send a body, before it is cut off
@@ -54,6 +55,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_waiting: int = 256
     max_waiting_tokens: int = 1 << 18
     chat_max_tokens: int = 256
+    trace_text: str = "on"
     log_window: int = 50_000
     buffer_bytes: int = 1 << 20
     stall_seconds: float = 60.0
@@ -67,6 +69,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise ConfigError(
                 "host must be an address or a name; use 0.0.0.0 to admit other machines"
             )
+        if self.trace_text not in ("on", "off"):
+            raise ConfigError(f"trace_text must be on or off, got {self.trace_text!r}")
         if self.api_key is not None and not _KEY.fullmatch(self.api_key):
             raise ConfigError(
                 "api_key must be printable ASCII, must not be empty, and must not start or end with a "

@@ -49,7 +49,7 @@ MAX_BYTES = 4 << 20
 # Values other than prompt tokens: biases, stop strings, messages, and batches of short prompts.
 OTHER_VALUES = 1 << 16
 
-# Among the controls, only /engine/step has a body: {"steps": 100000}.
+# The longest body of a control: {"until": "first_token", "request": 123456, "steps": 500}.
 CONTROL_PATHS = "/engine/"
 CONTROL_BYTES = 1 << 10
 

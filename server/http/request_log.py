@@ -96,9 +96,11 @@ class RequestLog:
     generated. A WebSocket gets one line per stream.
     """
 
-    def __init__(self, app: ASGIApp, writer: LogWriter | None) -> None:
+    def __init__(self, app: ASGIApp, writer: LogWriter | None, *, labels: bool) -> None:
+        """Log to `writer`, if there is one; `labels` says whether its lines name the requests."""
         self._app = app
         self._writer = writer
+        self._labels = labels
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on and log it."""
@@ -111,7 +113,7 @@ class RequestLog:
         request_id = _request_id(scope)
         streamed: dict[str, Any] = {}
         status = 0
-        context = RequestContext(lambda stream: streamed.update(_stream_fields(stream)))
+        context = RequestContext(lambda stream: streamed.update(self._stream_fields(stream)))
         scope.setdefault("state", {})["context"] = context
 
         async def send_with_id(message: Message) -> None:
@@ -141,9 +143,13 @@ class RequestLog:
 
         def log_stream(stream: RequestStream) -> None:
             if writer is not None:
-                writer.put(_request_fields(scope, request_id) | _stream_fields(stream))
+                writer.put(_request_fields(scope, request_id) | self._stream_fields(stream))
 
         scope.setdefault("state", {})["context"] = RequestContext(log_stream)
+
+    def _stream_fields(self, stream: RequestStream) -> dict[str, Any]:
+        fields = _stream_fields(stream)
+        return fields if self._labels else fields | {"label": ""}
 
 
 def label_in(header: str) -> str:

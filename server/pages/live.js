@@ -1,16 +1,22 @@
 /**
- * The live page: the board over this server's event feed, the teacher's buttons, and the prompt box.
+ * The live page: the board over this server's event feed, the teacher's controls, the join card and the prompt
+ * box. On a phone it first shows what happens to one's own request.
  *
  * One connection, `GET /events`, delivers everything that the page shows of the engine; there is no polling.
  * If the server has a key, the page asks the user for it and keeps it until the tab is closed. With
  * `--model auto`, `/?model=NAME` shows one model; without a name, the first.
  */
 
-import { watch } from "/board/board.js";
+import { OwnRequest, watch } from "/board/board.js";
+import { Controls } from "/page/controls.js";
+import { JoinCard } from "/page/join.js";
 import { Prompts } from "/page/prompts.js";
+import { showSuggestions } from "/page/suggestions.js";
 
 const byId = (id) => document.getElementById(id);
 const KEY = "underglass key";
+const PROJECTOR = "underglass projector";
+const phone = matchMedia("(max-width: 719px)");
 const headers = () => {
   const key = sessionStorage.getItem(KEY);
   return key ? { Authorization: `Bearer ${key}` } : {};
@@ -22,6 +28,9 @@ const number = (value) => value.toLocaleString("en");
 let ending = null;
 let view = null;
 let notLoaded = ""; // why there is no log to draw yet
+const own = new OwnRequest(byId("me"));
+const join = new JoinCard(byId);
+const controls = new Controls(byId, control);
 const prompts = new Prompts({
   form: byId("prompt"),
   list: byId("streams"),
@@ -37,10 +46,13 @@ function open() {
   view = watch(byId("board"), {
     url: `/events${query}`,
     headers,
+    past: true,
     onChange: update,
     signal: ending.signal,
   });
   showModels();
+  join.load(headers()).then(() => update(view.live));
+  project(!!localStorage.getItem(PROJECTOR));
 }
 
 /** Updates the page after a change of the log, the server's state or the connection. */
@@ -49,11 +61,39 @@ function update(live) {
   const { live: state } = board.root.dataset;
   const connected = state === "live" || state === "over";
   byId("unlock").hidden = state !== "refused" || !!status.run;
-  byId("engine").hidden = !status.controls;
-  byId("pause").disabled = !connected || status.paused;
-  byId("step").disabled = byId("resume").disabled = !connected || !status.paused;
+  controls.update(live, connected);
+  join.update({ isEmpty: status.run && !live.model?.stepCount, hasKey: status.key });
   setText(byId("server"), describe(status, live.model?.settings));
+  setText(byId("held"), describeHeld(status));
+  byId("held").hidden = !status.holding;
+  setText(byId("privacy"), describePrivacy(status));
+  if (status.run) {
+    byId("how").hidden = !status.chats;
+    prompts.chats = status.chats;
+    showSuggestions(byId("chips"), prompts.isChat, (prompt) => prompts.send(prompt));
+  }
   prompts.show(live);
+  document.body.toggleAttribute("data-sent", prompts.streams.length > 0);
+  if (phone.matches && live.shows) own.show(live, prompts.request);
+}
+
+/** The prompts that are held back, by name if the log has names. */
+function describeHeld({ holding, held = [] }) {
+  if (!holding) return "";
+  if (!held.length) return "Prompts are held: they wait here and start together.";
+  const names = held.filter(Boolean).slice(0, 12).join(", ");
+  const count = `${held.length} prompt${held.length === 1 ? " is" : "s are"} held`;
+  return names ? `${count}: ${names}${held.length > 12 ? " …" : ""}` : count;
+}
+
+function describePrivacy({ run, trace_text: text, key }) {
+  if (!run) return "";
+  if (text === "off")
+    return "Neither the page nor the log shows names or texts. They cross the network unencrypted.";
+  const seen =
+    "Everybody here sees your name and text, and the teacher's file keeps them. Use a nickname; write nothing private.";
+  const open = "Without a key, everybody on the network can read what is sent.";
+  return key || !join.isOpen ? seen : `${seen} ${open}`;
 }
 
 /** Show links to the models of a server that has several. */
@@ -102,21 +142,48 @@ function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-async function control(verb) {
+/** Posts a command of the teacher's; returns the answer, or null and says why. */
+async function control(verb, body) {
   const error = byId("error");
   error.hidden = true;
   try {
-    const answer = await fetch(`/engine/${verb}${query}`, { method: "POST", headers: headers() });
-    if (answer.ok) return;
-    error.textContent = (await answer.json()).error.message;
+    const answer = await fetch(`/engine/${verb}${query}`, {
+      method: "POST",
+      headers: { ...headers(), ...(body && { "Content-Type": "application/json" }) },
+      body: body && JSON.stringify(body),
+    });
+    const said = await answer.json();
+    if (answer.ok) return said;
+    error.textContent = said.error.message;
   } catch {
     error.textContent = "The server does not answer.";
   }
   error.hidden = false;
+  return null;
 }
 
-for (const verb of ["pause", "step", "resume"])
-  byId(verb).addEventListener("click", () => control(verb));
+/** Makes everything larger or not; the browser remembers it, because it belongs to this screen. */
+function project(on) {
+  byId("projector").setAttribute("aria-pressed", on);
+  document.documentElement.dataset.scale = on ? "projector" : "";
+  const { board } = view;
+  if (board.projector === on) return;
+  board.projector = on;
+  if (board.model) board.layout();
+}
+
+byId("projector").addEventListener("click", () => {
+  const on = byId("projector").ariaPressed !== "true";
+  if (on) localStorage.setItem(PROJECTOR, "on");
+  else localStorage.removeItem(PROJECTOR);
+  project(on);
+});
+byId("whole").addEventListener("click", () => {
+  const on = document.body.toggleAttribute("data-whole");
+  byId("whole").setAttribute("aria-expanded", on);
+});
+byId("raw").addEventListener("change", () => update(view.live));
+phone.addEventListener("change", () => update(view.live));
 byId("unlock").addEventListener("submit", (event) => {
   event.preventDefault();
   sessionStorage.setItem(KEY, byId("key").value);

@@ -12,11 +12,14 @@ export class Prompts {
   constructor({ form, list, model, headers, select }) {
     Object.assign(this, { form, list, model, headers, select });
     this.streams = [];
+    this.chats = false; // whether the model does
     const { name, text } = form.elements;
     name.value = localStorage.getItem(NAME) ?? "";
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      this.send();
+      this.send(text.value);
+      text.value = "";
+      this.fit();
     });
     // Enter sends, as in a chat; shift and Enter start a new line.
     text.addEventListener("keydown", (event) => {
@@ -31,12 +34,23 @@ export class Prompts {
     return this.streams.filter((stream) => stream.runs).length;
   }
 
-  send() {
-    const { name, text, tokens } = this.form.elements;
+  /** Whether a prompt is sent as a chat. */
+  get isChat() {
+    return this.chats && !this.form.elements.raw.checked;
+  }
+
+  /** The id of the newest prompt's request in the log; null before it is there. */
+  get request() {
+    return this.streams[0]?.request ?? null;
+  }
+
+  send(text) {
+    const { name, tokens } = this.form.elements;
     if (this.running >= MAX_RUNNING) return;
     localStorage.setItem(NAME, name.value);
     const prompt = {
-      prompt: text.value,
+      prompt: text,
+      isChat: this.isChat,
       name: name.value.trim(),
       maxTokens: Number(tokens.value),
       model: this.model,
@@ -46,8 +60,6 @@ export class Prompts {
     this.streams.unshift(stream);
     this.list.prepend(stream.element);
     for (const old of this.streams.splice(MAX_SHOWN)) old.remove();
-    text.value = "";
-    this.fit();
     this.enable();
   }
 

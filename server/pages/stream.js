@@ -31,7 +31,7 @@ export class Stream {
   #seen = false;
 
   /** Send the prompt. `changed()` is called when it ends, `select(id)` shows it on the board. */
-  constructor({ prompt, name, maxTokens, model, headers }, changed, select) {
+  constructor({ prompt, isChat, name, maxTokens, model, headers }, changed, select) {
     Object.assign(this, { changed, select });
     this.element = make("li", "stream");
     this.chip = make("button", "name");
@@ -53,8 +53,9 @@ export class Stream {
     this.element.append(head, body);
     // `user` is the label in the log; a header like X-Client cannot carry every alphabet.
     const sampling = { max_tokens: maxTokens, temperature: 0 };
-    const request = { model, prompt, ...sampling, stream: true, user: name || null };
-    this.#run(request, headers);
+    const asked = isChat ? { messages: [{ role: "user", content: prompt }] } : { prompt };
+    const request = { model, ...asked, ...sampling, stream: true, user: name || null };
+    this.#run(isChat ? "/v1/chat/completions" : "/v1/completions", request, headers);
   }
 
   /** Close the connection: the server aborts the request and frees its memory. */
@@ -69,15 +70,19 @@ export class Stream {
   }
 
   /** Update from the event log. */
-  show({ model, board }) {
+  show({ model, board, status }) {
+    this.isHeld = this.request == null && !!status.holding;
     const span = this.request == null ? null : model?.request(this.request);
-    if (!span) return;
+    if (!span) {
+      this.#write();
+      return;
+    }
     if (!this.#seen) {
       this.#seen = true;
       this.chip.disabled = false;
       this.select(this.request);
     }
-    paintSwatch(this.swatch, board.theme, span.lane);
+    paintSwatch(this.swatch, board.theme, model.laneOf(this.request, board.store.step));
     const [first] = span.tokenSteps;
     const end = model.measures.end[first - model.firstStep];
     if (this.ttft === null && first && span.arrivedAt !== null && end) {
@@ -86,9 +91,9 @@ export class Stream {
     this.#write();
   }
 
-  async #run(request, headers) {
+  async #run(route, request, headers) {
     try {
-      const answer = await fetch("/v1/completions", {
+      const answer = await fetch(route, {
         method: "POST",
         headers: { ...headers, "Content-Type": "application/json" },
         body: JSON.stringify(request),
@@ -129,7 +134,7 @@ export class Stream {
     const { error, choices = [] } = JSON.parse(data);
     if (error) throw new RequestError(error.message);
     for (const choice of choices) {
-      this.text.append(choice.text);
+      this.text.append(choice.text ?? choice.delta.content ?? "");
       this.reason ||= choice.finish_reason ?? "";
     }
   }
@@ -144,7 +149,7 @@ export class Stream {
       parts.push(
         reason === "error" ? `failed: ${this.error}` : (WORDS[reason] ?? `finished: ${reason}`),
       );
-    else if (request == null) parts.push("sending");
+    else if (request == null) parts.push(this.isHeld ? "held until all are released" : "sending");
     else if (!this.text.textContent) parts.push("waiting for its first token");
     else parts.push("running");
     if (ttft !== null) parts.push(`first token after ${duration(1000 * ttft)}`);

@@ -1,6 +1,7 @@
 """Servers and pages for tests of what is drawn of a running engine."""
 
 import re
+from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -12,9 +13,9 @@ from tests.server.harness import Caller, Feed, post, start, trace
 ENGINE = {"max_batch_size": 4, "max_kv_tokens": 256, "block_size": 8, "token_budget": 32}
 
 
-def held_server(port: int = 0) -> BackgroundServer:
+def held_server(port: int = 0, **server: str) -> BackgroundServer:
     """A server whose engine is held, so that a test says when a step happens."""
-    return start(paused=True, engine=ENGINE, port=port)
+    return start(paused=True, engine=ENGINE, port=port, server=server)
 
 
 def ask(url: str, *names: str, max_tokens: int = 6) -> list[Caller]:
@@ -32,6 +33,12 @@ def ask(url: str, *names: str, max_tokens: int = 6) -> list[Caller]:
 def steps(url: str, count: int) -> int:
     """Let a held engine go on; returns the number of its last step."""
     return int(post(url, "/engine/step", {"steps": count}).json()["step"])
+
+
+def run_until(url: str, until: str) -> dict[str, Any]:
+    """Let a held engine go on until something happens; returns why it stopped."""
+    stopped: dict[str, Any] = post(url, "/engine/run_until", {"until": until}).json()
+    return stopped
 
 
 def open_live(page: Page, url: str) -> BoardOnPage:
@@ -54,12 +61,13 @@ def expect_same_as_trace(board: BoardOnPage, url: str, step: int) -> None:
 
 
 def engine_button(page: Page, name: str) -> Locator:
-    """A button of the teacher's: pause, step or resume."""
+    """A button of the teacher's: pause, step, resume, hold or release."""
     return page.locator(f"#{name}")
 
 
-def send(page: Page, prompt: str, **fields: str) -> None:
+def send(page: Page, prompt: str, *, raw: bool = True, **fields: str) -> None:
     """Send a prompt from the page's box; fields are its inputs `name` and `tokens`."""
+    page.locator("#raw").set_checked(raw)
     for field, value in fields.items():
         page.locator(f"#{field}").fill(value)
     page.locator("#text").fill(prompt)

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import expect
 
+from engine.events.vocabulary import Preempted
 from server.process import BackgroundServer
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
@@ -17,11 +18,12 @@ from tests.browser.live import (
     expect_same_as_trace,
     held_server,
     open_live,
+    run_until,
     send,
     steps,
 )
 from tests.facts import assert_names
-from tests.server.harness import Feed, get, start, trace
+from tests.server.harness import Caller, Feed, get, start, trace
 from visualizer.logs import StepIndex, state_at
 
 
@@ -107,6 +109,7 @@ def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(
 ) -> None:
     page = new_page()
     board = open_live(page, server.url)
+    page.locator("#raw").check()
     page.locator("#name").fill("Zoë Ωmega")
     page.locator("#text").fill("Once")
     page.locator("#tokens").fill("4")
@@ -236,25 +239,25 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
 ) -> None:
     page = new_page()
     page.goto(server.url)
-    page.evaluate(
-        """async () => {
+    watch = """async () => {
           const { watch } = await import("/board/board.js");
           const host = document.createElement("div");
           document.getElementById("board").replaceWith(host);
           window.watched = watch(host, { limit: 400 });
         }"""
-    )
+    page.evaluate(watch)
     board = BoardOnPage(page)
     callers = ask(server.url, *"ABCDEF", max_tokens=60)
     board.wait()
     expect(board.root).to_have_attribute("data-requests", "6")
     look = "Object.fromEntries(window.watched.board.model.requests.map((r) => [r.id, r.lane]))"
-    lanes = page.evaluate(look)
     step = 0
+    lanes: dict[str, int] = {}
     left = board.root.locator(".live [data-about=window]")
     while not left.count():
         step = steps(server.url, 5)
         board.expect_step(step)
+        lanes |= page.evaluate(look)
         assert step < 200
     expect_same_as_trace(board, server.url, step)
     first = int(left.get_attribute("data-number") or 0)
@@ -262,6 +265,12 @@ def test_a_long_run_leaves_its_beginning_behind_and_goes_on(
     assert_names(left.inner_text(), first)
     kept = page.evaluate(look)
     assert kept and kept.items() <= lanes.items(), "each keeps its lane"
+    late = new_page()
+    late.goto(server.url)
+    late.evaluate(watch)
+    BoardOnPage(late).wait()
+    joined = late.evaluate(look)
+    assert joined and joined.items() <= lanes.items(), "and has it on boards that join late"
     expect_same_as_trace(board, server.url, steps(server.url, 1))
     board.press("Home")
     expect_same_as_trace(board, server.url, first)
@@ -430,19 +439,210 @@ def test_the_docs_need_no_other_server(new_page: NewPage, server: BackgroundServ
     assert all(url.startswith((server.url, "data:")) for url in asked)
 
 
-def test_on_a_phone_nothing_is_cut_off_and_the_box_comes_first(
+def test_run_until_stops_the_engine_says_why_and_shows_that_step(
     new_page: NewPage, server: BackgroundServer
 ) -> None:
-    page = new_page(width=360, height=760)
+    page = new_page()
     board = open_live(page, server.url)
-    send(page, "Once " * 12, name="Ada")
+    callers = ask(server.url, *"ABCDEF", max_tokens=60)
     board.wait()
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    box, picture = page.locator("#prompt").bounding_box(), board.root.bounding_box()
-    assert box is not None and picture is not None
-    assert box["y"] + box["height"] < min(picture["y"], 400)
-    assert all(
-        one["height"] >= 36
-        for element in page.locator("#prompt :is(input, textarea, button)").all()
-        if (one := element.bounding_box())
-    )
+    page.locator("[data-until=preemption]").click()
+    stopped = page.locator("#stopped")
+    expect(stopped).to_have_text(re.compile("preempted"))
+    log = trace(server.url)
+    [lost, *_] = log.of(Preempted)
+    step = get(server.url, "/health")["step"]
+    assert_names(stopped.inner_text(), step, log.requests.label[lost.request])
+    expect_same_as_trace(board, server.url, step)
+    page.locator("#count").fill("3")
+    page.locator("[data-until=steps]").click()
+    expect_same_as_trace(board, server.url, step + 3)
+    for caller in callers:
+        caller.close()
+
+
+def test_held_prompts_are_seen_and_start_together(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page, other = new_page(), new_page()
+    board = open_live(page, server.url)
+    open_live(other, server.url)
+    engine_button(page, "hold").click()
+    held = page.locator("#held")
+    expect(held).to_be_visible()
+    callers = [
+        Caller(server.url, "/v1/completions", {"prompt": "x", "max_tokens": 3}, X_Client=name)
+        for name in ("Ada", "Bo")
+    ]
+    send(other, "Once", name="Cy")
+    for name in ("Ada", "Bo", "Cy"):
+        expect(held).to_contain_text(name)
+        expect(other.locator("#held")).to_contain_text(name)
+    expect(other.locator(".stream .words")).to_contain_text("held")
+    expect(board.root).to_have_attribute("data-ready", "waiting")  # the engine has none of them
+    release = engine_button(page, "release")
+    expect(release).to_contain_text("3")
+    release.click()
+    expect(held).to_be_hidden()
+    steps(server.url, 1)
+    expect_same_as_trace(board, server.url, 1)
+    assert board.data("running") == "3"
+    for caller in callers:
+        caller.close()
+
+
+def test_the_card_says_how_to_join_and_on_loopback_that_no_other_machine_can(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page = new_page()
+    open_live(page, server.url)
+    expect(page.locator("#join")).to_be_visible()  # there is nothing else to show yet
+    expect(page.locator("#invitation")).to_have_text("Only this machine")
+    expect(page.locator("#qr")).to_be_hidden()
+    [caller] = ask(server.url, "Ada")
+    expect(page.locator("#join")).to_be_hidden()
+    caller.close()
+
+
+def test_a_phone_joins_at_the_address_of_the_code_and_gets_an_answer(new_page: NewPage) -> None:
+    with held_server(host="0.0.0.0") as server:
+        teacher = new_page()
+        open_live(teacher, server.url)
+        [first, *_] = get(server.url, "/join")["addresses"]
+        expect(teacher.locator("#address")).to_have_text(first["address"])
+        expect(teacher.locator("#qr")).to_have_attribute("alt", re.compile(re.escape(first["url"])))
+        width = teacher.locator("#qr").evaluate("(image) => image.naturalWidth")
+        assert width > 0, "the code is an image"
+        # As the network's address is not reachable in every test environment, the loopback one is used.
+        phone = new_page(width=390, height=844)
+        open_live(phone, server.url)
+        send(phone, "Once", name="Vera", tokens="4")
+        me = phone.locator("#me")
+        expect(me.locator("h2")).to_have_text("Vera")
+        expect(me.locator(".own-sentence")).to_contain_text("waits")
+        step = steps(server.url, 2)
+        expect(me).to_have_attribute("data-step", str(step))
+        expect(me.locator(".own-sentence")).to_contain_text("decodes")
+        expect(phone.locator(".stream .text")).to_have_text("ab")
+        expect(me.locator("dd").first).to_have_text("2 of 4")
+        steps(server.url, 2)
+        expect(me.locator(".own-sentence")).to_contain_text("limit of 4 tokens")
+        expect(me.locator(".lane i")).to_have_count(2)  # its prefill and its decodes
+        expect_no_violation(phone)
+
+
+def test_the_phones_owner_reads_why_the_request_lost_its_blocks(new_page: NewPage) -> None:
+    with held_server() as server:
+        phone = new_page(width=390, height=844)
+        open_live(phone, server.url)
+        callers = ask(server.url, *"ABC", max_tokens=60)
+        send(phone, "Once upon a time I", name="Vera", tokens="60")
+        expect(phone.locator("#me h2")).to_have_text("Vera")
+        stopped = run_until(server.url, "preemption")
+        assert stopped["request"] == 4  # it was admitted last
+        sentence = phone.locator("#me .own-sentence")
+        expect(sentence).to_contain_text("is preempted")
+        log = trace(server.url)
+        [lost] = log.of(Preempted)
+        assert_names(sentence.inner_text(), log.requests.label[lost.needed_by])
+        expect(phone.locator(".own-blocks li[data-kind=lost]")).not_to_have_count(0)
+        assert lost.request == 4
+        for caller in callers:
+            caller.close()
+
+
+def test_a_page_that_is_opened_late_shows_the_past(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    callers = ask(server.url, "Ada", "Bo", max_tokens=8)
+    steps(server.url, 8)
+    board = open_live(new_page(), server.url).wait()
+    expect_same_as_trace(board, server.url, 8)
+    board.press("Home")
+    expect_same_as_trace(board, server.url, 1)
+    assert board.data("requests") == "2"
+    for caller in callers:
+        caller.close()
+
+
+def test_the_scale_of_a_projector_is_chosen_and_remembered(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    [caller] = ask(server.url, "Ada")
+    page = new_page(width=1920, height=1080)
+    board = open_live(page, server.url).wait()
+    expect(board.root).to_have_attribute("data-layout", "wide")  # a wide screen is no projector
+    page.locator("#projector").click()
+    expect(board.root).to_have_attribute("data-layout", "projector")
+    page.reload()
+    board.wait()
+    expect(board.root).to_have_attribute("data-layout", "projector")
+    page.locator("#projector").click()
+    expect(board.root).to_have_attribute("data-layout", "wide")
+    caller.close()
+
+
+def test_prompts_are_chats_unless_raw_completion_is_chosen(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page = new_page()
+    open_live(page, server.url)
+    for raw, route in ((False, "/v1/chat/completions"), (True, "/v1/completions")):
+        with page.expect_request(f"**{route}") as asked:
+            send(page, "Once", raw=raw, tokens="3")
+        assert ("messages" in asked.value.post_data_json) is not raw
+        steps(server.url, 3)
+        expect(page.locator(".stream").first).to_have_attribute("data-state", "length")
+        expect(page.locator(".stream .text").first).to_have_text("abc")
+    chips = page.locator("#chips button")
+    with page.expect_request("**/v1/completions") as asked:
+        chips.first.click()
+    assert asked.value.post_data_json["prompt"] == chips.first.inner_text()
+    page.locator("#raw").uncheck()
+    expect(chips.first).to_contain_text("?")
+
+
+def test_what_is_seen_by_others_is_said_above_the_box(new_page: NewPage) -> None:
+    for options, words in (
+        ({"host": "0.0.0.0"}, ["nickname", "Without a key"]),
+        ({"trace_text": "off"}, ["Neither", "names"]),
+        ({}, ["nickname"]),
+    ):
+        with held_server(**options) as server:
+            page = new_page()
+            open_live(page, server.url)
+            privacy = page.locator("#privacy")
+            for word in words:
+                expect(privacy).to_contain_text(word)
+            if options.get("trace_text") == "off":
+                send(page, "Once", name="Quentin")
+                expect(page.locator(".stream")).to_have_attribute("data-state", "waits")
+                steps(server.url, 1)
+                board = BoardOnPage(page).wait()
+                expect_same_as_trace(board, server.url, 1)
+                assert "Quentin" not in board.root.inner_text()
+                assert "r1" in board.text(".sentence")
+
+
+def test_on_a_phone_nothing_is_cut_off_and_targets_are_large_enough(
+    new_page: NewPage, server: BackgroundServer
+) -> None:
+    page = new_page(width=390, height=844)
+    open_live(page, server.url)
+    send(page, "Once " * 12, name="Ada")
+    expect(page.locator("#me")).to_be_visible()
+    steps(server.url, 2)
+    for whole in (False, True):
+        if whole:
+            page.locator("#whole").click()
+            BoardOnPage(page).wait()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        box, own = page.locator("#prompt").bounding_box(), page.locator("#me").bounding_box()
+        assert box is not None and own is not None
+        assert box["y"] + box["height"] <= 844 + 1
+        assert whole or own["y"] < 200
+        boxes = "#ask :is(input:not([type=checkbox]), textarea, button)"
+        targets = page.locator(f"header button, #mine button, #whole, {boxes}")
+        for element in targets.locator("visible=true").all():
+            one = element.bounding_box()
+            assert one is None or one["height"] >= 44, element.inner_text()

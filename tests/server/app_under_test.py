@@ -100,7 +100,8 @@ class BreakingPolicy(Policy):
 
 def main() -> None:
     options = json.loads(sys.argv[1])
-    outbox = Outbox()
+    settings = ServerSettings(model_name="alphabet", **options.get("server", {}))
+    outbox = Outbox(texts=settings.trace_text == "on")
     runner = AlphabetRunner(options.get("gate"))
     runner.max_context = options.get("max_context")
     TOKENIZER.gate = options.get("gate")
@@ -109,8 +110,7 @@ def main() -> None:
     if options.get("paused"):
         engine.pause()
     HttpProtocol.head_seconds = options.get("head_seconds", HttpProtocol.head_seconds)
-    settings = ServerSettings(model_name="alphabet", **options.get("server", {}))
-    listener = listen("127.0.0.1", options.get("port", 0))
+    listener = listen(settings.host, options.get("port", 0))
     trace = options.get("trace_file")
     run_server(
         engine,

@@ -79,11 +79,17 @@ class Feed:
     _decoder = msgspec.json.Decoder(AnyEvent)
 
     def __init__(
-        self, url: str, last_event_id: str | bytes | None = None, model: str | None = None
+        self,
+        url: str,
+        last_event_id: str | bytes | None = None,
+        model: str | None = None,
+        *,
+        past: bool = False,
     ) -> None:
         self._client = http(url)
         headers = {} if last_event_id is None else {"Last-Event-ID": last_event_id}
         params = {} if model is None else {"model": model}
+        params |= {"past": "true"} if past else {}
         self._stream = self._client.stream("GET", "/events", headers=headers, params=params)
         self.state = State()
         self.run = ""
@@ -111,6 +117,11 @@ class Feed:
     def until_status(self, **wanted: object) -> None:
         """Read on until the server says this about itself."""
         while not wanted.items() <= self.status.items():
+            next(self._read())
+
+    def until_held(self, *labels: str) -> None:
+        """Read on until the server holds back the submissions with these labels."""
+        while self.status.get("held") != list(labels):
             next(self._read())
 
     def until_not_ready(self) -> str:

@@ -71,10 +71,13 @@ def test_stepping_an_engine_that_runs_by_itself_is_refused(url: str) -> None:
 
 
 def test_a_page_of_another_site_cannot_hold_the_engine(url: str) -> None:
-    for path in ("/engine/pause", "/engine/resume", "/engine/step"):
+    verbs = ("pause", "resume", "step", "hold_submissions", "release_submissions")
+    for path in (f"/engine/{verb}" for verb in verbs):
         for origin in ("https://example.com", "http://localhost:1", "null"):
             refused = post(url, path, None, Origin=origin)
             assert (refused.status_code, refused.json()["error"]["code"]) == (403, "cross_site")
+    refused = post(url, "/engine/run_until", {"until": "finish"}, Origin="https://example.com")
+    assert (refused.status_code, refused.json()["error"]["code"]) == (403, "cross_site")
     assert get(url, "/health")["paused"] is False
     assert post(url, "/engine/pause", None, Origin=url).status_code == 200
     assert post(url, "/engine/resume", None, Origin=url).status_code == 200
@@ -130,6 +133,8 @@ def test_forwarded_for_from_an_untrusted_address_is_ignored(
         transport = httpx.HTTPTransport(local_address=source)
         with httpx.Client(base_url=url, transport=transport, headers=headers) as client:
             assert client.post("/engine/step").status_code == status
+            wanted = {"until": "steps", "steps": 1}
+            assert client.post("/engine/run_until", json=wanted).status_code == status
 
 
 def test_asynchronous_scheduling_serves_the_same_and_a_pause_drains_the_step_in_flight(

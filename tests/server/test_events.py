@@ -11,7 +11,13 @@ from starlette.types import Message
 from engine.engine import Engine
 from engine.events.fold import State
 from engine.events.log import EventLog
-from engine.events.vocabulary import Keyframe, RequestArrived, RequestFinished, RunStarted
+from engine.events.vocabulary import (
+    Keyframe,
+    RequestArrived,
+    RequestFinished,
+    RunStarted,
+    StepFinished,
+)
 from server.api import live
 from server.core.event_log import Outbox, Window
 from server.process import BackgroundServer
@@ -197,3 +203,28 @@ def test_a_feed_that_fails_says_so_and_does_not_end_in_silence() -> None:
                 await live.Feed(bridge, None, controls=False)({"type": "http"}, stays, fails)
 
     asyncio.run(test())
+
+
+@pytest.mark.parametrize("window", [50, 50_000])
+def test_a_late_viewer_that_asks_for_the_past_gets_the_window_and_then_what_follows(
+    serve: Callable[..., BackgroundServer], window: int
+) -> None:
+    url = serve(paused=True, engine={"max_kv_tokens": 4096}, server={"log_window": window}).url
+    with Feed(url) as first:
+        first.keyframe()
+        caller = Caller(url, "/v1/completions", {"prompt": "x", "max_tokens": 60})
+        first.until_kind(RequestArrived)
+        post(url, "/engine/step", {"steps": 30})
+        first.until(lambda event: isinstance(event, StepFinished) and event.step == 30)
+        kept = list(trace(url))
+        with Feed(url, past=True) as late:
+            late.until(lambda _event: len(late.events) == len(kept))
+            assert late.events == kept
+            assert isinstance(kept[0], Keyframe if window == 50 else RunStarted)
+            assert len(kept) == (51 if window == 50 else late.seq + 1)
+            post(url, "/engine/step", {"steps": 2})
+            late.until(lambda event: isinstance(event, StepFinished) and event.step == 32)
+        assert late.state.core() == trace(url).state(late.seq).core()
+        with Feed(url, last_event_id=f"{late.run}:{late.seq - 1}", past=True) as returned:
+            assert next(iter(returned)) == late.events[-1]
+    caller.close()

@@ -14,7 +14,7 @@ import { deflateRawSync } from "node:zlib";
 import { build, transform } from "esbuild";
 
 const LIMIT = 150_000;
-const EXPORTS = ["createParser", "duration", "mount", "watch"];
+const EXPORTS = ["OwnRequest", "createParser", "duration", "mount", "paintSwatch", "watch"];
 const here = new URL(".", import.meta.url);
 const target = new URL("../static/", here);
 

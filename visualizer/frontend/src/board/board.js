@@ -38,7 +38,7 @@ const PANELS = {
   tokens: TokensPanel,
 };
 const NAMES = Object.keys(PANELS);
-const PROJECTOR = { from: 1800, unit: 1.5 };
+const PROJECTOR = 1.5; // the unit of a board that a class looks at from a distance
 const FAR_WALL = [
   [1800, 2],
   [1100, 1.5],
@@ -48,6 +48,9 @@ const MOMENTS = 190; // px beside the sentence
 const IDLE = 120; // ms without a change before invisible rows are written
 
 export class Board extends Shell {
+  /** Whether everything is larger, for a projector; chosen, because a width does not tell a projector. */
+  projector = false;
+
   /**
    * Builds an empty board in `host`. Options: `signal` removes it when it aborts; `view` is shared with other
    * boards of the log; `panel` names the only panel; `theme` overrides the host's theme; `onChange(state)` is
@@ -268,8 +271,8 @@ export class Board extends Shell {
   }
 
   /**
-   * Fits the board to its width: one column when narrow, everything larger on a projector. A board in a hidden
-   * tab has no width and is laid out when it gets one.
+   * Fits the board to its width: one column when narrow. A board in a hidden tab has no width and is laid out
+   * when it gets one.
    */
   layout() {
     if (!this.model || !this.root.clientWidth) return;
@@ -277,7 +280,7 @@ export class Board extends Shell {
     const { root, only, parts } = this;
     this.laidOutFor = width;
     const far = FAR_WALL.find(([from]) => only && !this.panel && width >= from);
-    this.unit = far?.[1] ?? (width >= PROJECTOR.from ? PROJECTOR.unit : 1);
+    this.unit = far?.[1] ?? (this.projector ? PROJECTOR : 1);
     this.narrow = width / this.unit < NARROW;
     root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
     root.dataset.only = only ?? "";

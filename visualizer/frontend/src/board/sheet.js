@@ -40,10 +40,9 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
     signal,
   });
   const observer = new ResizeObserver(() => {
-    const unit = root.clientWidth >= 1800 ? 1.5 : 1; // the same scale as a board of that width
     root.dataset.layout = root.clientWidth < 720 ? "narrow" : "wide";
-    root.style.setProperty("--px", `${unit}px`);
   });
+  root.style.setProperty("--px", "1px");
   observer.observe(root);
   signal.addEventListener("abort", () => {
     observer.disconnect();

@@ -47,12 +47,15 @@ export class LiveBoard {
     Object.assign(this, { board, rejoin, onChange, limit });
     this.words = h("span", { role: "status" });
     this.note = h("span", { class: "muted", role: "status" });
+    this.counts = h("span", { class: "counts" });
     this.button = h("button", { type: "button" });
     this.button.addEventListener("click", () => this.follow(!this.following));
     board.isLive = true;
     board.root.append(h("style", {}, css));
     const mark = h("i", { "aria-hidden": "true" });
-    board.root.append(h("div", { class: "live" }, mark, this.words, this.note, this.button));
+    board.root.append(
+      h("div", { class: "live" }, mark, this.words, this.counts, this.note, this.button),
+    );
     const { signal, root, store } = board;
     const key = (event) => {
       if (event.target.closest("input, textarea") || event.ctrlKey || event.metaKey) return;
@@ -61,6 +64,7 @@ export class LiveBoard {
     root.addEventListener("keydown", key, { signal });
     const moved = (names) => {
       if (names.has("step") && this.shows) this.follow(store.step >= this.newest);
+      if (names.has("selected")) this.onChange(this);
     };
     store.listen(moved, signal);
     this.#setState("connecting", "Connecting");
@@ -221,7 +225,7 @@ export class LiveBoard {
     }
     if (this.model.stepCount === 0) this.#showEmpty();
     else if (this.shows) this.#grow();
-    else this.#open();
+    else if (!this.#pending.length) this.#open(); // not before all of a window's past is folded
   }
 
   #open() {
@@ -275,8 +279,14 @@ export class LiveBoard {
 
   #showStatus() {
     if (!this.run) return;
-    const { paused, not_ready: problem } = this.status;
-    const words = problem ? `Live, but ${problem}` : paused ? "Live. The engine is paused" : "Live";
+    const { paused, until, not_ready: problem } = this.status;
+    const words = problem
+      ? `Live, but ${problem}`
+      : until
+        ? "Live. The engine runs until it is stopped"
+        : paused
+          ? "Live. The engine is paused"
+          : "Live";
     this.#setState(this.board.grid && !this.shows ? "over" : "live", words);
   }
 
@@ -292,8 +302,29 @@ export class LiveBoard {
     Object.assign(this.note.dataset, { about, number });
   }
 
+  /** The counts of the step that the board shows, and the engine's own step if that is another one. */
+  #showCounts() {
+    const { board, shows, counts } = this;
+    counts.hidden = !shows || !board.frame;
+    if (counts.hidden) return;
+    const { frame } = board;
+    const { taken, all } = frame.seats;
+    const { free, cached } = frame.counts;
+    const { num_blocks: blocks } = frame.state.settings;
+    const parts = [
+      `${taken} of ${all} seats taken`,
+      `${frame.waiting.length} waiting`,
+      `${blocks - free - cached} of ${blocks} blocks used`,
+    ];
+    const frozen = this.following ? "" : `Frozen at step ${frame.step}. `;
+    const words = `${frozen}${this.following ? `Step ${frame.step}: ` : ""}${parts.join(" · ")}`;
+    if (counts.textContent !== words) counts.textContent = words;
+    counts.dataset.step = frame.step;
+  }
+
   #update() {
     const { root, store } = this.board;
+    this.#showCounts();
     Object.assign(root.dataset, {
       following: this.following,
       run: this.run,

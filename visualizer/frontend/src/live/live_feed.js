@@ -4,7 +4,7 @@
  * The feed is reported as messages, the same ones that a notebook's kernel sends (`visualizer/live.py`):
  *
  *   {type: "events", run, first, count, text, joins, dropped}   lines of the log, numbered from `first`;
- *                      `joins`: the first is a keyframe, after `dropped` events were missed
+ *                      `joins`: the first is a keyframe or begins the run, after `dropped` events were missed
  *   {type: "status", status}    the state of the server
  *   {type: "lost", seconds}     the connection is lost; the next attempt follows after this delay
  *   {type: "slow", seconds}     the server has not answered for this long
@@ -19,13 +19,19 @@ import { createParser } from "eventsource-parser";
 const WAITS = [0.5, 1, 2, 4, 8, 15]; // s
 const SILENCE = 40_000; // ms; an idle server sends a comment every 15 s
 const SLOW = 5; // s without an answer before "slow" is reported
+const BEGINNING = /^\{"type":"(keyframe|run_started)"/;
 const UNSEEN = 10_000; // ms that a hidden tab keeps its connection
 
-/** Reads the feed until `signal` aborts. Returns `rejoin()`, which starts again with a keyframe. */
+/**
+ * Reads the feed until `signal` aborts. Returns `rejoin()`, which starts again with a keyframe. With `past`, the
+ * first connection begins with the events that the server has kept.
+ */
 export function subscribe(
   url,
-  { onMessage, headers = () => ({}), signal, page = globalThis.document },
+  { onMessage, headers = () => ({}), past = false, signal, page = globalThis.document },
 ) {
+  const pastUrl = `${url}${url.includes("?") ? "&" : "?"}past=true`;
+  let wantsPast = past;
   let last = null; // id of the last event
   let attempt = 0;
   let connection = null;
@@ -41,7 +47,7 @@ export function subscribe(
     restartTimer();
     const slow = setTimeout(() => onMessage({ type: "slow", seconds: SLOW }), SLOW * 1000);
     try {
-      const response = await fetch(url, {
+      const response = await fetch(wantsPast && !last ? pastUrl : url, {
         headers: { ...headers(), ...(last && { "Last-Event-ID": last }) },
         signal: AbortSignal.any([signal, connection.signal]),
         cache: "no-store",
@@ -83,7 +89,7 @@ export function subscribe(
       const end = await connect();
       if (signal.aborted) return;
       if (startsOver) {
-        startsOver = false;
+        startsOver = wantsPast = false; // the past may be more than the page can take
         last = null;
         continue;
       }
@@ -125,7 +131,7 @@ export function feedParser(onMessage) {
       onMessage({ type: "status", status: JSON.parse(data) });
     } else if (id) {
       const [run, number] = id.split(":");
-      const joins = data.startsWith('{"type":"keyframe"');
+      const joins = BEGINNING.test(data);
       if (joins) flush();
       batch ??= { type: "events", run, first: Number(number), count: 0, text: "", joins, dropped };
       batch.count += 1;

@@ -10,16 +10,25 @@ const SYNC_EVERY = 200; // ms
 const PATIENCE = 5000; // ms to wait for a kernel that may be busy or gone
 
 /**
- * Draws a running engine in `host`; returns {board, live}. `options`: url of the feed, headers() to send,
- * onChange(live), limit (events kept), theme, signal.
+ * Draws a running engine in `host`; returns {board, live}. `options`: url of the feed, headers() to send, whether
+ * to begin with its `past`, onChange(live), limit (events kept), theme, signal.
  */
 export function watch(
   host,
-  { url = "/events", headers, onChange, limit, signal = new AbortController().signal, ...options },
+  {
+    url = "/events",
+    headers,
+    past,
+    onChange,
+    limit,
+    signal = new AbortController().signal,
+    ...options
+  },
 ) {
   const board = new Board(host, { ...options, signal });
   const live = new LiveBoard(board, { onChange, limit, rejoin: () => rejoin() });
-  const rejoin = subscribe(url, { headers, signal, onMessage: (message) => live.receive(message) });
+  const onMessage = (message) => live.receive(message);
+  const rejoin = subscribe(url, { headers, past, signal, onMessage });
   return { board, live };
 }
 

@@ -1,0 +1,58 @@
+"""/join: the addresses that a class types or scans to open the live page, each with its QR code."""
+
+import io
+
+import segno
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
+
+from server.core.addresses import network_addresses
+from server.core.models import Models
+
+# A phone's camera needs a margin of four modules around the code (ISO/IEC 18004).
+_MARGIN = 4
+
+
+class JoinAddress(BaseModel):
+    """An address of the live page."""
+
+    address: str = Field(description="The numeric address and the port, as a person types them.")
+    url: str
+    interface: str = Field(description="The network interface, such as eth0; may be empty.")
+    qr: str = Field(description="The URL as a QR code: an SVG image, black on white.")
+
+
+class JoinAddresses(BaseModel):
+    """How to open the live page from another machine; the best address comes first.
+
+    There is no address if the server can be reached from this machine only.
+    """
+
+    addresses: list[JoinAddress]
+
+
+def routes(models: Models) -> APIRouter:
+    """Return the route /join."""
+    router = APIRouter(tags=["Operation"])
+    host = models.settings.host
+
+    @router.get("/join")
+    def join(request: Request) -> JoinAddresses:
+        """Return the addresses at which other machines open the live page, with QR codes."""
+        port = request.scope["server"][1]
+        addresses = []
+        for one in network_addresses(host):
+            url = one.url(port)
+            address, qr = url.removeprefix("http://").rstrip("/"), _qr_code(url)
+            addresses.append(JoinAddress(address=address, url=url, interface=one.interface, qr=qr))
+        return JoinAddresses(addresses=addresses)
+
+    return router
+
+
+def _qr_code(url: str) -> str:
+    """Return a QR code as an SVG image that takes the size of its box."""
+    image = io.BytesIO()
+    code = segno.make(url, error="m", micro=False)
+    code.save(image, kind="svg", border=_MARGIN, light="#fff", omitsize=True, xmldecl=False)
+    return image.getvalue().decode()

@@ -1,0 +1,238 @@
+"""Run until something happens: the engine stops after that step, and says why."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from engine.events.vocabulary import (
+    Preempted,
+    RadixEvicted,
+    RequestArrived,
+    RequestFinished,
+    StepScheduled,
+    StepStarted,
+)
+from server.process import BackgroundServer
+from tests.facts import assert_names
+from tests.server.harness import Caller, Feed, get, post, sse_data, trace
+
+# Two requests fit while they are short: memory runs out, then something is preempted or evicted.
+TIGHT = {"max_batch_size": 2, "max_kv_tokens": 64, "block_size": 8, "token_budget": 32}
+
+
+def ask(url: str, *prompts: str, max_tokens: int = 20) -> list[Caller]:
+    """Queue requests one after the other."""
+    callers = []
+    with Feed(url) as feed:
+        feed.keyframe()
+        for prompt in prompts:
+            body = {"prompt": prompt, "max_tokens": max_tokens, "ignore_eos": True}
+            callers.append(Caller(url, "/v1/completions", body))
+            feed.until_kind(RequestArrived)
+    return callers
+
+
+def run_until(url: str, until: str, **fields: Any) -> dict[str, Any]:
+    answer = post(url, "/engine/run_until", {"until": until, **fields})
+    assert answer.status_code == 200, answer.text
+    stopped: dict[str, Any] = answer.json()
+    assert stopped["paused"] is True
+    assert get(url, "/health")["step"] == stopped["step"]
+    return stopped
+
+
+def step_of(url: str, kind: type[Any]) -> tuple[int, Any]:
+    """The step of the first event of a kind, and that event."""
+    step = 0
+    for event in trace(url):
+        if isinstance(event, StepStarted):
+            step = event.step
+        if isinstance(event, kind):
+            return step, event
+    raise AssertionError(f"no {kind.__name__}")
+
+
+@pytest.mark.parametrize(
+    ("until", "kind", "who"),
+    [
+        ("preemption", Preempted, "request"),
+        ("eviction", RadixEvicted, "needed_by"),
+        ("finish", RequestFinished, "request"),
+    ],
+)
+@pytest.mark.parametrize("async_scheduling", [False, True])
+def test_it_stops_after_the_step_of_the_event_and_names_the_request(
+    serve: Callable[..., BackgroundServer],
+    until: str,
+    kind: type[Any],
+    who: str,
+    async_scheduling: bool,
+) -> None:
+    url = serve(paused=True, engine=TIGHT | {"async_scheduling": async_scheduling}).url
+    callers = ask(url, "first prompt", "second prompt", "third prompt", max_tokens=24)
+    stopped = run_until(url, until)
+    step, event = step_of(url, kind)
+    # With asynchronous scheduling, a finish is seen when the next step is scheduled already.
+    assert stopped["step"] == step
+    assert (stopped["reason"], stopped["request"]) == (until, getattr(event, who))
+    assert_names(stopped["message"], step, f"r{stopped['request']}")
+    assert sum(isinstance(event, StepStarted) for event in trace(url)) == stopped["step"]
+    for caller in callers:
+        caller.close()
+
+
+def test_it_stops_when_a_request_arrives_and_after_the_step_that_could_admit_it(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(engine={"max_kv_tokens": 65536}).url
+    callers = ask(url, "long", max_tokens=30_000)
+    with Feed(url) as feed:
+        feed.keyframe()
+        waits = Caller(url, "/engine/run_until", {"until": "arrival"})
+        feed.until_status(until="arrival")
+        callers += ask(url, "new")
+        feed.until_status(until="")
+    stopped = waits.read_all()
+    assert '"reason":"arrival","request":2' in stopped
+    events = list(trace(url))
+    arrived = max(at for at, event in enumerate(events) if isinstance(event, RequestArrived))
+    assert sum(isinstance(event, StepScheduled) for event in events[arrived:]) == 1
+    for caller in callers:
+        caller.close()
+
+
+def test_a_request_that_was_left_waiting_before_does_not_count_again(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(paused=True, engine={"max_batch_size": 2, "max_kv_tokens": 4096}).url
+    callers = ask(url, "a", "b", "c", "d", max_tokens=10)
+    assert run_until(url, "waiting") | {"message": ""} == {
+        "step": 1,
+        "paused": True,
+        "reason": "waiting",
+        "request": 3,
+        "message": "",
+    }
+    callers += ask(url, "e", max_tokens=10)
+    assert run_until(url, "waiting")["request"] == 5
+    assert run_until(url, "waiting")["reason"] == "idle"
+    for caller in callers:
+        caller.close()
+
+
+def test_the_first_token_of_a_chosen_request(serve: Callable[..., BackgroundServer]) -> None:
+    url = serve(paused=True, engine={"max_batch_size": 1, "max_kv_tokens": 4096}).url
+    callers = ask(url, "a", "b", max_tokens=5)
+    assert run_until(url, "first_token", request=2)["step"] == 6
+    again = post(url, "/engine/run_until", {"until": "first_token", "request": 2})
+    assert (again.status_code, again.json()["error"]["param"]) == (400, "request")
+    callers += ask(url, "c", "d")
+    callers[-1].close()
+    with Feed(url) as feed:
+        feed.until(lambda _event: 4 not in feed.state.requests)
+    assert run_until(url, "first_token", request=3)["reason"] == "first_token"
+    for caller in callers:
+        caller.close()
+
+
+def test_it_stops_after_so_many_steps_and_when_nothing_is_left(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(paused=True, engine={"max_kv_tokens": 4096}).url
+    assert run_until(url, "preemption")["reason"] == "idle"
+    [caller] = ask(url, "a", max_tokens=10)
+    stopped = run_until(url, "steps", steps=4)
+    assert (stopped["reason"], stopped["step"], stopped["request"]) == ("steps", 4, None)
+    stopped = run_until(url, "preemption", steps=2)
+    assert (stopped["reason"], stopped["step"]) == ("steps", 6)
+    stopped = run_until(url, "preemption")
+    assert (stopped["reason"], stopped["step"]) == ("idle", 10)
+    assert sse_data(caller.read_all())[-1]["full_text"] == "abcdefghij"
+
+
+@pytest.mark.parametrize(("verb", "reason"), [("pause", "paused"), ("resume", "resumed")])
+def test_another_command_ends_it(
+    serve: Callable[..., BackgroundServer], verb: str, reason: str
+) -> None:
+    url = serve(engine={"max_kv_tokens": 65536}).url
+    callers = ask(url, "long", max_tokens=50_000)
+    with Feed(url) as feed:
+        feed.keyframe()
+        for _ in range(20):  # 500 steps of the alphabet may be over before the command arrives
+            waits = Caller(url, "/engine/run_until", {"until": "preemption"})
+            feed.until_status(until="preemption")
+            assert post(url, f"/engine/{verb}").json()["paused"] is (verb == "pause")
+            answer = waits.read_all()
+            if f'"reason":"{reason}"' in answer:
+                break
+            assert '"reason":"steps"' in answer
+        else:
+            pytest.fail(f"no run was {reason} in 20 attempts")
+    for caller in callers:
+        caller.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({}, "until"),
+        ({"until": "doomsday"}, "until"),
+        ({"until": "steps", "steps": 501}, "steps"),
+        ({"until": "steps", "steps": 0}, "steps"),
+        ({"until": "steps", "steps": "2"}, "steps"),
+        ({"until": "first_token"}, "request"),
+        ({"until": "first_token", "request": 99}, "request"),
+        ({"until": "first_token", "request": 0}, "request"),
+        ({"until": "finish", "request": 1}, "request"),
+        ({"until": "finish", "forever": True}, "forever"),
+    ],
+)
+def test_a_wrong_field_is_named(url: str, body: dict[str, Any], param: str) -> None:
+    answer = post(url, "/engine/run_until", body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == param
+    assert_names(answer.json()["error"]["message"], param)
+    assert get(url, "/health")["paused"] is False
+
+
+def test_submissions_are_held_visibly_and_released_into_one_step(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    url = serve(engine={"max_batch_size": 8, "max_kv_tokens": 4096}).url
+    with Feed(url) as feed:
+        feed.keyframe()
+        assert post(url, "/engine/hold_submissions").json() == {"holding": True, "requests": 0}
+        callers, names = list[Caller](), ("Ada", "Bo", "Cy", "Dee")
+        for name in names:
+            body = {"prompt": name, "max_tokens": 5}
+            callers.append(Caller(url, "/v1/completions", body, X_Client=name))
+            feed.until_held(*names[: len(callers)])
+        assert feed.status["holding"] is True
+        health = get(url, "/health")
+        assert (health["pending_submit"], health["waiting"], health["step"]) == (4, 0, 0)
+        callers.pop(1).close()  # Bo leaves
+        feed.until_held("Ada", "Cy", "Dee")
+        released = post(url, "/engine/release_submissions").json()
+        assert released == {"holding": False, "requests": 3}
+        feed.until_kind(RequestFinished, 3)
+        feed.until_status(holding=False, held=[])
+    for caller in callers:
+        assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"
+    first = next(event for event in trace(url) if isinstance(event, StepScheduled))
+    assert len(first.rows) == 3  # all of them in the first step
+    assert [event.label for event in trace(url).of(RequestArrived)] == ["Ada", "Cy", "Dee"]
+    assert post(url, "/engine/release_submissions").json()["requests"] == 0
+
+
+def test_a_server_that_stops_releases_what_it_holds(
+    serve: Callable[..., BackgroundServer],
+) -> None:
+    server = serve(engine={"max_kv_tokens": 4096})
+    with Feed(server.url) as feed:
+        feed.keyframe()
+        post(server.url, "/engine/hold_submissions")
+        caller = Caller(server.url, "/v1/completions", {"prompt": "x", "max_tokens": 5})
+        feed.until_held("")
+    server.process.terminate()
+    assert sse_data(caller.read_all())[-1]["full_text"] == "abcde"

@@ -1,0 +1,173 @@
+/**
+ * One request for the person who sent it: what happens to it in a step in one sentence, its lane, its counts and
+ * its blocks. Everything belongs to the step that the board shows.
+ */
+
+import { h } from "../drawing/html.js";
+import { paintSwatch } from "../drawing/marks.js";
+import { wordNodes } from "../drawing/words_html.js";
+import { duration } from "../model/duration.js";
+import { bold, capital, count, say } from "../model/words.js";
+
+const STEPS = 30; // in the lane
+const BLOCKS = 8;
+const COMPUTED = new Set(["prefill", "catchup", "decode"]); // kinds of segments with the request's mark
+const FATES = { others: "others keep it", cached: "cached", free: "free" };
+
+/** What happens to a request in a step, as spans that address the person who sent it. */
+export function ownSentence(frame, id) {
+  const { lead, rest } = words(frame, id);
+  return rest ? [...bold(say`${lead}`), ...say` ${rest}`] : bold(say`${lead}`);
+}
+
+function words(frame, id) {
+  const { story } = frame;
+  const about = frame.decisions.find(
+    ({ request, requests }) => request === id || requests?.includes(id),
+  );
+  const row = story.rows.find(({ request }) => request === id);
+  switch (frame.phase(id).kind) {
+    case "future":
+      return { lead: "Your request is on its way." };
+    case "preempted":
+      return about?.kind === "preempted"
+        ? { lead: "Your request", rest: about.spans } // "is preempted: ..."
+        : { lead: "Your request was preempted and waits.", rest: waiting(frame, id) };
+    case "waits":
+      return { lead: "Your request waits.", rest: waiting(frame, id) };
+    case "prefill": {
+      const found = story.admissions.find(({ request }) => request === id)?.found;
+      const hit = found ? ` The cache had ${count(found, "token")} before them.` : "";
+      return { lead: "Your prompt is computed:", rest: `${count(row.count, "token")}.${hit}` };
+    }
+    case "catchup":
+      return {
+        lead: "Your request catches up:",
+        rest: `it computes ${count(row.count, "token")}.`,
+      };
+    case "decode":
+      return { lead: "Your request decodes.", rest: "Each step computes one token." };
+    case "stalled":
+      return { lead: "Your request gets nothing.", rest: "The step's token budget is spent." };
+    case "finished":
+      return { lead: ending(frame.model.request(id)) };
+    default:
+      return { lead: "Your request is running." };
+  }
+}
+
+/** Why it waits, and its place in the queue. */
+function waiting(frame, id) {
+  const place = frame.waiting.indexOf(id);
+  const line = place ? `${place} before you.` : "You are first in the queue.";
+  const wait = frame.waits.find(({ request }) => request === id);
+  return wait?.reason && wait.head === id ? say`${capital(wait.spans)}. ${line}` : line;
+}
+
+function ending({ finished, maxTokens }) {
+  const endings = {
+    stop: "Your answer is finished.",
+    length: `Your answer has reached its limit of ${count(maxTokens, "token")}.`,
+    abort: "Your request was stopped.",
+  };
+  return endings[finished.reason] ?? "Your request failed.";
+}
+
+/** Draws one's own request into `host`. */
+export class OwnRequest {
+  constructor(host) {
+    this.name = h("h2");
+    this.at = h("p", { class: "at" });
+    this.sentence = h("p", { class: "own-sentence" });
+    this.lane = h("div", { class: "lane", role: "img" });
+    this.ends = h("p", { class: "ends" });
+    this.counts = h("dl");
+    this.blocks = h("ol", { class: "own-blocks", "aria-label": "Your blocks" });
+    host.append(
+      h("div", { class: "who" }, this.name, this.at),
+      this.sentence,
+      this.lane,
+      this.ends,
+      this.counts,
+      this.blocks,
+    );
+    this.host = host;
+  }
+
+  /** Shows a request at the step of the board's frame. Returns whether the log has the request. */
+  show({ board, status }, id) {
+    const { model, theme } = board;
+    const span = id == null ? null : model?.request(id);
+    this.host.hidden = !span;
+    if (!span) return false;
+    const { step } = board.store;
+    // A board that is out of sight draws no frame of its own.
+    const shown = board.frame;
+    const frame = shown?.model === model && shown.step === step ? shown : model.frame(step);
+    this.host.dataset.step = step;
+    const swatch = h("i", { "aria-hidden": "true" });
+    paintSwatch(swatch, theme, model.laneOf(id, step));
+    this.name.replaceChildren(swatch, span.name);
+    this.at.textContent = status.paused ? `the screen is at step ${step}` : `step ${step}`;
+    this.sentence.replaceChildren(...wordNodes(ownSentence(frame, id), { model, frame, theme }));
+    this.#drawLane(span, step, theme);
+    this.#count(span, frame);
+    this.#listBlocks(frame, id);
+    return true;
+  }
+
+  #drawLane(span, step, theme) {
+    const first = Math.max(span.segments[0]?.from ?? step, step - STEPS + 1);
+    const steps = Math.max(step - first + 1, 10);
+    const at = (from, to, kind) => {
+      const piece = h("i", { "data-kind": kind });
+      piece.style.left = `${(100 * (from - first)) / steps}%`;
+      piece.style.width = `${(100 * (to + 1 - from)) / steps}%`;
+      if (COMPUTED.has(kind)) paintSwatch(piece, theme, span.lane);
+      return piece;
+    };
+    const pieces = span.segments
+      .map(({ kind, from, to }) => [Math.max(from, first), Math.min(to ?? step, step), kind])
+      .filter(([from, to]) => from <= to);
+    this.lane.replaceChildren(...pieces.map((piece) => at(...piece)));
+    const words = pieces.map(([from, to, kind]) => `${kind} in ${count(to + 1 - from, "step")}`);
+    this.lane.ariaLabel = `Your lane: ${words.join(", ")}`;
+    this.ends.replaceChildren(h("span", {}, `step ${first}`), h("span", {}, `step ${step}`));
+  }
+
+  #count(span, frame) {
+    const { measures, firstStep } = frame.model;
+    const tokens = span.tokenSteps.filter((at) => at <= frame.step).length;
+    const { blocks, lost } = frame.table(span.id);
+    const [at] = span.tokenSteps;
+    const end = at <= frame.step ? measures.end[at - firstStep] : Number.NaN;
+    const first = span.arrivedAt == null || !(end > 0) ? "–" : duration(end - span.arrivedAt);
+    const entries = [
+      [`${tokens} of ${span.maxTokens}`, "tokens"],
+      [`${lost ? 0 : blocks.length}`, "blocks"],
+      [first, "to first token"],
+    ];
+    this.counts.replaceChildren(
+      ...entries.map(([value, what]) => h("div", {}, h("dd", {}, value), h("dt", {}, what))),
+    );
+  }
+
+  #listBlocks(frame, id) {
+    const { blocks, lost, fates } = frame.table(id);
+    const { model } = frame;
+    const cells = blocks.slice(0, BLOCKS).map((block, i) => {
+      const { owners, filled, slots } = frame.blocks[block];
+      const shared = owners.length > 1 ? `shared ×${owners.length}` : `${filled} of ${slots}`;
+      const { fate, to } = fates[i] ?? {};
+      const words = fate === "taken" ? `→ ${model.requestSpan(to).name}` : FATES[fate];
+      return h(
+        "li",
+        { "data-kind": lost ? "lost" : owners.length > 1 ? "shared" : "own" },
+        h("b", {}, String(block)),
+        lost ? words : shared,
+      );
+    });
+    if (blocks.length > BLOCKS) cells.push(h("li", {}, `and ${blocks.length - BLOCKS} more`));
+    this.blocks.replaceChildren(...cells);
+  }
+}
