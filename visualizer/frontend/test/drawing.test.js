@@ -313,7 +313,8 @@ test("a block that is not full has a textured mark in its corner, in maps of eve
     painter.mark = (...box) => corners.push(box);
     const grid = blockGrid(blocks, 449);
     const block = { id: 1, kind: "unshared", owners: [1], filled: 5, slots: 16, mark: null };
-    const crowd = { laneOf: () => lane, request: () => model.request(1) };
+    const used = { measures: { reach: [1] }, firstStep: 1, settings: { num_blocks: 1 } };
+    const crowd = { laneOf: () => lane, request: () => model.request(1), ...used };
     const frame = { blocks: [block], copies: [], step: 1 };
     const claim = { held: new Set(), lost: new Set(), wanted: new Set() };
     drawBlocks(painter, { model: crowd, frame, grid, claim, selected: null });
