@@ -148,10 +148,15 @@ def test_hovering_tells(board: BoardOnPage, log: EventLog) -> None:
     expect(board.root.locator(".tip")).to_contain_text("You are a kind storyteller. Use short")
     assert_names(board.text(".tip"), 0, "r1", "r5", "r6", "r7")
     lanes = board.canvas(".lanes canvas")
-    board.page.mouse.move(lanes["x"] + 400, lanes["y"] + 3 + 22 * 8 + 11)
-    expect(board.root.locator(".tip")).to_contain_text("r9")
+    board.page.mouse.move(lanes["x"] + 300, lanes["y"] + 3 + 22 * 3 + 11)
+    expect(board.root.locator(".tip")).to_contain_text("r4")
     [step] = numbers_in(board.text(".tip p:nth-child(2)"))[:1]
-    assert 9 in state_at(log, StepIndex(log), step)["waiting"]
+    assert 4 in state_at(log, StepIndex(log), step)["running"]
+    band = board.canvas(".waiting canvas")
+    board.page.mouse.move(band["x"] + 400, band["y"] + 30)
+    expect(board.root.locator(".tip")).to_contain_text("waiting")
+    step, *_, waiting = numbers_in(board.text(".tip"))[:7]
+    assert waiting == len(state_at(log, StepIndex(log), step)["waiting"])
 
 
 def test_keys_act_only_on_a_focused_board_and_stay_inside(board: BoardOnPage) -> None:

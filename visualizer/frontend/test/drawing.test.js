@@ -299,3 +299,32 @@ test("a cursor out of view draws no band", () => {
     assert.ok(marks.every(({ x, width }) => x >= LEFT - 1 && x + width <= RIGHT + 1));
   }
 });
+
+test("a block that is not full has a textured mark in its corner, in maps of every size with slots", () => {
+  for (const [blocks, lane] of [
+    [40, 3],
+    [40, 13],
+    [40, 23],
+    [128, 13],
+    [300, 23],
+  ]) {
+    const { painter, marks } = recordingPencil();
+    const corners = [];
+    painter.mark = (...box) => corners.push(box);
+    const grid = blockGrid(blocks, 449);
+    const block = { id: 1, kind: "unshared", owners: [1], filled: 5, slots: 16, mark: null };
+    const used = { measures: { reach: [1] }, firstStep: 1, settings: { num_blocks: 1 } };
+    const crowd = { laneOf: () => lane, request: () => model.request(1), ...used };
+    const frame = { blocks: [block], copies: [], step: 1 };
+    const claim = { held: new Set(), lost: new Set(), wanted: new Set() };
+    drawBlocks(painter, { model: crowd, frame, grid, claim, selected: null });
+    assert.ok(marks.some(({ kind, paint }) => kind === "fill" && paint === hues[lane % 10]));
+    assert.equal(corners.length, lane < 10 ? 0 : 1, `${blocks} blocks, lane ${lane}`);
+    for (const [x, y, width, height, drawn] of corners) {
+      assert.equal(drawn, lane);
+      assert.ok(width >= 6 && width === height);
+      const [right, bottom] = [grid.x(1) + grid.cellWidth, grid.y(1) + grid.label + grid.body];
+      assert.ok(x + width <= right && right - x < 14 && y + height <= bottom && bottom - y < 14);
+    }
+  }
+});

@@ -134,7 +134,7 @@ export class Board extends Shell {
       return h("div", { class: `column ${name}` }, ...parts);
     };
     const right = column("right", "blocks", "scheduler");
-    if (!alone) right.prepend(this.seats.element);
+    if (!alone) this.parts.blocks.element.prepend(this.seats.element);
     this.grid = h("div", { class: "grid" }, column("left", "timeline", "tree"), right);
     for (const name of ["tokens", "waterfall"])
       if (this.parts[name]) this.grid.append(this.parts[name].element);
@@ -167,6 +167,10 @@ export class Board extends Shell {
       observer.disconnect();
       clearTimeout(this.idleTimer);
     });
+  }
+
+  get showsSeats() {
+    return !this.panel && this.shown.includes(this.parts.blocks);
   }
 
   /** The timeline, while it is shown. */
@@ -292,7 +296,7 @@ export class Board extends Shell {
     root.style.setProperty("--px", `${this.unit}px`);
     for (const [name, { element }] of Object.entries(parts))
       element.hidden = name !== only && (!!only || name === "waterfall");
-    this.seats.element.hidden = this.summary.element.hidden = !!only;
+    this.summary.element.hidden = !!only;
     this.shown = this.panels.filter(({ element }) => !element.hidden);
     this.bar.hidden = this.shown.includes(this.time);
     (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);
@@ -314,7 +318,7 @@ export class Board extends Shell {
     this.focus.keep();
     // Canvases first: after the DOM has changed, setting a canvas's font makes the browser recalculate styles.
     for (const panel of this.shown) panel.draw();
-    if (!this.seats.element.hidden) this.seats.draw();
+    if (this.showsSeats) this.seats.draw();
     if (this.axis) this.queue.draw();
     this.write();
     this.focus.restore();
@@ -330,7 +334,7 @@ export class Board extends Shell {
     const width = this.laidOutFor / unit - (narrow ? 28 : 40 + MOMENTS);
     this.moments.show(this.model, frame.step);
     this.writeSummary();
-    if (!this.seats.element.hidden) this.seats.write();
+    if (this.showsSeats) this.seats.write();
     fitSentence(this.sentence, this.context(), { narrow, unit, width });
     this.sentence.dataset.step = frame.step;
     for (const panel of this.shown) {

@@ -18,7 +18,6 @@ import { markOf } from "./marks.js";
 const OTHERS = 0.6;
 const FORMED = 7; // px; smaller blocks are plain cells
 const SHARED_TICKS = 0.42;
-const CORNERED = 17; // px; lower blocks have no room for a mark in their corner
 
 /**
  * The blocks of the selected request, as sets of ids: `held` (its table), `lost` (the table it lost in this
@@ -213,8 +212,8 @@ function drawShared(painter, { grid, model }, block, [x, y, width, height]) {
 }
 
 /**
- * A block that is not full: a bar per filled slot, an outline per empty one. Bars are too narrow for a texture, so the
- * mark is in the lower right corner.
+ * A block that is not full: a bar per filled slot and an outline per empty one, or, if they are too narrow, one bar. A
+ * texture does not show on them, so the mark is in the lower right corner.
  */
 function drawSlots(painter, { filled, slots }, lane, [x, y, width, height]) {
   const { theme } = painter;
@@ -223,16 +222,15 @@ function drawSlots(painter, { filled, slots }, lane, [x, y, width, height]) {
   const each = (width - gap * (slots - 1)) / slots;
   if (each < 3) {
     painter.frame(x, y, width, height, theme.faint, 0.8);
-    painter.mark(x, y, (width * filled) / slots, height, lane);
-    return;
+    painter.fill(x, y, (width * filled) / slots, height, hue);
   }
-  for (let slot = 0; slot < slots; slot += 1) {
+  for (let slot = 0; each >= 3 && slot < slots; slot += 1) {
     const left = x + slot * (each + gap);
     if (slot < filled) painter.fill(left, y, each, height, hue);
     else painter.frame(left, y, each, height, theme.faint, 0.8);
   }
-  if (height < CORNERED || markOf(theme, lane).texture === "solid") return;
-  const side = height > 26 ? 11 : 8;
+  if (markOf(theme, lane).texture === "solid") return;
+  const side = height > 26 ? 11 : height > 16 ? 9 : 6;
   const [left, top] = [x + width - side - 2, y + height - side - 2];
   painter.context.clearRect(left - 1, top - 1, side + 2, side + 2);
   painter.mark(left, top, side, side, lane);

@@ -63,6 +63,6 @@ export function drawSeats(painter, { frame, model, width, selected }) {
 }
 
 function writeName(painter, name, x, room, style) {
-  const words = painter.cut(name, room + 4, style);
+  const words = painter.cut(name, Math.min(room + 4, painter.width - x), style);
   if (words.length > 2 || words === name) painter.text(words, x, 27, style);
 }

@@ -30,8 +30,19 @@ export function blockChanges(frame) {
   ) => {
     const key = copy ?? block;
     if (changes.has(key)) return;
-    const [before, after] = [sideBefore(frame, block), sideAfter(frame, key)];
-    changes.set(key, { rank, block, before, after, copy, spans });
+    changes.set(key, {
+      rank,
+      block,
+      copy,
+      spans,
+      // Computed when they are asked for: only a few of many changes are drawn.
+      get before() {
+        return sideBefore(frame, block);
+      },
+      get after() {
+        return sideAfter(frame, key);
+      },
+    });
   };
   for (const { source, block } of copies) add(0, source, say`copied to ${block}`, block);
   const isCopy = new Set(copies.map(({ block }) => block));

@@ -46,7 +46,7 @@ export class ChangedPanel {
       element.hidden = !change;
       if (!change) return;
       patchChildren(words, [
-        h("b", {}, String(change.block)),
+        h("strong", {}, String(change.block)),
         " ",
         ...wordNodes(change.spans, context),
       ]);

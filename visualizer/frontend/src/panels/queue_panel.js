@@ -12,7 +12,7 @@ const HEAD = 26;
 export class QueuePanel {
   constructor(board) {
     this.board = board;
-    this.canvas = h("canvas", { role: "img" });
+    this.canvas = h("canvas", { role: "img", "aria-label": "Queue" });
     this.painter = new CanvasPainter(this.canvas);
     this.close = h("button", { type: "button", "data-act": "close-queue" }, "close ×");
     this.close.addEventListener("click", () => board.toggleQueue());

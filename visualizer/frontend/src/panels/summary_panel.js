@@ -11,7 +11,7 @@ export class SummaryPanel {
   constructor(setSlo) {
     this.setSlo = setSlo;
     this.cells = h("div", {
-      class: "cells",
+      class: "cells scroll",
       tabindex: "0",
       role: "group",
       "aria-label": "The run",
@@ -71,7 +71,7 @@ const cell = (name, ...value) => h("div", { class: "cell" }, ...parts(name, ...v
 
 const parts = (name, bold, rest = "") => [
   h("span", { class: "name" }, name),
-  h("span", { class: "value" }, h("b", {}, bold), rest && ` ${rest}`),
+  h("span", { class: "value" }, h("strong", {}, bold), rest && ` ${rest}`),
 ];
 
 function cellsOf(figures, theme) {
@@ -128,7 +128,13 @@ function waitCell({ waits, waited, waitUnit }, theme) {
   return h(
     "div",
     { class: "cell wide" },
-    h("span", { class: "name" }, "waited ", h("b", {}, waited ? amountOf(waited) : "never"), words),
+    h(
+      "span",
+      { class: "name" },
+      "waited ",
+      h("strong", {}, waited ? amountOf(waited) : "never"),
+      words,
+    ),
     bar,
     h("span", { class: "for-screen-readers" }, said.join(", ")),
   );

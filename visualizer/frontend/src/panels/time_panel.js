@@ -38,7 +38,7 @@ export class TimePanel {
     this.lanes = h("canvas", { role: "img" });
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.band = h("canvas", { role: "img" });
-    this.queueWords = [h("b", {}), h("span", {}), h("span", { class: "muted" })];
+    this.queueWords = [h("strong", {}), h("span", {}), h("span", { class: "muted" })];
     this.queueButton = h(
       "button",
       { type: "button", class: "queue-button", "data-act": "queue" },

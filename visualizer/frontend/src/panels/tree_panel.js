@@ -81,8 +81,9 @@ export class TreePanel {
     if (!this.told.hidden) this.point(this.pointed);
     const blocks = tree.reduce((sum, node) => sum + node.blocks.length, 0);
     const inNodes = `${plural(blocks, "block")} in ${plural(tree.length, "node")}`;
+    const none = frame.tails.length ? "no full block yet" : "empty";
     this.count.textContent = !tree.length
-      ? "empty"
+      ? none
       : narrow
         ? inNodes
         : `${inNodes}; half-filled squares are not in the tree yet`;
