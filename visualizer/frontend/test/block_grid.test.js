@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { blockGrid } from "../src/drawing/block_grid.js";
+import { blockGrid, usedGrid } from "../src/drawing/block_grid.js";
 
-test("forty blocks on a laptop are 50 x 43, eight in a row", () => {
+test("forty blocks on a laptop are 50 x 40, eight in a row", () => {
   const grid = blockGrid(40, 449);
   assert.equal(grid.columns, 8);
-  assert.equal(grid.cellHeight, 43);
+  assert.equal(grid.cellHeight, 40);
   assert.ok(Math.abs(grid.cellWidth - 49) < 1.5, `${grid.cellWidth}`);
   assert.equal(grid.rows, 5);
 });
@@ -46,4 +46,13 @@ test("outside the grid there is no block", () => {
   ]) {
     assert.equal(grid.at(x, y), -1);
   }
+});
+
+test("blocks that no request has ever used have no cells", () => {
+  const model = { settings: { num_blocks: 128 }, measures: { reach: [2, 9] } };
+  const grid = usedGrid(model, 480);
+  assert.ok(grid.count >= 9 && grid.count < 32 && grid.count % grid.columns === 0);
+  assert.ok(grid.rest > 0 && grid.height < blockGrid(128, 480).height);
+  const full = usedGrid({ ...model, measures: { reach: [128] } }, 480);
+  assert.deepEqual([full.count, full.rest], [128, 0]);
 });

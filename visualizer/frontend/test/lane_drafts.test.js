@@ -11,6 +11,7 @@ const [hue] = THEMES.light.hues;
 const BASE = 18;
 const span = {
   lane: 0,
+  name: "",
   finished: null,
   segments: [
     { kind: "prefill", from: 1, to: 1, count: 41, found: 0, drafts: 0, accepted: 0 },

@@ -1,31 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { countWords, waitLabel } from "../src/drawing/lane_words.js";
+import { countWords, placeWords } from "../src/drawing/lane_words.js";
 import { assertNames, names } from "./facts.js";
+import { recordingPencil } from "./recorder.js";
 
-const own = (words, steps) => ({ words, steps, own: true });
-const behind = (name, steps) => ({ words: `after ${name}`, steps, own: false });
-
-function label(reasons) {
-  const painter = { measure: (text) => 5 * text.length };
-  const scene = {
-    scale: { x: (step) => 10 * step, end: (step) => 10 * step + 10, left: 0, right: 1000 },
-    model: { waitReasons: () => reasons, lastStep: 90 },
+test("a name comes before what follows it, and alone if only it fits", () => {
+  const written = (room) => {
+    const { painter, marks } = recordingPencil();
+    placeWords(painter, [{ name: "Cleo", text: "59+14", x: 10, y: 5, room }], 1);
+    return marks.map(({ text }) => text);
   };
-  return waitLabel(painter, scene, {}, { from: 1, to: 80 }, 0)[0].text;
-}
-
-test("a reason between two equal ones is left out, and the equal ones are shown once", () => {
-  const text = label([own("first reason", 3), behind("Cleo", 9), own("first reason", 4)]);
-  assert.equal(text.split("first reason").length, 2);
-  assert.ok(!names(text, "Cleo"), text);
-});
-
-test("different reasons are shown in order", () => {
-  assert.match(
-    label([own("first reason", 3), own("second reason", 1)]),
-    /^first reason.*second reason$/,
-  );
+  assert.deepEqual(written(100), ["Cleo", "59+14"]);
+  assert.deepEqual(written(30), ["Cleo"]);
+  assert.deepEqual(written(10), []);
 });
 
 function counted(segments, { narrow = false, over = 12 } = {}) {

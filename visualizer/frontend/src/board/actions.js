@@ -15,6 +15,8 @@ export function actionsOf(board, names) {
     pan: (share) => board.axis?.pan(share),
     fit: () => board.axis?.fit(),
     axis: () => changeAxis(board),
+    queue: () => board.toggleQueue(),
+    pin: () => store.set({ pinned: store.pinned === store.selected ? null : store.selected }),
     rangeFrom: () => board.brush(store.step, Math.max(store.step, store.range?.[1] ?? store.step)),
     rangeTo: () => board.brush(Math.min(store.step, store.range?.[0] ?? store.step), store.step),
     only: (digit) => board.showOnly(names[digit - 1] ?? null),
@@ -51,6 +53,7 @@ function changeAxis({ axis, store }) {
 function dismiss(board) {
   const { store } = board;
   if (!board.help.hidden) board.toggleHelp();
+  else if (store.queue) board.toggleQueue();
   else if (!board.summary.box.hidden) board.summary.toggle();
   else if (board.link.isOpen) board.link.close();
   else if (board.search.isOpen) board.search.close();

@@ -11,6 +11,8 @@ import { pythonFor } from "../host/address.js";
 import { DecisionsPanel } from "../panels/decisions.js";
 import { MapPanel } from "../panels/map_panel.js";
 import { MomentsBox } from "../panels/moments_box.js";
+import { QueuePanel } from "../panels/queue_panel.js";
+import { SeatsRow } from "../panels/seats_row.js";
 import { fitSentence } from "../panels/sentence_panel.js";
 import { SummaryPanel } from "../panels/summary_panel.js";
 import { emptyTables, writeTables } from "../panels/tables.js";
@@ -23,6 +25,7 @@ import { buildControls, buildFoot, StepSlider } from "./controls.js";
 import { Focus } from "./focus.js";
 import { buildHelp, listenToKeys } from "./keys.js";
 import { LinkBox } from "./link_box.js";
+import { prepareForPrint } from "./printing.js";
 import { SearchBox } from "./search_box.js";
 import { aboutNodes, Shell } from "./shell.js";
 import { Tooltip } from "./tooltip.js";
@@ -37,7 +40,6 @@ const PANELS = {
   waterfall: WaterfallPanel, // not among the others, but in their place
 };
 const NAMES = Object.keys(PANELS);
-const READING_ORDER = ["timeline", "blocks", "scheduler", "tree", "tokens", "waterfall"];
 const PROJECTOR = { from: 1800, unit: 1.5 };
 const FAR_WALL = [
   [1800, 2],
@@ -46,7 +48,6 @@ const FAR_WALL = [
 const NARROW = 720;
 const MOMENTS = 190; // px beside the sentence
 const IDLE = 120; // ms without a change before invisible rows are written
-const SPARE = 130; // px of free height beside the timeline that are worth filling; below it, half of that
 
 export class Board extends Shell {
   /**
@@ -118,8 +119,17 @@ export class Board extends Shell {
     this.search = new SearchBox(this);
     this.link = new LinkBox(this);
     this.focus = new Focus(root);
-    const order = READING_ORDER.filter((name) => this.parts[name]);
-    this.grid = h("div", { class: "grid" }, ...order.map((name) => this.parts[name].element));
+    this.seats = new SeatsRow(this);
+    this.queue = new QueuePanel(this);
+    const column = (name, ...names) => {
+      const parts = names.filter((one) => this.parts[one]).map((one) => this.parts[one].element);
+      return h("div", { class: `column ${name}` }, ...parts);
+    };
+    const right = column("right", "blocks", "scheduler");
+    if (!alone) right.prepend(this.seats.element);
+    this.grid = h("div", { class: "grid" }, column("left", "timeline", "tree"), right);
+    for (const name of ["tokens", "waterfall"])
+      if (this.parts[name]) this.grid.append(this.parts[name].element);
     const boxes = [this.search.element, this.link.element, this.help];
     const heading = aboutNodes(alone ? null : this.about);
     this.moments = new MomentsBox(actions.moment);
@@ -127,11 +137,12 @@ export class Board extends Shell {
       ? this.sentence
       : h("div", { class: "lead" }, this.sentence, this.moments.element);
     this.summary = new SummaryPanel((slo) => store.set({ slo }));
-    this.summary.element.hidden = !!alone;
     boxes.push(this.summary.box);
-    root.append(...heading, this.summary.element, lead, this.bar, this.grid, ...boxes);
+    const summary = alone ? [] : [this.summary.element];
+    root.append(...heading, ...summary, lead, this.bar, this.grid, ...boxes);
     if (!alone) root.append(buildFoot(actions));
     listenToKeys(root, actions, signal);
+    prepareForPrint(this);
     root.addEventListener("click", (event) => this.clicked(event), { signal });
     for (const name of ["pointerdown", "keydown"])
       root.addEventListener(name, ({ key }) => key !== "Tab" && store.set({ touched: true }), {
@@ -172,6 +183,11 @@ export class Board extends Shell {
 
   brush(from, to) {
     this.view.brush(from, to);
+  }
+
+  /** Opens or closes the list of waiting requests. */
+  toggleQueue() {
+    this.store.set({ queue: !this.store.queue });
   }
 
   toggleHelp() {
@@ -229,13 +245,20 @@ export class Board extends Shell {
   changed(names) {
     if (!this.laidOutFor) return;
     if (names.has("axis")) this.time?.changeAxis();
+    if (names.has("pinned") && this.time) {
+      this.time.pack();
+      this.time.layout();
+      this.render();
+    }
     if (names.has("step")) this.axis?.revealCursor();
     if (names.has("selected")) this.axis?.revealSelected();
-    const moved = ["step", "selected", "block", "touched"].some((name) => names.has(name));
+    const moved = ["step", "selected", "block", "touched", "queue"].some((name) => names.has(name));
     const stopped = names.has("playing") && !this.store.playing;
     if (moved || stopped) this.render();
-    else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name)))
+    else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name))) {
       this.axis?.draw();
+      if (this.axis) this.queue.draw();
+    }
     if (names.has("range")) this.axis?.writeRange();
     if (names.has("slo")) this.render();
     this.showControls();
@@ -261,14 +284,14 @@ export class Board extends Shell {
     root.style.setProperty("--px", `${this.unit}px`);
     for (const [name, { element }] of Object.entries(parts))
       element.hidden = name !== only && (!!only || name === "waterfall");
+    this.seats.element.hidden = !!only;
+    this.summary.element.hidden = !!only && only !== "waterfall";
     this.shown = this.panels.filter(({ element }) => !element.hidden);
     this.bar.hidden = this.shown.includes(this.time);
     (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);
     for (const panel of this.shown) panel.layout();
     this.axis?.revealSelected();
-    // If the timeline is much taller than the map, the decisions move up beside it; if the map is, the tree does.
-    const spare = only || this.narrow ? 0 : this.time.height - parts.blocks.height;
-    root.dataset.stacked = spare > SPARE ? "decisions" : spare < -SPARE / 2 ? "tree" : "";
+    if (this.time) this.queue.layout(parts.tree?.element, this.time.element);
     this.render();
     root.dataset.ready = "true";
   }
@@ -284,6 +307,8 @@ export class Board extends Shell {
     this.focus.keep();
     // Canvases first: after the DOM has changed, setting a canvas's font makes the browser recalculate styles.
     for (const panel of this.shown) panel.draw();
+    if (!this.seats.element.hidden) this.seats.draw();
+    if (this.axis) this.queue.draw();
     this.write();
     this.focus.restore();
     this.label();
@@ -297,6 +322,7 @@ export class Board extends Shell {
     const width = this.laidOutFor / unit - (narrow ? 28 : 40 + MOMENTS);
     this.moments.show(this.model, frame.step);
     this.writeSummary();
+    if (!this.seats.element.hidden) this.seats.write();
     fitSentence(this.sentence, this.context(), { narrow, unit, width });
     this.sentence.dataset.step = frame.step;
     for (const panel of this.shown) {

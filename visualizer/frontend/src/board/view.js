@@ -30,6 +30,8 @@ export class View {
       step: 0,
       selected: null, // a request's id
       block: null, // the highlighted block
+      queue: false, // whether the queue is open
+      pinned: null, // the request whose lane is on top
       range: null, // the selected steps, [first, last]
       axis: "steps", // or "time": the unit of the timeline
       playing: false,

@@ -8,9 +8,9 @@
 
 const LABELLED = {
   label: 12,
-  body: 31,
+  body: 28,
   gapX: 8,
-  gapY: 9,
+  gapY: 7,
   cell: 50,
   least: 25,
   columns: 8,
@@ -19,6 +19,24 @@ const LABELLED = {
 const COLUMNS = [16, 24, 32, 48, 64, 96, 128, 192, 256];
 const TALLEST = 430;
 const GUTTER = 30;
+
+const REST = 28; // px below the cells, for the blocks that were never used
+const MOSTLY = 0.7; // with this share of blocks in use, all have a cell
+
+/**
+ * The grid of a model's blocks: of those that its requests have used at any time, in whole rows. `rest` is the height
+ * of the line below that counts the others.
+ */
+export function usedGrid({ settings, measures }, width, top = 0) {
+  const { num_blocks: all } = settings;
+  const used = Math.max(1, measures.reach[measures.reach.length - 1] ?? 1);
+  const whole = blockGrid(all, width, top);
+  if (used >= MOSTLY * all) return { ...whole, count: all, rest: 0 };
+  const { columns } = blockGrid(used, width, top);
+  const count = Math.min(all, Math.ceil(used / columns) * columns);
+  const part = blockGrid(count, width, top);
+  return { ...part, count, rest: REST, height: part.height + REST };
+}
 
 /** The grid of `count` blocks in `width` pixels, below `top`. */
 export function blockGrid(count, width, top = 0) {
@@ -59,6 +77,8 @@ function grid(count, width, top, { label, body, gapX, gapY, columns, left }) {
   const pitchY = label + body + gapY;
   const rows = Math.ceil(count / columns);
   return {
+    count,
+    rest: 0,
     columns,
     rows,
     left,

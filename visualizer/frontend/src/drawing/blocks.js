@@ -6,6 +6,7 @@
  *   cached       hatched; in the hue of the selected request if it would be a cache hit
  *   free         an outline
  *   changed      a triangle: the block went from one owner to another in this step
+ *   never used   one outline around all of them, with their number
  *   selected     a ring; dashed if the request has just lost the block
  *
  * The selected request's blocks stand out, the others are drawn at 60% opacity.
@@ -35,27 +36,75 @@ export function claimOf(frame, model, selected) {
 
 /** Draws all blocks. `scene` has model, frame, grid, claim, selected, and `untouched`: nothing is faded. */
 export function drawBlocks(painter, scene) {
-  const { frame, grid, claim } = scene;
+  const { frame, grid, claim, model } = scene;
+  const reach = model.measures.reach[frame.step - model.firstStep];
+  const cells = frame.blocks.slice(0, Math.min(grid.count, reach));
   const chosen = !scene.untouched && claim.held.size + claim.lost.size > 0;
   const isMine = ({ id }) => claim.held.has(id) || claim.lost.has(id);
   const alphaOf = (block) => (chosen && !isMine(block) && !moved(block) ? OTHERS : 1);
   if (grid.body < FORMED) {
     drawCells(painter, scene, (block) =>
-      tileOf(painter, scene, block, isMine(block), alphaOf(block)),
+      block.id < reach
+        ? tileOf(painter, scene, block, isMine(block), alphaOf(block))
+        : painter.pixels("transparent", 1),
     );
   } else {
-    for (const block of frame.blocks) {
+    for (const block of cells) {
       const mine = isMine(block);
       painter.faded(alphaOf(block), () => drawBody(painter, scene, block, mine));
       if (grid.label) drawHead(painter, grid, block, mine);
     }
   }
   if (!grid.label) drawRowNumbers(painter, scene);
-  for (const block of frame.blocks) {
+  for (const block of cells) {
     if (claim.held.has(block.id)) ring(painter, scene, block.id, []);
     else if (claim.lost.has(block.id)) ring(painter, scene, block.id, [4, 3]);
   }
-  for (const copy of frame.copies) drawCopy(painter, grid, copy);
+  drawUnused(painter, scene, reach);
+}
+
+/**
+ * One outline around the blocks that no request has used so far, with their number: the rest of a row, and the rows
+ * below it.
+ */
+function drawUnused(painter, { grid, model }, reach) {
+  const { num_blocks: all } = model.settings;
+  if (reach >= all) return;
+  const { faint, muted } = painter.theme;
+  const { columns, count, rest } = grid;
+  const pitchY = grid.cellHeight + grid.gapY;
+  const left = grid.x(0);
+  const right = grid.x(columns - 1) + grid.cellWidth;
+  const bottom = grid.y(0) + Math.ceil(count / columns) * pitchY - grid.gapY + rest;
+  const within = reach % columns;
+  const top = grid.y(0) + Math.ceil(reach / columns) * pitchY + (grid.label ? 4 : 0);
+  const words = `${(all - reach).toLocaleString("en")} free, never used`;
+  const isOneRow = top >= bottom;
+  const start = within && reach < count ? grid.x(within) : left;
+  const ledge = within && reach < count ? grid.y(reach) + grid.label : top;
+  const corners = isOneRow
+    ? [
+        [start, ledge],
+        [right, ledge],
+        [right, ledge + grid.body],
+        [start, ledge + grid.body],
+      ]
+    : [
+        [start, ledge],
+        [right, ledge],
+        [right, bottom],
+        [left, bottom],
+        [left, top],
+        [start, top],
+      ];
+  corners.forEach(([x, y], i) => {
+    const [toX, toY] = corners[(i + 1) % corners.length];
+    painter.line(x, y, toX, toY, faint, 1, [3, 2]);
+  });
+  const size = painter.measure(words) + 16;
+  const isInRow = size < right - start && grid.body > 12;
+  const [x, y] = isInRow ? [start, ledge + grid.body / 2 + 4] : [left, (top + bottom) / 2 + 4];
+  if (isInRow || (!isOneRow && bottom - top > 12)) painter.text(words, x + 8, y, { color: muted });
 }
 
 /** Whether the block changed owners in this step and gets a mark. */
@@ -208,26 +257,6 @@ function ring(painter, scene, id, dash) {
   );
 }
 
-/** Copy on write: a line from the shared block to the copy, in the step in which it happens. */
-function drawCopy(painter, grid, { source, block }) {
-  const centre = (id) => [grid.x(id) + grid.cellWidth / 2, grid.y(id) + grid.label + grid.body / 2];
-  const { context, theme } = painter;
-  painter.line(...centre(source), ...centre(block), theme.ink, 1.6);
-  const dot = ([x, y], radius) => {
-    context.beginPath();
-    context.arc(x, y, radius, 0, 7);
-  };
-  dot(centre(source), 3);
-  context.fillStyle = theme.ink;
-  context.fill();
-  dot(centre(block), 4.5);
-  context.fillStyle = theme.ground;
-  context.fill();
-  context.strokeStyle = theme.ink;
-  context.lineWidth = 1.6;
-  context.stroke();
-}
-
 /** The glyph beside a count in the header, 12 x 10. */
 export function drawSwatch(painter, form) {
   const { theme } = painter;
@@ -241,4 +270,15 @@ export function drawSwatch(painter, form) {
     painter.fill(0, 1, 12, 9, painter.hatch(theme.hatch));
     painter.frame(0, 1, 12, 9, theme.hatch);
   } else painter.frame(0, 1, 12, 9, theme.faint);
+}
+
+/** A block's cell before or after a step, in a box `[x, y, width, height]`. */
+export function drawSide(painter, { frame, model, selected }, { kind, owner, filled }, box) {
+  const [x, y, width, height] = box;
+  const grid = { x: () => x, y: () => y, label: 0, cellWidth: width, body: height };
+  const claim = { wanted: new Set() };
+  const owners = owner === null ? [] : [owner];
+  const block = { id: 0, kind, owners, filled, slots: frame.state.blockSize };
+  if (kind === "owned") block.kind = "unshared";
+  drawBody(painter, { grid, model, frame, claim, selected }, block, false);
 }

@@ -20,6 +20,7 @@ export function drawCells(painter, { frame, grid }, tileOf) {
   );
   const down = edges(grid.rows, top + ratio * grid.y(0), ratio * (grid.body + grid.gapY));
   for (const block of frame.blocks) {
+    if (block.id >= grid.count) break;
     const column = block.id % grid.columns;
     const row = (block.id - column) / grid.columns;
     const tile = tileOf(block);

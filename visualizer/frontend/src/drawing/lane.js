@@ -4,7 +4,6 @@
  *   prefill     a 14 px bar with its token count; tokens found in the cache are its hatched top
  *   decode      6 px on the baseline, one dash per step (thinner in narrow lanes)
  *   drafts      a cell each above the dash, filled if accepted, and "1+4" if there is room
- *   waiting     a thin line with a tick where it began, and its reasons in words
  *   preempted   an ink bar, dashes in the request's hue, an arrowhead where it resumes
  *   stalled     dots: it was running, but the token budget was spent
  *   in vain     a box with crossed lines, see `lane_wasted.js`
@@ -13,7 +12,7 @@
 
 import { draftWords, drawDrafts } from "./lane_drafts.js";
 import { drawWasted } from "./lane_wasted.js";
-import { countWords, isChunk, waitLabel } from "./lane_words.js";
+import { countWords, isChunk, NAME } from "./lane_words.js";
 
 /**
  * The dimensions of a lane: below its baseline, and of the forms on it. `over` is the height of text over
@@ -27,6 +26,7 @@ export function formsOf(pitch) {
   return { below: 2, bar: 10, decode: 5, draft: 3, mark: 9, words: 0, over: 0 };
 }
 
+const FINISH_ROOM = 46; // px before the next bar that the reason of an end needs
 const TINY = 8; // px of a whole request: too few to draw its parts
 
 /**
@@ -50,6 +50,8 @@ export function drawLife(painter, scene, stay, base) {
     hue: painter.hue(span.lane),
   };
   const words = [];
+  let isNamed = false;
+  let hasCount = false;
   const first = Math.max(scale.first, stay.from);
   const last = Math.min(scale.last, stay.to);
   drawGround(lane, span, stay, model.lastStep);
@@ -67,13 +69,7 @@ export function drawLife(painter, scene, stay, base) {
         drawDrafts(lane, segment);
         if (forms.over) words.push(draftWords(painter, scene, segment, base - forms.over));
         break;
-      case "waiting":
-        drawWaiting(lane, range, segment === span.segments[0] ? span.arrivedAt : null);
-        words.push(
-          ...(forms.words
-            ? waitLabel(painter, scene, span, segment, lane.middle - 4)
-            : waitLabel(painter, scene, span, segment, base, true)),
-        );
+      case "waiting": // before its first admission: the waiting band shows it
         break;
       case "preempted":
         drawGap(lane, range, segment.resume != null);
@@ -84,11 +80,18 @@ export function drawLife(painter, scene, stay, base) {
       default: {
         drawBar(lane, segment);
         const isLast = !isChunk(span.segments[i + 1], segment);
-        if (isLast && forms.words && scale.width >= 3)
-          words.push(countWords(scene, span, i, base, forms));
+        if (isLast && forms.words && scale.width >= 3) {
+          const word = countWords(scene, span, i, base, forms);
+          const takesName = !isNamed && painter.measure(span.name, NAME) <= word.room;
+          words.push({ ...word, name: takesName ? span.name : "" });
+          isNamed ||= takesName;
+          hasCount = true;
+        }
       }
     }
   }
+  if (!isNamed && !hasCount && forms.words)
+    words.unshift(nameWord(scene, span, stay, base - forms.words));
   if (span.finished && span.finished.step <= stay.to)
     words.push(...drawFinish(lane, scene, span, stay));
   return words;
@@ -107,6 +110,17 @@ function drawTiny(painter, scale, span, { from, to }, base, { decode, mark }) {
   for (const { step } of span.preemptions)
     if (step >= from && step <= to)
       painter.fill(scale.x(step), base - mark, 2, mark, painter.theme.ink);
+}
+
+/** The name of a request without a bar in view: at its beginning, or at the left edge. */
+function nameWord({ scale, model }, span, stay, y) {
+  const x = Math.max(scale.x(stay.from), scale.left) + 2;
+  const from = Math.max(stay.from, scale.first);
+  const next = span.segments.find(
+    ({ kind, from: begin }) => begin > from && kind !== "decode" && kind !== "waiting",
+  );
+  const end = next ? scale.x(next.from) : scale.end(span.finished?.step ?? model.lastStep);
+  return { name: span.name, text: "", x, y, room: end - x, until: stay.from };
 }
 
 /** A hairline from the first step in which it ran to its last. */
@@ -143,14 +157,6 @@ function drawBar({ painter, scale, base, paint, hue, bar }, { from, count, found
   painter.frame(x, base - bar, width, bar - computed + 1, hue);
 }
 
-/** On a time axis a wait begins at the arrival, which may be in the middle of a step. */
-function drawWaiting({ painter, scale, middle }, { from, to }, arrivedAt) {
-  const left = scale.moment(arrivedAt) ?? scale.x(from);
-  const { muted } = painter.theme;
-  painter.line(left, middle, scale.end(to), middle, muted, 1.5);
-  painter.line(left, middle - 4, left, middle + 4, muted, 1.5);
-}
-
 function drawGap({ painter, scale, base, middle, hue, mark }, { from, to }, resumes) {
   const left = scale.x(from);
   const right = scale.end(to);
@@ -166,15 +172,14 @@ function drawStall({ painter, scale, middle }, { from, to }) {
   painter.line(scale.x(from), middle, scale.end(to), middle, muted, 1.5, [1.5, 3]);
 }
 
-/** The mark at the end; the reason follows it, up to the next request in the lane. */
-function drawFinish({ painter, scale, base, hue, mark }, { packing, end, model }, span, stay) {
+/** The mark at the end; the reason follows it if it has room before the next request in the lane. */
+function drawFinish({ painter, scale, base, hue, mark }, { packing, end }, span, stay) {
   const { step, reason } = span.finished;
   const x = scale.end(step);
   if (x < scale.left || x > scale.right + 2) return [];
   painter.line(x + 1, base - mark, x + 1, base, hue, 3);
   const lane = packing.lanes[stay.lane];
   const next = lane[lane.indexOf(stay) + 1];
-  const begins = next && (scale.moment(model.requests[next.index].arrivedAt) ?? scale.x(next.from));
-  const room = (begins == null ? end : Math.min(begins, scale.x(next.from))) - x - 5;
-  return [{ text: reason, x: x + 5, y: base, muted: true, room }];
+  const room = (next ? scale.x(next.from) : end) - x - 5;
+  return next && room < FINISH_ROOM ? [] : [{ text: reason, x: x + 5, y: base, muted: true, room }];
 }

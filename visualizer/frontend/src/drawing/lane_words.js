@@ -1,5 +1,5 @@
 /**
- * Words in the lanes: token counts, reasons for waiting, how a request ended. Labels stand on the thing
+ * Words in the lanes: names, token counts, how a request ended. Labels stand on the thing
  * and not in a legend: the first bar with room to spare says what its number means.
  */
 
@@ -7,8 +7,8 @@ import { plural } from "./html.js";
 import { LABELLED } from "./lane_drafts.js";
 
 const SMALL = { size: 10.5 };
+export const NAME = { size: 11, bold: true };
 const MOST_CHUNKS = 4;
-const MOST_REASONS = 2;
 
 const isBar = (segment) => segment?.kind === "prefill" || segment?.kind === "catchup";
 
@@ -58,50 +58,30 @@ const mostDrafts = (span) =>
   span.segments.reduce((most, { drafts = 0 }) => Math.max(most, drafts), 0);
 
 /**
- * "batch full, then behind r9": why it waited, in order, as far as the words fit above the line.
- * Waits behind another request are left out before its own reasons, short waits before long ones.
- * `onLine`: in a narrow lane there is no room above it.
- */
-export function waitLabel(painter, { scale, model }, span, segment, y, onLine) {
-  const x = Math.max(scale.x(segment.from), scale.left) + 4;
-  const right = Math.min(scale.end(segment.to ?? model.lastStep), scale.right);
-  const all = model.waitReasons(span, segment);
-  const kept = [...all];
-  const text = () => {
-    const told = kept
-      .map(({ words }) => words)
-      .filter((words, i, before) => words !== before[i - 1]);
-    return told.join(", then ") + (kept.length < all.length ? " …" : "");
-  };
-  while (
-    kept.length &&
-    (kept.length > MOST_REASONS || painter.measure(text(), SMALL) > right - x - 4)
-  ) {
-    const least = kept.reduce((a, b) => ((a.own - b.own || a.steps - b.steps) < 0 ? a : b));
-    kept.splice(kept.indexOf(least), 1);
-  }
-  return kept.length ? [{ text: text(), x, y, muted: true, onLine }] : [];
-}
-
-/**
- * Writes words: paler after `step`, and in the long form where it fits and the topic has not been explained
- * yet. Words marked `behind` are left out where others on their line are in the way.
+ * Writes words: a bold name and what follows it, paler after `step`, and in the long form where it fits and the topic
+ * has not been explained yet. Without room for both, the name goes first. Words marked `behind` are left out where
+ * others on their line are in the way.
  */
 export function placeWords(painter, words, step) {
   const told = new Set();
   const ends = new Map(); // by height: where the last words end
   for (const word of words) {
-    const { text, long, topic, x, y, room = Infinity, muted, until, ground, onLine, behind } = word;
+    const { name, text, long, topic, x, y, room = Infinity, muted, until, ground, behind } = word;
     if (behind && x < ends.get(y) + 4) continue;
-    const fits = (candidate) => painter.measure(candidate, SMALL) <= room;
+    const lead = name ? painter.measure(name, NAME) + (text ? 4 : 0) : 0;
+    const fits = (candidate) => lead + painter.measure(candidate, SMALL) <= room;
     const explains = long && !told.has(topic) && fits(long);
     if (explains) told.add(topic);
-    if (!explains && !fits(text)) continue;
+    const written = explains ? long : fits(text) ? text : "";
+    const named = name && lead - (text ? 4 : 0) <= room ? name : "";
+    if (!written && !named) continue;
     const { theme } = painter;
-    if (onLine) painter.fill(x - 2, y - 8, painter.measure(text, SMALL) + 4, 10, ground);
-    const color = muted || until > step ? theme.muted : theme.ink;
-    const written = explains ? long : text;
-    painter.text(written, x, y, { ...SMALL, color, halo: behind ? undefined : ground });
-    ends.set(y, x + painter.measure(written, SMALL));
+    const isLater = until > step;
+    const halo = behind ? undefined : ground;
+    if (named)
+      painter.text(named, x, y, { ...NAME, color: isLater ? theme.muted : theme.ink, halo });
+    const color = muted || isLater || name ? theme.muted : theme.ink;
+    if (written) painter.text(written, x + lead, y, { ...SMALL, color, halo });
+    ends.set(y, x + lead + painter.measure(written, SMALL));
   }
 }

@@ -1,5 +1,5 @@
 /**
- * The strip: memory, tokens per step and queue over all steps. Dragging on it moves the cursor.
+ * The strip: moments, memory, tokens per step and seats over all steps. Dragging on it moves the cursor.
  *
  * While steps are wide enough, it shares its axis and its cursor with the lanes below. Otherwise it is an
  * overview of the whole log, with a window that marks the part that the lanes show.
@@ -9,15 +9,19 @@ import { duration } from "../model/duration.js";
 import { cursorBand, cursorLines, veil } from "./cursor.js";
 import { drawMoments } from "./moment_marks.js";
 
-export const STRIP_HEIGHT = 152;
+export const STRIP_HEIGHT = 150;
 
 const FLAG = 24;
 const PLAYBACK = 116; // px that the playback buttons need, left of the cursor's flag
-const GAP = 9;
-const ROWS = { moments: 14, memory: 30, tokens: 38, queue: 18 };
+const GAP = 7;
+const ROWS = { moments: 14, memory: 30, tokens: 34, seats: 24 };
 const MEMORY = FLAG + ROWS.moments;
-const TOP = { memory: MEMORY, tokens: MEMORY + 30 + GAP, queue: MEMORY + 30 + GAP + 38 + GAP };
-const BOTTOM = TOP.queue + ROWS.queue;
+const TOP = {
+  memory: MEMORY,
+  tokens: MEMORY + ROWS.memory + GAP,
+  seats: MEMORY + ROWS.memory + GAP + ROWS.tokens + GAP,
+};
+const BOTTOM = TOP.seats + ROWS.seats;
 
 /**
  * Draws the strip. `scene` has model, frame, scale, step, narrow, width, overview, window (or null), and
@@ -33,7 +37,7 @@ export function drawStrip(painter, scene) {
     drawMoments(layer, scene, columns, FLAG - 1);
     drawMemory(layer, scene, columns);
     drawTokens(layer, scene, columns);
-    drawQueue(layer, scene, columns);
+    drawSeatColumns(layer, scene, columns);
   });
   painter.lay(measures);
   veil(painter, scene, FLAG - 3, BOTTOM - FLAG + 3, painter.theme.ground);
@@ -49,7 +53,7 @@ export function drawStrip(painter, scene) {
  * The steps drawn as one column: one step, or all steps that fall on one pixel. `from` and `to` are
  * indexes into the measures.
  */
-function columnsOf(model, scale) {
+export function columnsOf(model, scale) {
   const columns = [];
   const first = Math.max(model.firstStep, scale.first);
   const last = Math.min(model.lastStep, scale.last);
@@ -158,28 +162,19 @@ function drawTokens(painter, { model, scale }, columns) {
   }
 }
 
-function drawQueue(painter, { model, scale }, columns) {
-  const { waiting } = model.measures;
-  const bottom = TOP.queue + ROWS.queue;
-  const highest = longestQueue(model);
+/** Taken seats are grey, empty ones outlined. */
+function drawSeatColumns(painter, { model, scale }, columns) {
+  const { seats } = model.measures;
+  const all = model.settings.max_batch_size;
+  const bottom = TOP.seats + ROWS.seats;
   const { theme } = painter;
-  for (const column of columns) {
-    const count = most(waiting, column);
-    const slit = column.width >= 4 ? 0.5 : 0;
-    if (highest <= 4) {
-      for (let i = 0; i < count; i += 1) {
-        painter.fill(
-          column.x + slit,
-          bottom - (i + 1) * 4,
-          column.width - 2 * slit,
-          3,
-          theme.faint,
-        );
-      }
-    } else if (count) {
-      const height = Math.max(1, (count / highest) * ROWS.queue);
-      painter.fill(column.x + slit, bottom - height, column.width - 2 * slit, height, theme.faint);
-    }
+  const isWide = scale.width >= 5;
+  for (const { x, width, from, to } of columns) {
+    const height = ROWS.seats * Math.min(1, most(seats, { from, to }) / all);
+    const slit = isWide ? 0.5 : 0;
+    if (height) painter.fill(x + slit, bottom - height, width - 2 * slit, height, theme.used);
+    if (isWide && height < ROWS.seats)
+      painter.frame(x + slit, TOP.seats, width - 2 * slit, ROWS.seats - height, theme.rule);
   }
   painter.line(scale.left, bottom + 0.5, scale.right, bottom + 0.5, theme.rule);
 }
@@ -187,7 +182,7 @@ function drawQueue(painter, { model, scale }, columns) {
 const longest = new WeakMap();
 
 /** The queue of a step that has not begun still grows, so only the steps before it are cached. */
-function longestQueue(model) {
+export function longestQueue(model) {
   const { waiting, length } = model.measures;
   const last = length - 1;
   if (longest.get(model)?.last !== last)
@@ -200,15 +195,11 @@ function drawLimits(painter, { model, scale, narrow, frame }) {
   const limits = [
     [TOP.memory, `of ${model.settings.num_blocks}`],
     [TOP.tokens, `of ${frame.budget.budget}`],
+    [TOP.seats, `of ${frame.seats.all}`],
   ];
   for (const [y, words] of limits) {
     painter.line(scale.left, y + 0.5, scale.right, y + 0.5, theme.faint, 1, [2, 2]);
     if (!narrow) painter.text(words, scale.right + 4, y + 4, { color: theme.muted });
-  }
-  if (longestQueue(model) > 4 && !narrow) {
-    painter.text(`of ${longestQueue(model)}`, scale.right + 4, TOP.queue + 5, {
-      color: theme.muted,
-    });
   }
   if (!narrow) drawFullest(painter, model, scale);
 }
@@ -247,7 +238,7 @@ function drawWords(painter, { frame, narrow }) {
       narrow ? "tokens" : "tokens per step",
       `${frame.budget.tokens} of ${frame.budget.budget}`,
     ],
-    [TOP.queue + 5, "queue", `${frame.waiting.length} waiting`],
+    [TOP.seats + 9, "seats", `${frame.seats.taken} of ${frame.seats.all} taken`],
   ];
   painter.text("moments", 0, FLAG + 8, { bold: true });
   for (const [y, name, value] of rows) {

@@ -6,7 +6,7 @@
 
 import { AFTER, cursorBand, cursorLines, fadedAfter, veil } from "./cursor.js";
 import { drawLife, formsOf } from "./lane.js";
-import { laneAt, occupant, occupantsBetween } from "./lane_packing.js";
+import { laneAt, occupantsBetween, sitterAt } from "./lane_packing.js";
 import { placeWords } from "./lane_words.js";
 import { axisTicks } from "./time_axis.js";
 import { timeTicks } from "./wall_axis.js";
@@ -27,7 +27,7 @@ export function drawTimeline(painter, scene) {
   const last = Math.min(packing.lanes.length - 1, Math.floor((scroll + viewHeight) / pitch));
   const plot = [scale.left - 1, -HEADROOM, scene.width + BLEED - scale.left + 1];
   cursorBand(painter, scene, -HEADROOM, viewHeight);
-  const chosen = laneAt(packing, scene.model.request(scene.selected)?.index, scene.step);
+  const chosen = chosenLane(scene);
   if (chosen != null && chosen >= first && chosen <= last) drawChosenBand(painter, scene, chosen);
   const lives = painter.layer(`${scene.still} ${scroll} ${pitch}`, (layer) => {
     layer.words = [];
@@ -45,6 +45,15 @@ export function drawTimeline(painter, scene) {
     placeWords(painter, words, fadedAfter(scene));
     for (const handover of handovers(scene)) drawHandover(painter, scene, handover);
   });
+}
+
+/** The lane of the selected request, unless another has it at the cursor. */
+function chosenLane({ packing, model, selected, step }) {
+  const index = model.request(selected)?.index;
+  const lane = laneAt(packing, index);
+  if (lane == null) return null;
+  const now = sitterAt(packing.lanes[lane], step);
+  return now && now.index !== index ? null : lane;
 }
 
 /** The axis below the lanes, with its unit. */
@@ -92,16 +101,17 @@ function drawLane(painter, scene, lane) {
 
 /** The parts of a lane that depend on the cursor: the veil over later steps, and the name in the gutter. */
 function drawNow(painter, scene, lane, { chosen, ground }) {
-  const { scale, scroll, packing, laneHeight: pitch, step, model, width } = scene;
-  const stays = packing.lanes[lane];
-  if (!stays.length) return;
+  const { scroll, packing, laneHeight: pitch, step, model, width } = scene;
   const top = lane * pitch - scroll;
   veil(painter, scene, top, pitch - 1, ground, width + BLEED);
-  // A lane whose last request is no longer drawn is free and has no name.
-  const now = occupant(stays, step);
+  const now = sitterAt(packing.lanes[lane], step);
   const base = top + pitch - formsOf(pitch).below;
-  if (now.to >= scale.first || chosen) drawGutter(painter, scene, model.requests[now.index], base);
+  if (now) drawGutter(painter, scene, model.requests[now.index], base);
+  else if (chosen) drawGutter(painter, scene, model.request(scene.selected), base);
+  else drawEmptySeat(painter, scene, base, pitch);
 }
+
+const SWATCH = 9; // px
 
 function drawChosenBand(painter, scene, lane) {
   const { width, scroll, laneHeight: pitch, model, selected, step } = scene;
@@ -121,6 +131,13 @@ function drawGutter(painter, { frame, columns }, span, base) {
   painter.text(state, columns.stateAt, base, style);
 }
 
+function drawEmptySeat(painter, { narrow }, base, pitch) {
+  const { faint, muted, rule } = painter.theme;
+  painter.frame(0, base - SWATCH, SWATCH, SWATCH, pitch < 16 ? rule : faint);
+  if (pitch >= 16)
+    painter.text(narrow ? "empty" : "empty seat", SWATCH + 4, base, { color: muted, size: 10.5 });
+}
+
 function forksToDraw({ forks, scale }) {
   return forks.filter(({ forked: { step } }) => step >= scale.first && step <= scale.last);
 }
@@ -129,7 +146,7 @@ function forksToDraw({ forks, scale }) {
 function drawElbow(painter, scene, { id, lane: ownLane, forked }) {
   const { scale, packing, laneHeight: pitch, scroll, model, viewHeight } = scene;
   const baseOf = (request) => {
-    const lane = laneAt(packing, model.request(request).index, forked.step);
+    const lane = laneAt(packing, model.request(request).index);
     return (lane + 1) * pitch - formsOf(pitch).below - scroll;
   };
   const x = scale.middle(forked.step);
@@ -144,8 +161,8 @@ function drawElbow(painter, scene, { id, lane: ownLane, forked }) {
 }
 
 /** The lanes of preempted requests and of the requests that took their blocks at the cursor. */
-function handovers({ model, frame, step, packing }) {
-  const laneOf = (request) => laneAt(packing, model.request(request)?.index, step);
+function handovers({ model, frame, packing }) {
+  const laneOf = (request) => laneAt(packing, model.request(request)?.index);
   return frame.story.preemptions
     .map(({ request, by }) => ({ from: laneOf(request), to: laneOf(by) }))
     .filter(({ from, to }) => to != null && to !== from);

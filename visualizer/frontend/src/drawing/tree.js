@@ -13,7 +13,7 @@ const MONO = { size: 11, mono: true };
 const CHARACTER = 6.6;
 
 /** Row heights, in px. */
-export const treeRow = (narrow, projector) => (narrow ? 34 : projector ? 32 : 36);
+export const treeRow = (narrow, projector) => (narrow ? 34 : projector ? 32 : 33);
 
 /** The x of each level and the width available to a chain. */
 export function treeColumns(layout, width, narrow) {
@@ -86,12 +86,10 @@ function drawItem(painter, scene, item) {
   const end = item.children.length && !narrow ? columns[item.level + 1] - 14 : width;
   if (item.kind === "rest") {
     const { nodes, blocks } = item.folded;
-    painter.text(
-      `${item.subtrees} more: ${plural(blocks, "block")} in ${plural(nodes, "node")}`,
-      x + 4,
-      y + 4,
-      { color: painter.theme.muted, halo: painter.theme.ground },
-    );
+    painter.text(`${plural(nodes, "more node")}, ${plural(blocks, "block")}`, x + 4, y + 4, {
+      color: painter.theme.muted,
+      halo: painter.theme.ground,
+    });
     return;
   }
   if (item.kind === "request") {
@@ -118,7 +116,7 @@ function drawItem(painter, scene, item) {
   if (shared) note(shared, { bold: true });
   if (item.folded)
     note(
-      `+ ${plural(item.folded.blocks - node.blocks.length, "block")} in ${plural(item.folded.nodes - 1, "node")}`,
+      `${plural(item.folded.nodes - 1, "more node")}, ${plural(item.folded.blocks - node.blocks.length, "block")}`,
       { color: painter.theme.muted },
     );
   else if (!item.children.length) drawLeafWords(painter, scene, node, next, y, end);

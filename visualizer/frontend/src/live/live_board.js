@@ -148,7 +148,6 @@ export class LiveBoard {
       this.#setNote("dropped", `Dropped ${count(dropped, "event")}, joined again.`, dropped);
     }
     this.run = run;
-    if (this.board.time) this.board.time.lanesKept = null;
     this.model = new Model();
     this.#trimmed = null;
     this.#pending = [];
@@ -253,7 +252,6 @@ export class LiveBoard {
     this.model = renewed;
     const { step, selected } = board.store;
     const { window } = board.time ?? {};
-    board.time?.keepLanes(renewed);
     board.open(renewed, { step, selected: renewed.request(selected) ? selected : null });
     if (window?.[0] >= renewed.firstStep) board.axis?.lookAt(window);
     this.#setNote(

@@ -95,6 +95,8 @@ export class State {
     this.waitingCount = 0;
     /** The waiting requests that were preempted. */
     this.suspendedCount = 0;
+    /** One more than the highest number of a block that was ever allocated. */
+    this.reach = 0;
     /** Twice the reference count, plus one for a cached block. @type {CowList<number>} */
     this.blockWords = new CowList();
     /** The latest text of each token id; all copies share it. @type {string[]} */
@@ -387,6 +389,7 @@ export class State {
       // The last block, unless a custom block pool chose another.
       if (!this.free.take(block)) throw this.#error(`allocates block ${block}, which is not free`);
       this.#count(block, 2);
+      this.reach = Math.max(this.reach, block + 1);
     }
   }
 
@@ -743,6 +746,8 @@ export class State {
       this.#incref(entry.table);
       this.#countLock(entry.lock);
     }
+    for (let block = 0; block < state.settings.num_blocks; block++)
+      if (this.blockWords.get(block)) this.reach = block + 1;
     this.lanes = state.lanes ?? []; // older logs have none
     const preempted = state.waiting.filter(
       (/** @type {number} */ id) => this.request(id).preemptions,

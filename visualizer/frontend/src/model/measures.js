@@ -3,14 +3,16 @@
  *
  * Blocks: used = shared + unshared, and used + cached + free is all of memory. Tokens: prefill + catchup +
  * decode. `happened` has the bits of `happenings.js`,
- * `suspended` the waiting requests that were preempted. Times in microseconds, NaN if the log has none.
+ * `suspended` the waiting requests that were preempted, `seats` those taken when the step was scheduled,
+ * `reach` how many blocks have been used so far, counted from block 0. Times in microseconds, NaN if the log has none.
  *
  * With asynchronous scheduling a step is scheduled while the one before is computed. Then `start` to `end` is the
  * time from the start of its scheduling to the tokens of the step before, `start` to `scheduled` its own
  * scheduling, and `launched` to `ready` its own forward pass, which begins after `end`.
  *
  * @typedef {"used" | "shared" | "cached" | "free" | "tokens" | "prefill" | "catchup" | "decode" | "rows"
- *   | "output" | "running" | "waiting" | "preempted" | "evicted" | "found" | "happened" | "suspended"} CountName
+ *   | "output" | "running" | "waiting" | "preempted" | "evicted" | "found" | "happened" | "suspended" | "seats"
+ *   | "reach"} CountName
  * @typedef {"start" | "scheduled" | "end" | "launched" | "ready"} TimeName
  * @typedef {Record<CountName, Int32Array> & Record<TimeName, Float64Array>} MeasureArrays
  * @typedef {{request: number, count: number, kind: string}} Chunk
@@ -21,7 +23,7 @@ import { roomFor } from "./columns.js";
 const COUNTS = [
   ..."used shared cached free".split(" "),
   ..."tokens prefill catchup decode rows output".split(" "),
-  ..."running waiting preempted evicted found happened suspended".split(" "),
+  ..."running waiting preempted evicted found happened suspended seats reach".split(" "),
 ];
 const TIMES = ["start", "scheduled", "end", "launched", "ready"];
 

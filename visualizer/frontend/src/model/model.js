@@ -232,9 +232,20 @@ export class Model {
     return this.#heads.waitAt(step, id);
   }
 
-  /** Why requests waited in a step: the reason of the head, and how many others the policy deferred. */
+  /** Why requests waited in a step: the head, its reason, and how many others the policy deferred. */
   waitIn(/** @type {number} */ step) {
     return this.#heads.inStep(step);
+  }
+
+  /** Whether a request was preempted and has not been resumed at the end of a step. */
+  isSuspended(/** @type {number | null} */ id, /** @type {number} */ step) {
+    const last = this.request(id)?.preemptions.findLast((one) => one.step <= step);
+    return !!last && (last.resume === null || last.resume > step);
+  }
+
+  /** The causes for which requests have waited so far. */
+  get waitCauses() {
+    return this.#heads.causes;
   }
 
   /** The time in which the engine was paused and no forward pass ran. */
@@ -379,6 +390,7 @@ export class Model {
         sums.evicted++;
         break;
       case "step_scheduled":
+        for (const id of this.#live.running) sums.seats += this.#live.request(id).slots;
         this.#noteComputed(this.#live.step, this.#live.step - 1);
         for (const row of event.rows) {
           const [request, , count] = row;
@@ -416,7 +428,8 @@ export class Model {
   #record() {
     const info = this.steps.at(-1);
     if (!info) return;
-    const { counts, running, waitingCount: waiting, suspendedCount: suspended } = this.#live;
+    const { counts, running, reach } = this.#live;
+    const { waitingCount: waiting, suspendedCount: suspended } = this.#live;
     const { unshared, shared, cached, free } = counts;
     const used = unshared + shared;
     const happened = this.#happenings.bits(this.#live);
@@ -429,6 +442,7 @@ export class Model {
       running: running.length,
       happened,
       suspended,
+      reach,
     };
     Object.assign(this.#sums, counted);
     this.measures.record(info.step, this.#sums, this.#chunks);

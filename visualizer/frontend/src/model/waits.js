@@ -17,6 +17,8 @@ const NOT_ASKED = { reason: null, head: null };
 
 /** The head of the queue in each step, and why it was not admitted. */
 export class Heads {
+  /** The causes of waits so far. @type {Set<string>} */
+  causes = new Set();
   #firstStep = -1;
   #heads = new Int32Array(64);
   /** Indexes into `#names`; 0: no request was blocked. */
@@ -44,7 +46,10 @@ export class Heads {
       this.#heads[index] = head;
       this.#reasons[index] = this.#names.indexOf(reason);
     }
+    if (state.suspendedCount) this.causes.add("preempted");
+    if (blocked && state.waitingCount > state.suspendedCount) this.causes.add(blocked[1]);
     const waiting = skipped.filter(([id]) => state.request(id).place !== null);
+    if (waiting.length) this.causes.add("policy");
     if (waiting.length) this.#deferred.set(step, new Map(waiting));
   }
 
@@ -54,8 +59,13 @@ export class Heads {
    * @param {number} step
    */
   inStep(step) {
-    const reason = this.#names[this.#reasons[step - this.#firstStep] ?? 0];
-    return { reason, deferred: this.#deferred.get(step)?.size ?? 0 };
+    const index = step - this.#firstStep;
+    const reason = this.#names[this.#reasons[index] ?? 0];
+    return {
+      reason,
+      head: reason ? this.#heads[index] : null,
+      deferred: this.#deferred.get(step)?.size ?? 0,
+    };
   }
 
   /**

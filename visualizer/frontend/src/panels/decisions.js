@@ -62,7 +62,10 @@ export class DecisionsPanel {
 
   /** Writes the rows that `write` left out because they are not visible. */
   writeRest() {
-    if (this.lines) this.writeRows(0, this.lines.length);
+    if (!this.lines) return;
+    this.writeRows(0, this.lines.length);
+    const list = this.element.querySelector(".scroll");
+    if (list) hideCutRow(list);
   }
 
   writeRows(from, to) {
@@ -103,9 +106,23 @@ function showMoment(panel) {
   const list = panel.querySelector(".scroll");
   const moment = panel.querySelector(".moment");
   if (!list) return;
+  list.style.clipPath = "";
   const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
   const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
   if (list.scrollTop !== top) list.scrollTop = top;
+  hideCutRow(list);
+  list.onscroll = () => hideCutRow(list);
+}
+
+/** Hides the row that the lower edge of the list cuts, unless it fills the list. */
+function hideCutRow(list) {
+  const edge = list.scrollTop + list.clientHeight;
+  const rows = [...list.querySelectorAll("tr")];
+  const cut = rows.find(
+    ({ offsetTop, offsetHeight }) => offsetTop < edge && offsetTop + offsetHeight > edge + 2,
+  );
+  const isTall = cut && cut.offsetHeight > list.clientHeight / 2;
+  list.style.clipPath = cut && !isTall ? `inset(0 0 ${edge - cut.offsetTop}px 0)` : "";
 }
 
 /** The nodes of the list; of the plain rows only those from line `from` to line `to`. */

@@ -5,13 +5,13 @@
 
 import { describeBlock } from "../board/descriptions.js";
 import { patchChildren } from "../board/patch_children.js";
-import { blockGrid } from "../drawing/block_grid.js";
+import { usedGrid } from "../drawing/block_grid.js";
 import { drawHighlighted } from "../drawing/block_sharers.js";
 import { claimOf, drawBlocks, drawSwatch } from "../drawing/blocks.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
-import { wordNodes } from "../drawing/words_html.js";
 import { blockTableNodes } from "./block_table.js";
+import { ChangedPanel } from "./changed_panel.js";
 import { blockTable } from "./tables.js";
 
 const FORMS = ["unshared", "shared", "cached", "free"];
@@ -32,8 +32,8 @@ export class MapPanel {
       h("h2", {}, "KV blocks"),
       ...this.counts.map(({ element }) => element),
     );
-    this.note = h("p", { class: "note changes" });
-    this.table = h("div", {});
+    this.changed = new ChangedPanel();
+    this.table = h("div", { class: "table" });
     this.told = h("p", { class: "note told", role: "status", hidden: true });
     this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
     this.element = h(
@@ -41,7 +41,7 @@ export class MapPanel {
       { class: "map", "aria-label": "KV blocks" },
       this.header,
       this.canvas,
-      this.note,
+      this.changed.element,
       this.table,
       this.told,
       this.alternative,
@@ -57,7 +57,7 @@ export class MapPanel {
   layout() {
     const { unit } = this.board;
     this.width = this.element.clientWidth / unit;
-    this.grid = blockGrid(this.model.settings.num_blocks, this.width, BLEED);
+    this.grid = usedGrid(this.model, this.width, BLEED);
     this.canvas.style.margin = `0 ${-BLEED * unit}px`;
     this.drawn = null;
   }
@@ -73,22 +73,19 @@ export class MapPanel {
     }
   }
 
-  /** The usual height in board pixels: header, grid, the line on changes and a block table. */
-  get height() {
-    return 22 + this.grid.height + 110;
-  }
-
   draw() {
     const { board, model, grid, painter } = this;
     const { frame, theme, unit, store } = board;
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
+    this.changed.draw({ frame, model, theme, unit, selected: store.selected });
     painter.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
     painter.context.translate(BLEED, 0);
     const { selected, block, touched } = store;
     const { claim } = this;
     drawBlocks(painter, { model, frame, grid, claim, selected, untouched: !touched });
-    if (block != null) drawHighlighted(painter, { model, frame, grid, block });
+    if (block != null && block < grid.count)
+      drawHighlighted(painter, { model, frame, grid, block });
   }
 
   /** Writes the text around the picture. */
@@ -97,7 +94,7 @@ export class MapPanel {
     const { frame, theme, store } = this.board;
     const context = { model, frame, theme, selected: store.selected, claim, width: this.width };
     for (const { form, text } of this.counts) text.data = `${frame.counts[form]} ${form}`;
-    patchChildren(this.note, changeNodes(frame, context));
+    this.changed.write(context);
     patchChildren(this.table, blockTableNodes(context));
     this.describeBlock(frame, store.block);
     this.describe(frame);
@@ -158,7 +155,7 @@ export class MapPanel {
       const by = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
       if (by) {
         const next = store.block == null ? 0 : store.block + by;
-        if (board.frame.blocks[next]) board.lookAt(next);
+        if (next >= 0 && next < this.grid.count) board.lookAt(next);
       } else if (event.key === "Enter" && store.block != null) this.selectOwner(store.block);
       else return;
       event.preventDefault();
@@ -172,14 +169,4 @@ export class MapPanel {
     const { selected } = this.board.store;
     if (owners.length) this.board.select(owners[(owners.indexOf(selected) + 1) % owners.length]);
   }
-}
-
-/** A line that explains the triangles: at most two changes as text, more as a count. */
-function changeNodes(frame, context) {
-  const { changes } = frame;
-  if (!changes.length) return [];
-  const shown = changes.length > 3 ? changes.slice(0, 2) : changes;
-  const nodes = shown.flatMap((spans, i) => [i ? "; " : "", ...wordNodes(spans, context)]);
-  if (shown.length < changes.length) nodes.push(`; and ${changes.length - shown.length} more`);
-  return [h("span", { "aria-hidden": "true" }, "▼ "), ...nodes];
 }

@@ -30,7 +30,7 @@ export class SummaryPanel {
       h("label", {}, "TTFT at most", ttft, "ms"),
       h("label", {}, "ITL, p99 of a request, at most", itl, "ms"),
     );
-    this.element = h("section", { class: "summary", "aria-label": "Summary" }, this.cells);
+    this.element = h("div", { class: "summary" }, this.cells);
   }
 
   setModel(model) {

@@ -3,6 +3,7 @@
 import { overlapWords } from "../board/descriptions.js";
 import { rangeWords } from "../board/range.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
+import { causeColour, causeWords } from "../drawing/causes.js";
 import { h } from "../drawing/html.js";
 import { laneAt, occupant, packLanes, ROOM } from "../drawing/lane_packing.js";
 import { laneRows } from "../drawing/lane_rows.js";
@@ -18,6 +19,7 @@ import {
   zoomView,
 } from "../drawing/time_axis.js";
 import { BLEED, drawAxis, drawTimeline, HEADROOM } from "../drawing/timeline.js";
+import { BAND_HEIGHT, drawBand } from "../drawing/waiting_band.js";
 import { wallAxis } from "../drawing/wall_axis.js";
 import { RangeMark } from "./range_mark.js";
 import { requestTable, stepTable } from "./tables.js";
@@ -35,6 +37,16 @@ export class TimePanel {
     this.overlap = h("canvas", { role: "img", class: "overlap", hidden: true });
     this.lanes = h("canvas", { role: "img" });
     this.axis = h("canvas", { "aria-hidden": "true" });
+    this.band = h("canvas", { role: "img" });
+    this.queueWords = [h("b", {}), h("span", {}), h("span", { class: "muted" })];
+    this.queueButton = h(
+      "button",
+      { type: "button", class: "queue-button", "data-act": "queue" },
+      ...this.queueWords,
+    );
+    this.queueButton.addEventListener("click", () => board.toggleQueue());
+    this.waiting = h("div", { class: "waiting" }, this.band, this.queueButton);
+    this.legend = h("p", { class: "legend" });
     this.spacer = h("div", {}, this.lanes);
     this.scroller = h("div", { class: "lanes", role: "group", "aria-label": "Lanes" }, this.spacer);
     this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
@@ -46,12 +58,14 @@ export class TimePanel {
       this.strip,
       this.overlap,
       this.scroller,
+      this.waiting,
       this.axis,
+      this.legend,
       ...this.rangeMark.boxes,
       this.rangeWords,
       this.alternative,
     );
-    this.pencils = [this.strip, this.lanes, this.axis, this.overlap].map(
+    this.pencils = [this.strip, this.lanes, this.axis, this.overlap, this.band].map(
       (canvas) => new CanvasPainter(canvas),
     );
     this.scrolled = 0; // kept here, because reading it forces a layout
@@ -65,7 +79,6 @@ export class TimePanel {
     this.model = model;
     this.log = { first: model.firstStep, last: model.lastStep };
     this.overlap.hidden = !model.settings.async_scheduling;
-    this.spans = model.requests.map((span) => spanOf(span, model));
     this.forks = model.requests.filter(({ forked }) => forked);
     this.pack();
     this.measureTime();
@@ -96,26 +109,12 @@ export class TimePanel {
     if (window) this.lookAt(window);
   }
 
-  /**
-   * Assigns a lane to each request. A live timeline keeps the lanes that it has assigned. A whole log with more
-   * requests than fit gets lanes of full height.
-   */
+  /** Computes the rows. With more of them than can be visible at once, those have the full height. */
   pack() {
-    const { requests, settings } = this.model;
-    const { max_batch_size: batch } = settings;
-    const kept = requests.map(({ id }) => this.lanesKept?.get(id));
-    this.room = ROOM.crowd;
-    this.packing = packLanes(this.spans, { room: this.room, batch, kept });
-    if (this.board.isLive || this.packing.lanes.length <= this.room) return;
-    this.room = Math.max(ROOM.roomy, batch);
-    this.packing = packLanes(this.spans, { room: this.room, batch });
-  }
-
-  /** Keeps the assigned lanes for `model`, the same log without its beginning. */
-  keepLanes(model) {
-    const { requests } = this.model;
-    const kept = requests.map(({ id, index }) => [id, this.packing.chosen[index]]);
-    this.lanesKept = new Map(kept.filter(([id]) => model.request(id)));
+    const { model, board } = this;
+    this.packing = packLanes(model, board.store.pinned);
+    const fits = board.isLive || this.packing.lanes.length <= ROOM.crowd;
+    this.room = fits ? ROOM.crowd : ROOM.roomy;
   }
 
   /** Computes where the axis begins, the height of the lanes, and whether the strip is an overview. */
@@ -148,9 +147,10 @@ export class TimePanel {
     else this.scroller.removeAttribute("tabindex");
     this.spacer.style.height = `${(this.full + HEADROOM) * unit}px`;
     this.scroller.style.height = `${(this.viewHeight + HEADROOM) * unit}px`;
-    for (const element of [this.strip, this.overlap, this.scroller, this.axis])
+    for (const element of [this.strip, this.overlap, this.scroller, this.band, this.axis])
       element.style.marginLeft = `${-BLEED * unit}px`;
     this.scroller.style.marginRight = `${-BLEED * unit}px`;
+    this.legend.style.marginLeft = `${this.left * unit}px`;
     this.writeRange();
   }
 
@@ -171,7 +171,7 @@ export class TimePanel {
   /** The height in board pixels, known before drawing. */
   get height() {
     const overlap = this.overlap.hidden ? 0 : OVERLAP_HEIGHT;
-    return STRIP_HEIGHT + overlap + HEADROOM + this.viewHeight + AXIS_HEIGHT;
+    return STRIP_HEIGHT + overlap + HEADROOM + this.viewHeight + BAND_HEIGHT + AXIS_HEIGHT;
   }
 
   /** Fits the window to another log: it keeps its width, around the cursor. */
@@ -206,8 +206,8 @@ export class TimePanel {
   }
 
   revealSelected() {
-    const { selected, step } = this.board.store;
-    const lane = laneAt(this.packing, this.model.request(selected)?.index, step);
+    const { selected } = this.board.store;
+    const lane = laneAt(this.packing, this.model.request(selected)?.index);
     if (lane == null) return;
     const top = lane * this.laneHeight;
     const seen = this.scrolled / this.board.unit;
@@ -273,8 +273,9 @@ export class TimePanel {
     const isWhole = this.view.from === whole.from && this.view.to === whole.to;
     if (!isWhole) this.look(whole);
     else if (span) {
-      const { from, to } = this.spans[span.index];
-      this.lookAt([Math.max(this.log.first, from - 1), to + 3]);
+      const from = (span.forked?.step ?? span.arrived ?? this.log.first) - 1;
+      const to = span.finished?.step ?? this.log.last;
+      this.lookAt([Math.max(this.log.first, from), to + 3]);
     } else this.look(this.openingView());
   }
 
@@ -285,7 +286,7 @@ export class TimePanel {
     const common = { model, frame, narrow, width, step, selected, untouched: !touched };
     const { kind, from, to } = this.timeAxis;
     const known = [model.events.length, narrow, kind, from, to, this.left];
-    const [strip, lanes, axis, overlap] = this.pencils;
+    const [strip, lanes, axis, overlap, band] = this.pencils;
     const bleed = (painter, height, draw) => {
       painter.begin(width + 2 * BLEED, height, unit, theme);
       painter.context.translate(BLEED, 0);
@@ -322,6 +323,7 @@ export class TimePanel {
       lanes.context.translate(0, HEADROOM);
       drawTimeline(lanes, this.scene);
     });
+    bleed(band, BAND_HEIGHT, () => drawBand(band, this.scene));
     bleed(axis, AXIS_HEIGHT, () => drawAxis(axis, this.scene));
     this.rangeMark.draw();
   }
@@ -341,6 +343,7 @@ export class TimePanel {
       `Step ${frame.step} of ${model.lastStep}: ${used} blocks used, ${cached} cached, ${free} free; ` +
         `${frame.budget.tokens} of ${frame.budget.budget} tokens; ${frame.waiting.length} waiting`,
     );
+    this.writeWaiting();
     const passes = model.measures.computed(frame.step);
     this.overlap.setAttribute(
       "aria-label",
@@ -350,6 +353,35 @@ export class TimePanel {
       "aria-label",
       `Timeline of ${model.requests.length} requests; tables follow`,
     );
+  }
+
+  /** Writes how many requests wait, and the causes of the run's waits. */
+  writeWaiting() {
+    const { model, board } = this;
+    const { frame, theme, store, narrow } = board;
+    const count = frame.waiting.length;
+    const suspended = model.measures.suspended[frame.step - model.firstStep];
+    const [number, kinds, act] = this.queueWords;
+    number.textContent = `${count} waiting`;
+    const fresh = count - suspended;
+    kinds.textContent =
+      suspended && !narrow ? `${suspended} preempted, ${fresh} new` : count ? "" : "no queue";
+    act.textContent = store.queue ? "▾ close the queue" : "▸ open the queue";
+    if (narrow) act.textContent = store.queue ? "▾ close" : "▸ open";
+    this.queueButton.setAttribute("aria-expanded", String(!!store.queue));
+    this.queueButton.style.width = `${this.left * board.unit}px`;
+    this.band.setAttribute("aria-label", `Waiting requests by cause; ${count} at this step`);
+    const causes = [...model.waitCauses];
+    const key = `${theme.name} ${causes}`;
+    if (this.legendKey === key) return;
+    this.legendKey = key;
+    const parts = causes.map((cause) => {
+      const swatch = h("i", { "aria-hidden": "true" });
+      swatch.style.background = causeColour(theme, cause);
+      return h("span", {}, swatch, causeWords(cause));
+    });
+    const lead = causes.length ? "waiting for (paler: behind another)" : "no request has waited";
+    this.legend.replaceChildren(h("span", {}, lead), ...parts);
   }
 
   /** The requests whose lanes are visible, from the top. */
@@ -393,7 +425,8 @@ export class TimePanel {
         this.packing.lanes[Math.floor((y - HEADROOM + this.scene.scroll) / this.laneHeight)];
       if (lane?.length) {
         const stay = occupant(lane, place.inPlot ? step : this.board.store.step);
-        place.span = this.model.requests[stay.index];
+        const isThere = step >= stay.from - 1 && step <= stay.to + 4; // its name, and the reason of its end
+        if (isThere || !place.inPlot) place.span = this.model.requests[stay.index];
       }
     }
     return place;
@@ -410,12 +443,4 @@ export class TimePanel {
       { signal: this.board.signal },
     );
   }
-}
-
-/** The first and last step to draw of a request, and since which step it runs. */
-function spanOf(span, { firstStep, lastStep }) {
-  const from = span.forked?.step ?? span.arrived ?? firstStep;
-  const waits = ["waiting", "preempted"].includes(span.segments[0]?.kind);
-  const runs = span.admissions[0]?.step ?? (waits ? null : from);
-  return { from, to: Math.max(from, span.finished?.step ?? lastStep), runs };
 }

@@ -11,9 +11,9 @@ import { describeLane } from "../board/descriptions.js";
 const SLOP = 4; // px that a pointer may move during a click
 
 export function listenToPointer(panel) {
-  const { board, strip, overlap, lanes, axis } = panel;
+  const { board, strip, overlap, lanes, band, axis } = panel;
   const { store, tooltip, signal } = board;
-  for (const canvas of [strip, overlap, lanes, axis]) {
+  for (const canvas of [strip, overlap, lanes, band, axis]) {
     let drag = null;
     const on = (name, handler, options) =>
       canvas.addEventListener(name, (event) => panel.model && handler(event), {

@@ -7,7 +7,7 @@ import { drawTree, treeColumns, treeItemAt, treeRow } from "../drawing/tree.js";
 import { layoutTree } from "../drawing/tree_layout.js";
 import { treeTable } from "./tables.js";
 
-const MOST_ROWS = { wide: 9, narrow: 14 };
+const MOST_ROWS = { wide: 7, narrow: 14 };
 
 export class TreePanel {
   constructor(board) {
@@ -25,7 +25,6 @@ export class TreePanel {
       this.alternative,
     );
     this.painter = new CanvasPainter(this.canvas);
-    this.tallest = 0;
     this.listen();
   }
 
@@ -35,7 +34,14 @@ export class TreePanel {
 
   layout() {
     this.width = this.element.clientWidth / this.board.unit;
-    this.tallest = 0;
+  }
+
+  /** The height for as many rows as the tree can have: it stays the same in all steps. */
+  get height() {
+    const { narrow, unit } = this.board;
+    const most = MOST_ROWS[narrow ? "narrow" : "wide"];
+    const rows = Math.min(most, 2 * this.model.requests.length);
+    return rows * treeRow(narrow, unit > 1) + 6;
   }
 
   draw() {
@@ -64,9 +70,7 @@ export class TreePanel {
       waiting: claim ? !claim.holds : false,
       columns: treeColumns(layout, width, narrow),
     };
-    // The panel only grows while the user steps, so that the content below it does not jump.
-    this.tallest = Math.max(this.tallest, layout.rows * rowHeight + 6);
-    painter.begin(width, Math.max(this.tallest, rowHeight), unit, theme);
+    painter.begin(width, Math.max(this.height, layout.rows * rowHeight + 6), unit, theme);
     drawTree(painter, this.scene);
   }
 

@@ -1,0 +1,68 @@
+/** The seats of the batch as a fixed row of cells: the mark and the name of the request in each; empty ones are dashed. */
+
+const CELL = { height: 13, gap: 8, least: 15 };
+const NAME = { size: 11, bold: true };
+export const SEATS_HEIGHT = 30;
+
+/**
+ * The request in each of `all` seats, or null. A request sits in the seat of its lane if there is one, and stays there;
+ * one with several samples has several.
+ */
+export function seatsOf(frame, all) {
+  const { running, state, model } = frame;
+  const seats = new Array(all).fill(null);
+  const rest = [];
+  for (const id of running) {
+    const lane = model.laneOf(id) ?? all;
+    const { slots } = state.request(id);
+    const isFree = lane < all && seats[lane] === null;
+    if (isFree) seats[lane] = id;
+    for (let i = isFree ? 1 : 0; i < slots; i += 1) rest.push(id);
+  }
+  for (const id of rest) {
+    const free = seats.indexOf(null);
+    if (free >= 0) seats[free] = id;
+  }
+  return seats;
+}
+
+/** How many seats fit in `width`; with more of them, the last place counts the others. */
+export function seatsShown(all, width) {
+  const most = Math.floor((width + CELL.gap) / (CELL.least + CELL.gap));
+  return all <= most ? all : most - 2;
+}
+
+/** Draws the seats of a frame. */
+export function drawSeats(painter, { frame, model, width, selected }) {
+  const { all } = frame.seats;
+  const shown = seatsShown(all, width);
+  const seats = seatsOf(frame, all);
+  const places = shown < all ? shown + 2 : Math.max(shown, 4);
+  const pitch = (width + CELL.gap) / places;
+  const cell = pitch - CELL.gap;
+  for (let i = 0; i < shown; i += 1) {
+    const id = seats[i];
+    const x = i * pitch;
+    if (id === null) {
+      painter.frame(x, 0, cell, CELL.height, painter.theme.faint, 1, [3, 2]);
+      writeName(painter, "empty", x, cell, { size: 10.5, color: painter.theme.muted });
+      continue;
+    }
+    painter.mark(x, 0, cell, CELL.height, model.laneOf(id));
+    if (id === selected) painter.fill(x, CELL.height + 1.5, cell, 2, painter.theme.ink);
+    writeName(painter, model.request(id).name, x, cell, NAME);
+  }
+  if (shown === all) return;
+  const others = seats.slice(shown).filter((id) => id !== null).length;
+  const words = `+${all - shown}`;
+  painter.text(words, shown * pitch, 10, { bold: true });
+  painter.text(others ? `${others} taken` : "empty", shown * pitch, 26, {
+    size: 10.5,
+    color: painter.theme.muted,
+  });
+}
+
+function writeName(painter, name, x, room, style) {
+  const words = painter.cut(name, room + 4, style);
+  if (words.length > 2 || words === name) painter.text(words, x, 27, style);
+}

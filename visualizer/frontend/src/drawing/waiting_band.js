@@ -1,0 +1,94 @@
+/**
+ * The waiting requests in one band: a cell per request and step, coloured by the reason why it waits. Preempted requests
+ * are at the bottom, above them the head of the queue, and on top, at half strength, those that wait behind the head.
+ */
+
+import { causeColour } from "./causes.js";
+import { cursorBand, cursorLines, veil } from "./cursor.js";
+import { columnsOf, longestQueue } from "./strip.js";
+
+const STACK = 36; // px
+const TALLEST_CELL = 5;
+const TOP = 8; // px below the lanes
+const BOTTOM = TOP + STACK;
+export const BAND_HEIGHT = BOTTOM + 2;
+/** Opacity of the cells of requests that wait behind another. */
+export const BEHIND = 0.5;
+const FOR_ALL = new Set(["after_preemption", "static_batch"]);
+
+/**
+ * The waiting requests of a step by cause, from the bottom: `[{cause, count, isBehind}]`.
+ *
+ * @param {import("../model/model.js").Model} model
+ */
+export function waitingParts(model, step) {
+  const { waiting, suspended } = model.measures;
+  const index = step - model.firstStep;
+  const { reason, head, deferred } = model.waitIn(step);
+  const others = waiting[index] - suspended[index];
+  const putOff = Math.min(deferred, others);
+  const rest = others - putOff;
+  const isHeadHere = rest > 0 && reason && !model.isSuspended(head, step);
+  const first = FOR_ALL.has(reason) ? rest : Number(isHeadHere);
+  return [
+    { cause: "preempted", count: suspended[index] },
+    { cause: "policy", count: putOff },
+    { cause: reason, count: first },
+    { cause: reason, count: rest - first, isBehind: true },
+  ].filter(({ count }) => count > 0);
+}
+
+/** Draws the band. `scene` has model, scale, step, selected, `untouched`, and `still`, a key of what is drawn. */
+export function drawBand(painter, scene) {
+  const { model, scale, still } = scene;
+  cursorBand(painter, scene, 0, BAND_HEIGHT);
+  const unit = Math.min(TALLEST_CELL, STACK / Math.max(1, longestQueue(model)));
+  const layer = painter.layer(still, (kept) => {
+    for (const column of columnsOf(model, scale)) drawColumn(kept, scene, column, unit);
+  });
+  const { left, right } = scale;
+  painter.clipped(left - 1, 0, right - left + 2, BAND_HEIGHT, () => painter.lay(layer));
+  painter.line(scale.left, BOTTOM + 0.5, scale.right, BOTTOM + 0.5, painter.theme.rule);
+  drawChosen(painter, scene);
+  veil(painter, scene, 0, BOTTOM, painter.theme.ground);
+  cursorLines(painter, scene, 0, BAND_HEIGHT);
+}
+
+/** A column of one step, or of the step with the longest queue among several. */
+function drawColumn(painter, { model, scale }, { x, width, from, to }, unit) {
+  const { waiting } = model.measures;
+  let longest = from;
+  for (let i = from; i <= to; i += 1) if (waiting[i] > waiting[longest]) longest = i;
+  if (!waiting[longest]) return;
+  const slit = scale.width >= 4 ? 0.5 : 0;
+  const isCell = unit >= 3 && scale.width >= 4;
+  let y = BOTTOM;
+  for (const { cause, count, isBehind } of waitingParts(model, model.firstStep + longest)) {
+    const colour = causeColour(painter.theme, cause);
+    painter.faded(isBehind ? BEHIND : 1, () => {
+      const pieces = isCell ? count : 1;
+      const height = (count * unit) / pieces;
+      for (let i = 0; i < pieces; i += 1) {
+        y -= height;
+        painter.fill(
+          x + slit,
+          y,
+          Math.max(0.5, width - 2 * slit),
+          height - (isCell ? 1 : 0),
+          colour,
+        );
+      }
+    });
+  }
+}
+
+/** The waits of the selected request: a line above the cells. */
+function drawChosen(painter, { model, scale, selected }) {
+  const { ink } = painter.theme;
+  for (const { kind, from, to } of model.request(selected)?.segments ?? []) {
+    if (kind !== "waiting" && kind !== "preempted") continue;
+    const left = Math.max(scale.x(from), scale.left);
+    const right = Math.min(scale.end(to ?? model.lastStep), scale.right);
+    if (right > left) painter.line(left, TOP - 3, right, TOP - 3, ink, 2);
+  }
+}

@@ -1,0 +1,80 @@
+/** Below the map: blocks that changed hands in this step, each as a cell before and a cell after. */
+
+import { patchChildren } from "../board/patch_children.js";
+import { drawSide } from "../drawing/blocks.js";
+import { CanvasPainter } from "../drawing/canvas_painter.js";
+import { h, plural } from "../drawing/html.js";
+import { wordNodes } from "../drawing/words_html.js";
+import { blockChanges } from "../model/block_changes.js";
+
+const MOST = 4;
+const CELL = { width: 34, height: 20 };
+const ARROW = 16;
+const WIDTH = 3 * CELL.width + 2 * ARROW;
+
+export class ChangedPanel {
+  constructor() {
+    this.count = h("span", { class: "count" });
+    this.items = Array.from({ length: MOST }, () => {
+      const painter = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
+      const words = h("span", {});
+      return { painter, words, element: h("li", {}, words, painter.canvas) };
+    });
+    this.element = h(
+      "div",
+      { class: "changed" },
+      h("h2", {}, "Changed in this step", this.count),
+      h("ul", {}, ...this.items.map(({ element }) => element)),
+    );
+  }
+
+  draw({ frame, model, theme, unit, selected }) {
+    this.changes = blockChanges(frame);
+    this.items.forEach(({ painter }, i) => {
+      const change = this.changes[i];
+      if (change) drawChange(painter, change, { frame, model, theme, unit, selected });
+    });
+  }
+
+  write(context) {
+    const { length } = this.changes;
+    this.count.textContent = length
+      ? `${plural(length, "block")}, before and after${length > MOST ? `; the first ${MOST}, and ${length - MOST} more` : ""}`
+      : "no block changed hands";
+    this.items.forEach(({ element, words }, i) => {
+      const change = this.changes[i];
+      element.hidden = !change;
+      if (!change) return;
+      patchChildren(words, [
+        h("b", {}, String(change.block)),
+        " ",
+        ...wordNodes(change.spans, context),
+      ]);
+      element.dataset.block = change.block;
+    });
+  }
+}
+
+function drawChange(
+  painter,
+  { block, before, after, copy },
+  { frame, model, theme, unit, selected },
+) {
+  painter.begin(WIDTH, CELL.height, unit, theme);
+  const scene = { model, frame, selected };
+  const box = (x) => [x, 0, CELL.width, CELL.height];
+  drawSide(painter, scene, before, box(0));
+  const y = CELL.height / 2;
+  painter.line(CELL.width + 3, y, CELL.width + ARROW - 5, y, theme.ink, 1.4);
+  painter.tip(CELL.width + ARROW - 3, y, "right", theme.ink);
+  const x = CELL.width + ARROW;
+  if (copy === null) {
+    drawSide(painter, scene, after, box(x));
+    return;
+  }
+  // A copy: one cell becomes two.
+  const { kind, owners, filled } = frame.blocks[block];
+  const source = { kind: kind === "unshared" ? "owned" : kind, owner: owners[0] ?? null, filled };
+  drawSide(painter, scene, source, box(x));
+  drawSide(painter, scene, after, box(x + CELL.width + 4));
+}

@@ -1,0 +1,44 @@
+/** The seats above the block map. */
+
+import { CanvasPainter } from "../drawing/canvas_painter.js";
+import { h } from "../drawing/html.js";
+import { drawSeats, SEATS_HEIGHT, seatsOf } from "../drawing/seats.js";
+
+export class SeatsRow {
+  constructor(board) {
+    this.board = board;
+    this.canvas = h("canvas", { role: "img" });
+    this.count = h("span", { class: "count" });
+    this.element = h("div", { class: "seats" }, h("h2", {}, "Seats", this.count), this.canvas);
+    this.painter = new CanvasPainter(this.canvas);
+    this.canvas.addEventListener("click", (event) => this.select(event), { signal: board.signal });
+  }
+
+  draw() {
+    const { board, painter } = this;
+    const { frame, model, theme, unit, store } = board;
+    this.width = this.element.clientWidth / unit;
+    painter.begin(this.width, SEATS_HEIGHT, unit, theme);
+    drawSeats(painter, { frame, model, width: this.width, selected: store.selected });
+  }
+
+  write() {
+    const { frame, model } = this.board;
+    const { taken, all } = frame.seats;
+    const empty = all - taken;
+    const waits = frame.waiting.length;
+    const unused = empty > 0 && waits ? `, ${empty} empty while ${waits} wait` : "";
+    this.count.textContent = `${taken} of ${all} taken${unused}`;
+    const names = seatsOf(frame, all).map((id) => (id === null ? "empty" : model.request(id).name));
+    this.canvas.setAttribute("aria-label", `Seats: ${names.slice(0, 40).join(", ")}`);
+  }
+
+  select(event) {
+    const { frame } = this.board;
+    const { all } = frame.seats;
+    const box = this.canvas.getBoundingClientRect();
+    const at = Math.floor(((event.clientX - box.left) / box.width) * Math.max(all, 4));
+    const id = seatsOf(frame, all)[at];
+    if (id != null) this.board.select(id);
+  }
+}

@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { queueRows } from "../src/drawing/queue.js";
+import { seatsOf, seatsShown } from "../src/drawing/seats.js";
+import { stepAxis, timeScale, wholeView } from "../src/drawing/time_axis.js";
+import { BAND_HEIGHT, drawBand, waitingParts } from "../src/drawing/waiting_band.js";
+import * as make from "./model/events.js";
+import { modelOf } from "./model/scenes.js";
+import { recordingPencil, storytellers } from "./recorder.js";
+
+const model = storytellers();
+
+test("the parts of a step add up to its queue; preempted requests are at the bottom", () => {
+  for (let step = model.firstStep; step <= model.lastStep; step += 1) {
+    const frame = model.frame(step);
+    const parts = waitingParts(model, step);
+    const sum = parts.reduce((all, { count }) => all + count, 0);
+    if (frame.waits.every(({ reason }) => reason)) assert.equal(sum, frame.waiting.length);
+    const resumed = frame.waits.filter((one) => one.resumed).length;
+    assert.equal(parts.find(({ cause }) => cause === "preempted")?.count ?? 0, resumed);
+    const behind = frame.waits.filter(
+      ({ resumed: lost, request, head }) => !lost && head !== request,
+    );
+    assert.equal(parts.find(({ isBehind }) => isBehind)?.count ?? 0, behind.length, `step ${step}`);
+  }
+});
+
+test("the band has a cell per waiting request and step, and never grows", () => {
+  const draw = (many) => {
+    const ids = Array.from({ length: many }, (_, i) => i + 2);
+    const events = [
+      make.started(),
+      make.arrived(1, "a"),
+      ...ids.map((id) => make.arrived(id, "b")),
+    ];
+    const full = { blocked: [2, "batch_full", 0, 1, 0] };
+    const steps = [
+      make.step(1),
+      make.admitted(1),
+      make.scheduled([[1, 0, 1]], full),
+      make.finished(),
+    ];
+    const held = modelOf(events, steps);
+    const { painter, marks } = recordingPencil();
+    const axis = stepAxis({ first: 1, last: 1 });
+    const scale = timeScale(wholeView(axis), 100, 700, axis);
+    drawBand(painter, { model: held, scale, step: 1, selected: null, untouched: true, still: "" });
+    return marks.filter(({ kind, paint }) => kind === "fill" && paint === "#e3c94f");
+  };
+  const five = draw(5);
+  assert.equal(five.length, 5);
+  assert.deepEqual(
+    five.map(({ alpha }) => alpha),
+    [1, 0.5, 0.5, 0.5, 0.5],
+  );
+  const many = draw(300);
+  assert.ok(Math.min(...many.map(({ y }) => y)) >= 0);
+  assert.ok(Math.max(...many.map(({ y, height }) => y + height)) <= BAND_HEIGHT);
+});
+
+test("an open queue shows what fits, and always the selected request", () => {
+  const waiting = Array.from({ length: 20 }, (_, i) => i + 1);
+  assert.deepEqual(queueRows({ waiting: [1, 2] }, null, 100).shown, [1, 2]);
+  const { shown, rest, pitch } = queueRows({ waiting }, 17, 100);
+  assert.ok((shown.length + 1) * pitch <= 104);
+  assert.ok(shown.includes(17) && shown.includes(1));
+  assert.equal(shown.length + rest, 20);
+});
+
+test("a request keeps its seat while it runs", () => {
+  const { max_batch_size: all } = model.settings;
+  const before = new Map();
+  for (let step = model.firstStep; step <= model.lastStep; step += 1) {
+    const frame = model.frame(step);
+    const seats = seatsOf(frame, all);
+    for (const id of frame.running) {
+      assert.ok(seats.includes(id), `${id} at ${step}`);
+      if (model.laneOf(id) < all) assert.equal(seats.indexOf(id), model.laneOf(id));
+    }
+    before.set(step, seats);
+  }
+});
+
+test("of many seats the first are shown, and the rest is counted", () => {
+  assert.equal(seatsShown(8, 492), 8);
+  const shown = seatsShown(256, 492);
+  assert.ok(shown > 10 && shown < 40);
+});
