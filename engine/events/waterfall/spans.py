@@ -103,7 +103,7 @@ def _tile(paused: _Intervals, life: Life, step: Step, start: int) -> Iterator[Sp
 
 def _cut(paused: _Intervals, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
     """Yield the parts of a time, and whether the engine was paused in them."""
-    if start >= end:  # most often: it saves half of the time
+    if start >= end:
         return
     at = start
     for begin, until in paused:
