@@ -14,7 +14,7 @@ computed.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from engine.events.waterfall.causes import FOR_ALL
 from engine.events.waterfall.records import Life, Records, Step, Work
@@ -22,8 +22,7 @@ from engine.events.waterfall.records import Life, Records, Step, Work
 _Intervals = list[tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A part of a request's time with one cause.
 
     start, end   time since the run started, in the waterfall's unit
@@ -63,10 +62,10 @@ def _joined(parts: Iterable[Span]) -> list[Span]:
     """Join the parts of a tile that have one cause, and drop the empty ones."""
     spans: list[Span] = []
     for part in parts:
-        if not part.duration:
+        if part.end <= part.start:
             continue
         if spans and (spans[-1].cause, spans[-1].about) == (part.cause, part.about):
-            spans[-1] = replace(spans[-1], end=part.end)
+            spans[-1] = spans[-1]._replace(end=part.end)
         else:
             spans.append(part)
     return spans
@@ -104,6 +103,8 @@ def _tile(paused: _Intervals, life: Life, step: Step, start: int) -> Iterator[Sp
 
 def _cut(paused: _Intervals, start: int, end: int) -> Iterator[tuple[int, int, bool]]:
     """Yield the parts of a time, and whether the engine was paused in them."""
+    if start >= end:
+        return
     at = start
     for begin, until in paused:
         lo, hi = max(at, begin), min(end, until)

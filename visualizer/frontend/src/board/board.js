@@ -296,7 +296,7 @@ export class Board extends Shell {
     root.style.setProperty("--px", `${this.unit}px`);
     for (const [name, { element }] of Object.entries(parts))
       element.hidden = name !== only && (!!only || name === "waterfall");
-    this.summary.element.hidden = !!only;
+    this.summary.element.hidden = !!only && only !== "waterfall";
     this.shown = this.panels.filter(({ element }) => !element.hidden);
     this.bar.hidden = this.shown.includes(this.time);
     (this.bar.hidden ? this.time.element : this.bar).prepend(...this.controls.elements);
