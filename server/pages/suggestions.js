@@ -19,7 +19,7 @@ const CHAT = [
   ["What is 17 + 25?"],
   ["Tell me a story about a fox."],
   ["Write a poem."],
-  [`${LONG}What is the name of the boat?`, "A long prompt"],
+  [`${LONG}Tell me a story about Pip.`, "A long prompt"],
 ];
 const RAW = [
   ["Once upon a time"],

@@ -61,12 +61,12 @@ test("a stream that is cut anywhere gives the same lines with the same numbers",
 });
 
 /** A page and a server that never ends its response; `connections` has the options of each request. */
-function scene({ answers = true } = {}) {
+function scene({ answers = true, past = false } = {}) {
   mock.timers.enable({ apis: ["setTimeout"] });
   const page = new EventTarget();
   page.hidden = false;
   const connections = [];
-  globalThis.fetch = (_, { headers, signal }) =>
+  globalThis.fetch = (url, { headers, signal }) =>
     new Promise((resolve, reject) => {
       const body = new ReadableStream({
         start(stream) {
@@ -76,17 +76,18 @@ function scene({ answers = true } = {}) {
         },
       });
       signal.addEventListener("abort", () => reject(new Error("left")));
-      connections.push({ headers, signal });
+      connections.push({ url, headers, signal });
       if (answers) resolve({ ok: true, status: 200, body });
     });
   const ending = new AbortController();
   const heard = [];
-  subscribe("/events", { onMessage: ({ type }) => heard.push(type), signal: ending.signal, page });
+  const onMessage = ({ type }) => heard.push(type);
+  const rejoin = subscribe("/events?model=m", { onMessage, past, signal: ending.signal, page });
   const show = (on) => {
     page.hidden = !on;
     page.dispatchEvent(new Event("visibilitychange"));
   };
-  return { connections, heard, show, ending };
+  return { connections, heard, show, rejoin, ending };
 }
 
 const settled = async () => {
@@ -114,6 +115,28 @@ test("a hidden tab closes its connection, and continues from the last event when
   assert.equal(connections[1].headers["Last-Event-ID"], "run:7");
   assert.ok(!heard.includes("lost"));
   ending.abort();
+});
+
+test("the past is asked for once: neither when a tab is visible again, nor after a loss of events", async (t) => {
+  t.after(() => mock.timers.reset());
+  const { connections, show, rejoin, ending } = scene({ past: true });
+  await settled();
+  show(false);
+  mock.timers.tick(10_000);
+  await settled();
+  show(true);
+  await settled();
+  rejoin();
+  await settled();
+  const urls = connections.map(({ url }) => url);
+  assert.deepEqual(urls, ["/events?model=m&past=true", "/events?model=m", "/events?model=m"]);
+  assert.equal(connections[2].headers["Last-Event-ID"], undefined);
+  ending.abort();
+});
+
+test("the beginning of a run joins, as a keyframe does", () => {
+  const [message] = heard(['id: run:0\ndata: {"type":"run_started","schema":2}\n\n']);
+  assert.equal(message.joins, true);
 });
 
 test("a server that does not answer is reported as slow, once per attempt", async (t) => {
