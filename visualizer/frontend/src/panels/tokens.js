@@ -36,8 +36,9 @@ export class TokensPanel {
     if (written === this.written) return;
     this.written = written;
     patchChildren(this.element, tokenNodes(context, panel, blocks));
-    if (this.written !== selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
-    this.written = selected;
+    // Only for another request: scrolling forces a layout.
+    if (this.shown !== selected) this.element.querySelector(".scroll")?.scrollTo(0, 0);
+    this.shown = selected;
     if (span) this.element.style.setProperty("--hue", markOf(theme, span.lane).hue);
   }
 
