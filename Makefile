@@ -17,7 +17,7 @@ SGLANG ?= /tmp/sglang
 # Jupyter will not run as root unless told to; a container or a fresh machine often is root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
-.PHONY: help setup lab notebooks contents test test-fast test-notebooks test-browser test-frontend soak check \
+.PHONY: help setup lab notebooks pictures contents test test-fast test-notebooks test-browser test-frontend soak check \
   check-frontend record-vllm record-vllm-run record-sglang serve bench bundle clean
 
 help: ## list the targets
@@ -43,6 +43,9 @@ lab: setup ## open the first lesson in JupyterLab
 
 notebooks: setup ## run the lessons in Chromium and store their outputs and pictures; LESSONS="04 05" for some
 	PYTHONPATH=notebooks $(BIN)/python -m authoring $(LESSONS)
+
+pictures: setup ## take the README's pictures of the board in Chromium, the moving one too
+	PYTHONPATH=notebooks $(BIN)/python -m authoring.pictures
 
 contents: setup ## write the contents notebook from the lessons
 	PYTHONPATH=notebooks $(BIN)/python -m authoring.contents

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import JSHandle, expect
 
+from authoring.pictures import HOLD_ANIMATIONS
 from tests.browser.axe import expect_no_violation
 from tests.browser.board import BoardOnPage
 from tests.browser.conftest import NewPage
@@ -14,22 +15,12 @@ PREEMPTION = 30
 VICTIM, TAKER = 8, 6
 BEFORE = f"#step={PREEMPTION - 1}&selected={VICTIM}"
 
-# Animations wait for the test.
-HOLD = """
-  const animate = Element.prototype.animate;
-  Element.prototype.animate = function (...how) {
-    const animation = animate.apply(this, how);
-    animation.pause();
-    return animation;
-  };
-"""
-
 
 @pytest.fixture
 def held(new_page: NewPage, tmp_path: Path) -> BoardOnPage:
     """A board one step before the preemption, on a page on which no animation runs."""
     page = new_page()
-    page.add_init_script(HOLD)
+    page.add_init_script(HOLD_ANIMATIONS)
     return open_board(page, tmp_path, BEFORE)
 
 
@@ -121,7 +112,7 @@ def test_the_motion_ends_when_the_reader_goes_on(held: BoardOnPage) -> None:
 
 def test_nothing_moves_when_the_page_opens(new_page: NewPage, tmp_path: Path) -> None:
     page = new_page()
-    page.add_init_script(HOLD)
+    page.add_init_script(HOLD_ANIMATIONS)
     board = open_board(page, tmp_path, f"#step={PREEMPTION}")
     expect(board.root.locator(".handover")).to_have_count(0)
 
@@ -138,7 +129,8 @@ def test_nothing_moves_for_readers_who_prefer_reduced_motion(held: BoardOnPage) 
 def test_nothing_moves_while_the_pointer_drags(held: BoardOnPage) -> None:
     seen = record(held)
     box = held.canvas("canvas.strip")
-    left, right = map(float, held.root.locator(".lanes canvas").get_attribute("data-plot").split())
+    plot = held.root.locator(".lanes canvas").get_attribute("data-plot")
+    left, right = map(float, str(plot).split())
     mouse = held.page.mouse
     mouse.move(box["x"] + 6 + left, box["y"] + 40)
     mouse.down()

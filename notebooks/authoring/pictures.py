@@ -1,0 +1,158 @@
+"""Take the README's pictures of the board in Chromium: `make pictures`.
+
+`docs/handover-light.png` shows the motion of a preemption, eight times slower than the board does:
+the victim's blocks go from its lane to the map, and a block that another request takes goes on to that
+request's lane. `docs/board-light.png` is its end, for readers who prefer reduced motion. Both exist for
+the dark theme too.
+"""
+
+import base64
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect, sync_playwright
+
+from authoring.apng import Picture, png
+from authoring.lab import CHROMIUM_FLAGS, REPOSITORY, chromium_path
+from engine.events import EventLog
+from engine.events.vocabulary import Preempted, StepStarted
+from tests.visualizer.storytellers import storytellers
+from visualizer import to_html
+
+SIZE: ViewportSize = {"width": 1280, "height": 1100}  # a whole board is in sight
+SHARPNESS = 2  # device pixels per pixel
+DURATION = 150  # ms of the motion on the board
+FRAMES = 20
+FRAME, BEFORE, AFTER = 0.06, 1.5, 4.0  # seconds that a frame, the step before and the end are shown
+PLAYS = 3
+
+# An animation waits until its time is set.
+HOLD_ANIMATIONS = """
+  const animate = Element.prototype.animate;
+  Element.prototype.animate = function (...how) {
+    const animation = animate.apply(this, how);
+    animation.pause();
+    return animation;
+  };
+"""
+
+# Returns where a screenshot differs from the one before, and its pixels there; the others are
+# transparent.
+_CHANGED = """
+  async (screenshot) => {
+    const image = await createImageBitmap(await (await fetch(screenshot)).blob());
+    const { width, height } = image;
+    const context = new OffscreenCanvas(width, height).getContext("2d");
+    context.drawImage(image, 0, 0);
+    const now = context.getImageData(0, 0, width, height).data;
+    const pixels = new Uint32Array(now.buffer);
+    const before = globalThis.before ?? new Uint32Array(pixels.length);
+    globalThis.before = pixels.slice();
+    let [left, top, right, bottom] = [width, height, 0, 0];
+    for (let y = 0, i = 0; y < height; y++)
+      for (let x = 0; x < width; x++, i++) {
+        if (pixels[i] === before[i]) pixels[i] = 0;
+        else {
+          [left, right] = [Math.min(left, x), Math.max(right, x + 1)];
+          [top, bottom] = [Math.min(top, y), Math.max(bottom, y + 1)];
+        }
+      }
+    if (right === 0) [left, top, right, bottom] = [0, 0, 1, 1];
+    const rows = [];
+    for (let y = top; y < bottom; y++)
+      rows.push(now.slice(4 * (y * width + left), 4 * (y * width + right)));
+    const packed = new Blob(rows).stream().pipeThrough(new CompressionStream("deflate"));
+    const bytes = new Uint8Array(await new Response(packed).arrayBuffer());
+    const data = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+    return { x: left, y: top, width: right - left, height: bottom - top, data };
+  }
+"""
+
+
+class Camera:
+    """Takes pictures of an element: of each, what has changed since the one before."""
+
+    def __init__(self, element: Locator) -> None:
+        self.element = element
+        self.darkroom: Page = element.page.context.new_page()
+
+    def picture(self, seconds: float) -> Picture:
+        """Return the next picture of an animation, to be shown for `seconds`."""
+        self.element.blur()  # no focus ring
+        screenshot = base64.b64encode(self.element.screenshot()).decode()
+        changed: dict[str, Any] = self.darkroom.evaluate(
+            _CHANGED, f"data:image/png;base64,{screenshot}"
+        )
+        data = zlib.decompress(base64.b64decode(changed["data"]))
+        pixels = np.frombuffer(data, np.uint8).reshape(changed["height"], changed["width"], 4)
+        return Picture(pixels, seconds, changed["x"], changed["y"])
+
+
+def main() -> None:
+    """Write the pictures into `docs`."""
+    path = chromium_path()
+    if path is None:
+        raise SystemExit("no Chromium on this machine: install the package `chromium`")
+    log = storytellers()
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        file = Path(folder) / "class.html"
+        to_html(log, file)
+        browser = playwright.chromium.launch(executable_path=path, args=CHROMIUM_FLAGS)
+        themes: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+        for theme in themes:
+            moving, still = handover(browser, file, log, theme)
+            for name, content in (("handover", moving), ("board", still)):
+                target = REPOSITORY / "docs" / f"{name}-{theme}.png"
+                target.write_bytes(content)
+                print(f"{target.name}: {len(content) / 1000:.0f} KB")
+        browser.close()
+
+
+def handover(
+    browser: Browser, file: Path, log: EventLog, theme: Literal["light", "dark"]
+) -> tuple[bytes, bytes]:
+    """Return the moving picture of the log's first preemption, and the still picture of its end."""
+    step, victim = first_preemption(log)
+    context = browser.new_context(viewport=SIZE, color_scheme=theme, device_scale_factor=SHARPNESS)
+    page = context.new_page()
+    page.add_init_script(HOLD_ANIMATIONS)
+    page.goto(f"{file.as_uri()}#step={step}&selected={victim}")
+    board = page.locator(".underglass").first
+    expect(board).to_have_attribute("data-ready", "true")
+    # All pictures have the height of the last one.
+    board.evaluate("root => { root.style.minHeight = `${root.offsetHeight}px`; }")
+    board.press(",")
+    expect(board).to_have_attribute("data-step", str(step - 1))
+    camera = Camera(board)
+    pictures = [camera.picture(BEFORE)]
+    page.wait_for_timeout(DURATION + 1)  # steps that follow each other quickly have no motion
+    board.press(".")
+    expect(page.locator(".handover")).to_have_count(1)
+    for frame in range(FRAMES):
+        time = DURATION * (frame + 0.5) / FRAMES
+        page.evaluate("t => { for (const a of document.getAnimations()) a.currentTime = t; }", time)
+        pictures.append(camera.picture(FRAME))
+    page.evaluate("for (const animation of document.getAnimations()) animation.finish()")
+    expect(page.locator(".handover")).to_have_count(0)
+    pictures.append(camera.picture(AFTER))
+    end = Camera(board).picture(AFTER)
+    context.close()
+    return png(pictures, PLAYS), png([end])
+
+
+def first_preemption(log: EventLog) -> tuple[int, int]:
+    """Return the step and the victim of the log's first preemption."""
+    step = 0
+    for event in log:
+        if isinstance(event, StepStarted):
+            step = event.step
+        elif isinstance(event, Preempted):
+            return step, event.request
+    raise ValueError("the log has no preemption")
+
+
+if __name__ == "__main__":
+    main()
