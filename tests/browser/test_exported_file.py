@@ -155,8 +155,8 @@ def test_hovering_tells(board: BoardOnPage, log: EventLog) -> None:
     band = board.canvas(".waiting canvas")
     board.page.mouse.move(band["x"] + 400, band["y"] + 30)
     expect(board.root.locator(".tip")).to_contain_text("waiting")
-    step, *_, waiting = numbers_in(board.text(".tip"))[:7]
-    assert waiting == len(state_at(log, StepIndex(log), step)["waiting"])
+    step, *_, waiting = numbers_in(board.text(".tip"))[:8]
+    assert waiting == len(state_at(log, StepIndex(log), int(step))["waiting"])
 
 
 def test_keys_act_only_on_a_focused_board_and_stay_inside(board: BoardOnPage) -> None:

@@ -80,6 +80,7 @@ window.anew = async () => {
     only: only || undefined,
     axis,
   });
+  board.store.set({ touched: true }); // as on the first board: nothing is faded before the reader moves
   if (block !== "") board.lookAt(Number(block));
   const lanes = root.querySelector(".lanes");
   if (lanes.offsetParent) {
