@@ -155,8 +155,8 @@ def test_hovering_tells(board: BoardOnPage, log: EventLog) -> None:
     band = board.canvas(".waiting canvas")
     board.page.mouse.move(band["x"] + 400, band["y"] + 30)
     expect(board.root.locator(".tip")).to_contain_text("waiting")
-    step, *_, waiting = numbers_in(board.text(".tip"))[:7]
-    assert waiting == len(state_at(log, StepIndex(log), step)["waiting"])
+    step, *_, waiting = numbers_in(board.text(".tip"))[:8]
+    assert waiting == len(state_at(log, StepIndex(log), int(step))["waiting"])
 
 
 def test_keys_act_only_on_a_focused_board_and_stay_inside(board: BoardOnPage) -> None:
@@ -217,7 +217,7 @@ def test_it_fits_every_width_and_takes_up_a_new_one(board: BoardOnPage) -> None:
         assert board.page.evaluate(_CUT) == [], width
         right = board.page.evaluate(
             """() => Math.max(...[...document.querySelectorAll(".underglass *")]
-                 .filter((node) => !node.closest(".for-screen-readers, .scroll, .alternative"))
+                 .filter((node) => !node.closest(".for-screen-readers, .scroll, .alternative, .cells"))
                  .map((node) => node.getBoundingClientRect().right))"""
         )
         assert right <= width

@@ -70,6 +70,7 @@ export class Shell {
       running: frame.running.length,
       waiting: frame.waiting.length,
       tokens: frame.budget.tokens,
+      touched: store.touched,
       moment: momentsAround(model, store.step).here?.kind ?? "",
       moments: momentsAround(model, store.step).count,
       ...frame.counts,

@@ -16,7 +16,8 @@ import { chip, wordNodes } from "../drawing/words_html.js";
 /** The most requests named in one line; two thousand waiting requests would fill the page. */
 const MOST_NAMED = 24;
 const NAME = { size: 12.5, bold: true };
-const SEEN = 17; // visible rows of the list, if each has one line
+const SEEN = 17; // rows of the list that are written at first, if each has one line; more in a higher list
+const ROW = 20; // px
 const TOGETHER = 6; // plain rows per body of the table
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
@@ -24,6 +25,7 @@ export class DecisionsPanel {
   constructor(board) {
     this.board = board;
     this.list = h("div", {});
+    this.seen = SEEN;
     this.ruler = new CanvasPainter(h("canvas"));
     this.source = h("p", { class: "note source" });
     this.element = h(
@@ -53,11 +55,25 @@ export class DecisionsPanel {
     this.context = board.context();
     const moment = this.lines.findIndex(({ hot }) => hot);
     // A highlighted row below the first ones is scrolled to the middle, as far as the list can scroll.
-    const top = moment < SEEN ? 0 : Math.min(moment - SEEN / 2, this.lines.length - SEEN) - 1;
-    this.writeRows(top, Math.max(SEEN, moment + SEEN / 2 + 1));
+    this.writeSeen(moment);
     // After all text is written: reading the layout now would compute it twice.
-    queueMicrotask(() => showMoment(this.element));
+    queueMicrotask(() => {
+      const list = this.element.querySelector(".scroll");
+      const seen = list ? Math.ceil(list.clientHeight / ROW / this.board.unit) + 1 : 0;
+      if (seen > this.seen) {
+        this.seen = seen;
+        this.writeSeen(moment);
+      }
+      showMoment(this.element);
+    });
     this.writeSource(moment);
+  }
+
+  /** Writes the visible rows. */
+  writeSeen(moment) {
+    const { seen, lines } = this;
+    const top = moment < seen ? 0 : Math.min(moment - seen / 2, lines.length - seen) - 1;
+    this.writeRows(top, Math.max(seen, moment + seen / 2 + 1));
   }
 
   /** Writes the rows that `write` left out because they are not visible. */

@@ -11,7 +11,7 @@ export class SummaryPanel {
   constructor(setSlo) {
     this.setSlo = setSlo;
     this.cells = h("div", {
-      class: "cells scroll",
+      class: "cells",
       tabindex: "0",
       role: "group",
       "aria-label": "The run",
