@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from engine import Cost, EngineConfig, Workload, simulate
+from engine.simulation.workload import poisson, uniform
 from tests.browser.board import BoardOnPage, expect_fold
 from tests.browser.conftest import NewPage
 from tests.browser.exported import the_log
@@ -107,3 +109,18 @@ def test_panels_fit_every_width(new_page: NewPage, page_of_panels: Path, width: 
              .map((node) => node.getBoundingClientRect().right))"""
     )
     assert right <= width
+
+
+def test_the_text_stays_scrolled_while_the_reader_steps(new_page: NewPage, tmp_path: Path) -> None:
+    length = {"prompt": uniform(200, 200), "output": uniform(300, 300)}
+    workload = Workload.generate(1, arrivals=poisson(1), **length)
+    log = simulate(workload, EngineConfig(max_kv_tokens=1024), cost=Cost(1, 0, 0, 0, 0))
+    to_html(log, tmp_path / "long.html", step=250, select=1)
+    page = new_page(width=390)
+    page.goto((tmp_path / "long.html").as_uri())
+    board = BoardOnPage(page).wait()
+    text = board.root.locator(".tokens .text")
+    text.evaluate("(element) => element.scrollTo(0, -60)")  # it is bottom-up
+    board.press(",")
+    board.expect_step(249)
+    assert text.evaluate("(element) => element.scrollTop") == -60
