@@ -229,14 +229,14 @@ export class WaterfallPanel {
     painter.begin(this.width, AXIS, board.unit, board.theme);
     const { faint, muted } = board.theme;
     const step = tickOf(longest, (this.right - this.left) / 90);
+    const first = `${timeWords(0, this.unit)} after arrival`;
+    const free = this.x(0) + painter.measure(first) + 8;
     for (let at = 0; at <= longest; at += step) {
       const x = this.x(at);
       painter.line(x, 2, x, 7, faint);
-      const words = timeWords(at, this.unit);
-      painter.text(at ? words : `${words} after arrival`, x, 19, {
-        color: muted,
-        align: at ? "center" : "left",
-      });
+      const words = at ? timeWords(at, this.unit) : first;
+      if (at && x - painter.measure(words) / 2 < free) continue;
+      painter.text(words, x, 19, { color: muted, align: at ? "center" : "left" });
     }
   }
 
