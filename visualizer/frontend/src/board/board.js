@@ -270,6 +270,7 @@ export class Board extends Shell {
     else if (["scrolled", "range", "window", "axis"].some((name) => names.has(name))) {
       this.axis?.draw();
       if (this.axis) this.queue.draw();
+      this.axis?.writeShown();
     }
     if (names.has("range")) this.axis?.writeRange();
     if (names.has("slo")) this.render();

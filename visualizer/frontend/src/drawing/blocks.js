@@ -42,11 +42,16 @@ export function drawBlocks(painter, scene) {
   const isMine = ({ id }) => claim.held.has(id) || claim.lost.has(id);
   const alphaOf = (block) => (chosen && !isMine(block) && !moved(block) ? OTHERS : 1);
   if (grid.body < FORMED) {
-    drawCells(painter, scene, (block) =>
-      block.id < reach
-        ? tileOf(painter, scene, block, isMine(block), alphaOf(block))
-        : painter.pixels("transparent", 1),
-    );
+    // Thousands of blocks have few different tiles.
+    const tiles = new Map();
+    const unused = painter.pixels("transparent", 1);
+    drawCells(painter, scene, (block) => {
+      if (block.id >= reach) return unused;
+      const [mine, alpha] = [isMine(block), alphaOf(block)];
+      const key = tileKey(scene, block, mine) * 2 + Number(alpha === 1);
+      if (!tiles.has(key)) tiles.set(key, tileOf(painter, scene, block, mine, alpha));
+      return tiles.get(key);
+    });
   } else {
     for (const block of cells) {
       const mine = isMine(block);
@@ -138,6 +143,14 @@ function drawRowNumbers(painter, { grid, frame }) {
       color: painter.theme.muted,
     });
   }
+}
+
+/** A number per look of a block, apart from its opacity. */
+function tileKey({ claim, model }, { id, kind, owners }, mine) {
+  if (kind === "free") return 0;
+  if (kind === "shared") return 1;
+  if (kind === "cached") return mine || claim.wanted.has(id) ? 2 : 3;
+  return 5 + (model.laneOf(owners[0]) ?? -1);
 }
 
 /** The pixels of a block of a few pixels. */

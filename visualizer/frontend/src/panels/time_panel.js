@@ -305,9 +305,6 @@ export class TimePanel {
       const still = [...known, this.view.from, this.view.to].join(" ");
       bleed(overlap, OVERLAP_HEIGHT, () => drawOverlap(overlap, { ...common, scale, still }));
     }
-    this.lanes.dataset.shown = this.shown().join(" ");
-    this.lanes.dataset.plot = `${this.left} ${this.right}`;
-    this.lanes.dataset.view = `${this.view.from} ${this.view.to}`;
     this.scene = {
       ...common,
       still: [...known, this.view.from, this.view.to].join(" "),
@@ -328,10 +325,19 @@ export class TimePanel {
     this.rangeMark.draw();
   }
 
+  /** Writes what the lanes show into attributes, after all drawing: text drawn after it makes styles be computed twice. */
+  writeShown() {
+    const { dataset } = this.lanes;
+    dataset.shown = this.shown().join(" ");
+    dataset.plot = `${this.left} ${this.right}`;
+    dataset.view = `${this.view.from} ${this.view.to}`;
+  }
+
   /** Writes the canvases' labels for screen readers; the tables are in `tables.js`. */
   write() {
     const { model, board } = this;
     const { frame } = board;
+    this.writeShown();
     const { used, cached, free } = Object.fromEntries(
       ["used", "cached", "free"].map((name) => [
         name,
