@@ -34,7 +34,12 @@ export class TimePanel {
   constructor(board) {
     this.board = board;
     this.strip = h("canvas", { role: "img", class: "strip" });
-    this.overlap = h("canvas", { role: "img", class: "overlap", hidden: true });
+    this.overlap = h("canvas", {
+      role: "img",
+      "aria-label": "Scheduler and forward pass",
+      class: "overlap",
+      hidden: true,
+    });
     this.lanes = h("canvas", { role: "img" });
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.band = h("canvas", { role: "img" });

@@ -41,7 +41,7 @@ export class WaterfallPanel {
     this.sorts.append(
       ...Object.entries(SORTINGS).map(([name, { words }]) => this.sortButton(name, words)),
     );
-    this.bars = h("canvas", { role: "img" });
+    this.bars = h("canvas", { role: "img", "aria-label": "Bars" });
     this.names = h("div", { class: "names" });
     this.spacer = h("div", { class: "spacer" }, this.bars, this.names);
     this.scroller = h(
