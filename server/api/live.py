@@ -17,8 +17,8 @@ one shared window of recent events. A viewer that falls behind the window is tol
 missed and gets a new keyframe.
 
 The log does not say which requests the teacher's controls hold back, nor whether the server accepts
-requests. An event named "status" does; it is sent after the
-first keyframe and whenever one of them changes.
+requests. An event named "status" does; it is sent after the first keyframe and whenever one of them
+changes.
 """
 
 import asyncio

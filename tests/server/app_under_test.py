@@ -110,7 +110,8 @@ def main() -> None:
     if options.get("paused"):
         engine.pause()
     HttpProtocol.head_seconds = options.get("head_seconds", HttpProtocol.head_seconds)
-    listener = listen(settings.host, options.get("port", 0))
+    host = settings.host if settings.host == "0.0.0.0" else "127.0.0.1"  # a name may be invented
+    listener = listen(host, options.get("port", 0))
     trace = options.get("trace_file")
     run_server(
         engine,

@@ -134,6 +134,8 @@ class Feed:
     def _read(self) -> Iterator[Event | None]:
         """The log's events, and None for each new status."""
         for sent in self._events:
+            if not sent.data:  # httpx-sse also yields an event for a comment, the keep-alive
+                continue
             if sent.event == "dropped":
                 self.dropped.append(sent.json()["dropped"])
             elif sent.event == "status":

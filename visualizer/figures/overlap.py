@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from engine.events import EventLog
 from engine.events import vocabulary as v
-from visualizer.durations import duration
+from engine.events.durations import duration
 from visualizer.figures.theme import (
     NO_STEP,
     Palette,
