@@ -30,7 +30,7 @@ _READ = r"""
   const numbers = (text) => (text.match(/\d+/g) ?? []).map(Number);
   const steps = { root: Number(step), sentence: numbers(words(".sentence"))[0] };
   steps.strip = numbers(root.querySelector(".strip").getAttribute("aria-label"))[0];
-  for (const section of root.querySelectorAll("section"))
+  for (const section of root.querySelectorAll("section:not([hidden])"))
     steps[section.className] = Number(section.dataset.step);
   for (const caption of root.querySelectorAll(".alternative caption"))
     if (/step \d/i.test(caption.textContent))
