@@ -12,7 +12,7 @@ export function headline(facts, { firstStep }, ends, kind) {
   const { step, requests } = difference;
   const alike = step - firstStep;
   const together = alike
-    ? `Both runs decide alike for ${alike} step${alike === 1 ? "" : "s"}. At `
+    ? `Both runs decide alike for ${alike} step${alike === 1 ? "" : "s"} and part at `
     : "The runs part at once, at ";
   const over = requests[0] == null ? [] : [{ text: ", over " }, { request: requests[0] }];
   return [
@@ -42,7 +42,8 @@ function preempts(before, after) {
   if (before === after) return null;
   if (after === 0) return "needs no preemption";
   const times = Math.abs(after - before);
-  return `preempts ${times === 1 ? "once" : `${times} times`} ${after > before ? "more" : "less"}`;
+  const how = after > before ? "more" : "fewer";
+  return times === 1 ? `has one preemption ${how}` : `has ${times} ${how} preemptions`;
 }
 
 function done([a, b], noise, kind) {
