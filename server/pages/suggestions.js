@@ -18,7 +18,7 @@ const CHAT = [
   ["Why is decode slower than prefill?"],
   ["What is 17 + 25?"],
   ["Tell me a story about a fox."],
-  ["Write a poem."],
+  ["Tell me a story about a boat."],
   [`${LONG}Tell me a story about Pip.`, "A long prompt"],
 ];
 const RAW = [
