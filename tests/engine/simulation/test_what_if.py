@@ -28,7 +28,7 @@ def test_with_no_change_the_log_is_reproduced(soak: bool, first_seed: int) -> No
     kinds: set[type] = set()
     for seed in range(first_seed, first_seed + (5000 if soak else 250)):
         workload = random_workload(seed)
-        workload.failures = set()  # a failed forward pass is no input
+        workload.failures, workload.pauses = set(), []  # neither is an input
         engine = make_engine(workload)
         play(engine, workload)
         if not engine.log.of(v.StepFinished):
@@ -87,7 +87,7 @@ def test_the_header_has_what_the_fitted_cost_takes_for_each_step_of_the_log() ->
     kinds = set[str]()
     for seed in range(60):
         workload = random_workload(seed)
-        workload.failures = set()
+        workload.failures, workload.pauses = set(), []
         engine = make_engine(workload)
         play(engine, workload)
         if workload.draft_length or not engine.log.of(v.StepFinished):
