@@ -123,7 +123,7 @@ def test_a_prompt_streams_here_is_selected_on_the_board_and_says_how_it_went(
         step.click()
         expect(stream.locator(".text")).to_have_text(text)
     step.click()
-    expect(stream).to_have_attribute("data-state", "length")
+    expect(stream).to_have_attribute("data-state", "length", timeout=30_000)
     expect(stream.locator(".words")).to_have_text(re.compile(r"\d m?s\b"))  # to the first token
     assert "Zoë Ωmega" in board.text(".sentence")
 
@@ -414,7 +414,7 @@ def test_a_server_with_a_key_is_opened_with_it(new_page: NewPage) -> None:
         expect(page.locator("#key")).to_be_hidden()
         send(page, "Once")
         engine_button(page, "resume").click()
-        expect(page.locator(".stream")).to_have_attribute("data-state", "length")
+        expect(page.locator(".stream")).to_have_attribute("data-state", "length", timeout=30_000)
 
 
 @pytest.mark.parametrize("width", [360, 1280])
@@ -599,7 +599,9 @@ def test_prompts_are_chats_unless_raw_completion_is_chosen(
             send(page, "Once", raw=raw, tokens="3")
         assert ("messages" in asked.value.post_data_json) is not raw
         steps(server.url, 3)
-        expect(page.locator(".stream").first).to_have_attribute("data-state", "length")
+        expect(page.locator(".stream").first).to_have_attribute(
+            "data-state", "length", timeout=30_000
+        )
         expect(page.locator(".stream .text").first).to_have_text("abc")
     chips = page.locator("#chips button")
     with page.expect_request("**/v1/completions") as asked:

@@ -137,5 +137,5 @@ def test_a_scenario_is_shown_by_its_name_under_its_caption(
     assert board.text("h2.title") == one.name.capitalize()
     assert board.text("p.caption") == one.caption
     run_cell(page, 1)
-    rows = page.locator(".jp-RenderedHTMLCommon th")
+    rows = page.locator(".jp-RenderedHTMLCommon figcaption code")
     expect(rows).to_have_text([f'show("{name}")' for name in gallery()])
