@@ -219,7 +219,8 @@ class Scheduler:
             if drafts:
                 row.drafts = drafts
                 row.count += len(drafts)
-                self.cache.allocate_slots(row.request, row.count, len(drafts))
+                copies = self.cache.allocate_slots(row.request, row.count, len(drafts))
+                assert copies == [], "drafts get free blocks, after the row's own copy"
                 plan.budget -= len(drafts)
 
     # Waiting requests
