@@ -3,13 +3,16 @@
 The rule that a program can check: a number in a lesson's prose is in an output or in the code of a cell
 above it, or of the cell right below it, rounded as far as the prose rounds it. Left out are cells that
 cite (`differs`, `next`, and those tagged `cited`), headings, links and words in backticks.
+
+The outputs between a prediction and its answer are not stored. So `make notebooks` traces the answer's
+numbers before it drops them (`ran=True`); in a stored lesson an answer is taken as a source.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-CITING = {"differs", "next", "cited"}
+CITING = {"differs", "next", "stretch", "recap", "cited"}
 _NUMBER = re.compile(r"(?<![\w.#])\d[\d,]*(?:\.\d+)?(?!\w)")
 _IN_OUTPUT = re.compile(r"\d[\d,]*(?:\.\d+)?")
 _LEFT_OUT = re.compile(
