@@ -2,8 +2,8 @@
 
 The committed outputs are for readers who run nothing, on a code host or in a fresh JupyterLab. A
 widget's reference would be dead there, and its state large. So each widget is stored as its picture
-in the light theme and its `repr`. When the cell runs, it shows the widget again. Between a question and its
-answer nothing is stored.
+in the light theme and its `repr`. When the cell runs, it shows the widget again. Between a question
+and its answer nothing is stored.
 """
 
 import base64

@@ -73,7 +73,10 @@ def problems(path: Path) -> list[str]:
         kind = _of_prose if cell.cell_type == "markdown" else _of_code
         found += [f"cell {index} ({part_of(cell)}): {words}" for words in kind(cell)]
     found += _of_the_words(notebook.cells)
-    found += [f"cell {index} ({part_of(notebook.cells[index])}): {words}" for index, words in spoilers(notebook.cells)]
+    found += [
+        f"cell {index} ({part_of(notebook.cells[index])}): {words}"
+        for index, words in spoilers(notebook.cells)
+    ]
     if not any("hint=1" in cell.source for cell in notebook.cells if part_of(cell) == "exercise"):
         found.append("no exercise cell says how to get the first hint (`hint=1`)")
     found += [

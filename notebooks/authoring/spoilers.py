@@ -1,10 +1,10 @@
 """Find what gives a prediction's answer away before its question is answered.
 
 A prediction is three parts: `predict` asks, `run` computes and reveals, `answer` explains, folded.
-Between the question and its answer a stored lesson has no output, and its prose and code do not have the
-answer's value. Before the question, no stored output and no prose has it, and no picture shows the part
-of the log that the reveal will read. A value that a reader needs first for another reason (a block size
-that happens to be the answer) is named in the cell's tag `says-NN.name`.
+Between the question and its answer a stored lesson has no output, and neither prose nor code has the
+answer's value. Before the question, no stored output and no prose has it, and no picture shows the
+whole log that the reveal will read. A cell that needs the value for another reason (a block size that
+happens to be the answer) says so with the tag `says-NN.name`.
 """
 
 import ast
@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from authoring.numbers import LEFT_OUT
 from checks.answer import answer_to
 
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?![\w]|\.\d)")
@@ -40,8 +41,7 @@ def predictions(cells: list[Any]) -> list[Prediction]:
     if len(asked) != len(answers):
         raise ValueError(f"{len(asked)} predictions have {len(answers)} answer cells")
     pairs = [
-        Prediction(key, index, answer)
-        for (index, key), answer in zip(asked, answers, strict=True)
+        Prediction(key, index, answer) for (index, key), answer in zip(asked, answers, strict=True)
     ]
     for one in pairs:
         if one.answered < one.asked:
@@ -77,7 +77,10 @@ def spoilers(cells: list[Any]) -> Iterator[tuple[int, str]]:
                 yield index, f"its {where} has {truth!r}, the answer to {one.key}"
             if index < one.asked:
                 for name in _whole_pictures(cell) & read:
-                    yield index, f"its picture shows all of `{name}`, and so the answer to {one.key}: use until()"
+                    yield (
+                        index,
+                        f"it draws all of `{name}`, with the answer to {one.key}: use until()",
+                    )
 
 
 def _tags(cell: Any) -> list[str]:
@@ -88,7 +91,7 @@ def _tags(cell: Any) -> list[str]:
 def _where_it_says(cell: Any, truth: Any, after_the_question: bool) -> str | None:
     """Return which part of a cell states the truth, or None."""
     if cell.cell_type == "markdown":
-        return "prose" if _says(_without_fences(cell.source), truth) else None
+        return "prose" if _says(LEFT_OUT.sub(" ", cell.source), truth) else None
     for output in cell.get("outputs", []):
         data = output.get("data", {})
         texts = [output.get("text", ""), data.get("text/plain", ""), data.get("text/markdown", "")]
@@ -97,10 +100,6 @@ def _where_it_says(cell: Any, truth: Any, after_the_question: bool) -> str | Non
     if after_the_question and truth in _literals(cell.source):
         return "code"
     return None
-
-
-def _without_fences(text: str) -> str:
-    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 
 def _says(text: str, truth: Any) -> bool:
@@ -118,7 +117,11 @@ def _calls(source: str, *names: str) -> Iterator[ast.Call]:
     for node in ast.walk(_tree(source)):
         if isinstance(node, ast.Call):
             function = node.func
-            name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+            name = (
+                function.attr
+                if isinstance(function, ast.Attribute)
+                else getattr(function, "id", "")
+            )
             if name in names:
                 yield node
 

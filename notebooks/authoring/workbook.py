@@ -102,7 +102,9 @@ def _digest(text: str) -> str:
 def main(arguments: list[str] | None = None) -> None:
     """Bring the workbook up to date and print what changed."""
     parser = argparse.ArgumentParser(prog="authoring.workbook", description=__doc__.split("\n")[0])
-    parser.add_argument("--fresh", default="", help="put this lesson's copy aside, and make a new one")
+    parser.add_argument(
+        "--fresh", default="", help="put this lesson's copy aside, and make a new one"
+    )
     said = update(WORKBOOK, parser.parse_args(arguments).fresh)
     print("\n".join([*said, f"The lessons are in {WORKBOOK.name}/. Your work there stays."]))
 

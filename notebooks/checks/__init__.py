@@ -33,7 +33,7 @@ class _Checks:
 
 
 def _run(lesson: ModuleType, *parts: Any, hint: int = 0) -> Any:
-    """Check the parts, and print the lesson's first `hint` hints. Raises ValueError for another number."""
+    """Check the parts; first print `hint` hints. Raises ValueError if there are not so many."""
     hints: tuple[str, ...] = lesson.HINTS
     if not 0 <= hint <= len(hints):
         raise ValueError(f"hint must be from 1 to {len(hints)}, got {hint}")

@@ -6,7 +6,7 @@ Each `checks/lesson_NN.py` has `ANSWERS`, by the name under which the lesson ask
 
 import importlib
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +16,19 @@ class Answer:
     """What a prediction's reveal prints.
 
     `reasons` says of each wrong option why it is tempting and what it misses, the most tempting one
-    first. `then` follows for everyone. `source` names where the truth comes from.
+    first. `then` follows for everyone. `source` names where the truth comes from. If the options are
+    words, `fits` says whether a value of the run is what the true option says.
     """
 
     truth: Any
     reasons: Mapping[Any, str]
     then: str = ""
     source: str = "The log"
+    fits: Callable[[Any], bool] | None = None
+
+    def is_shown_by(self, value: Any) -> bool:
+        """Return whether a run's value confirms the truth."""
+        return bool(value == self.truth if self.fits is None else self.fits(value))
 
 
 def answer_to(key: str) -> Answer:

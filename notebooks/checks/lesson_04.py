@@ -40,6 +40,7 @@ ANSWERS = {
             "twice as long": _SHARED,
             "shorter": "The wait for the first token is. But a step with more tokens in it is longer.",
         },
+        fits=lambda ratio: 1.1 < ratio < 1.2,
     ),
 }
 HINTS = (

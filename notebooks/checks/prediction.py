@@ -58,14 +58,14 @@ class Guess(ipywidgets.VBox):  # type: ignore[misc]
         self._buttons.index = self.options.index(option)
 
     def reveal(self, value: Any) -> None:
-        """Print the guess next to the truth. `value` is what the run gave.
+        """Print the guess next to the truth, which the run's `value` confirms.
 
         Without a guess, the first call asks for one and the second prints the truth. With
         UNDERGLASS_REVEAL=1 the first call does: for tests and for `make notebooks`, where no one
-        can choose. Raises ValueError if `value` is not the lesson's answer.
+        can choose. Raises ValueError if `value` does not confirm the lesson's answer.
         """
         right = answer_to(self.key)
-        if value != right.truth:
+        if not right.is_shown_by(value):
             raise ValueError(
                 f"{right.source} says {value}, and the lesson's answer is {right.truth}. If you "
                 "changed a number in a cell above, put it back and run the lesson from the top."
