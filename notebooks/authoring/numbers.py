@@ -16,7 +16,8 @@ CITING = {"differs", "next", "stretch", "recap", "cited"}
 _NUMBER = re.compile(r"(?<![\w.#])\d[\d,]*(?:\.\d+)?(?!\w)")
 _IN_OUTPUT = re.compile(r"\d[\d,]*(?:\.\d+)?")
 LEFT_OUT = re.compile(
-    r"```.*?```|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|^#[^\n]*$|^\*About [^\n]*$|\blessons? \d\d(?: and \d\d)?|^\d+\. ",
+    r"```.*?```|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|^#[^\n]*$|^\*About [^\n]*$"
+    r"|\blessons? \d\d(?: and \d\d)?|^\d+\. ",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 
