@@ -34,7 +34,9 @@ def serve_class(
     ] = 8000,
     api_key: Annotated[
         str | None,
-        option("Class", "Require this key. Without one, everyone on the network can join and read."),
+        option(
+            "Class", "Require this key. Without one, everyone on the network can join and read."
+        ),
     ] = None,
     allowed_host: Annotated[
         list[str], option("Class", "A host name that students type; others get 403. Repeatable.")
