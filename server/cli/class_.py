@@ -23,7 +23,7 @@ PLAN: dict[str, Any] = {
 }
 
 
-def serve_class(
+def serve_class(  # noqa: PLR0917 (one parameter per option, as Typer requires)
     ctx: typer.Context,
     model: Annotated[
         str | None,
