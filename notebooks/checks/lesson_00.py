@@ -7,6 +7,7 @@ from enum import StrEnum
 from numbers import Integral
 from typing import Any
 
+from checks.answer import Answer
 from checks.beginning import until
 from checks.broken import Broken
 from checks.guard import watched
@@ -15,6 +16,23 @@ from engine import Cost, EngineConfig, simulate
 from engine.events import EventLog
 from engine.events import vocabulary as v
 from engine.simulation.speakers import NAMES, Speaker, workload_of
+
+ANSWERS = {
+    "eva": Answer(
+        10,
+        {
+            9: "Bo's answer has 8 tokens, and eight steps are over. But his first one came in step 2.",
+            11: "Ada was the first to get a token, and her answer has 10. But Bo began one step later and "
+            "ends before her.",
+            13: "Dev's answer is the shortest. But the machine was reading his long prompt until step 7.",
+        },
+    ),
+}
+HINTS = (
+    "Go through the log once and keep the number of the current step. Which event carries tokens?",
+    "A request gets tokens in many steps. What does your dictionary have already when the second one "
+    "comes?",
+)
 
 
 class Promise(StrEnum):
@@ -45,8 +63,8 @@ class Run:
 
     def __str__(self) -> str:
         people = [
-            f"{one.name} with {counted(one.own, 'prompt token')}, there from step {one.step}"
-            + (f", with {one.n} samples" if one.n > 1 else "")
+            f"{one.name} arrives in step {one.step} with {counted(one.own, 'prompt token')}"
+            + (f" and {one.n} samples" if one.n > 1 else "")
             for one in self.people
         ]
         rules = "8 tokens a step, 2 seats"
@@ -61,9 +79,11 @@ def check(first_token_steps: FirstTokenSteps) -> FirstTokenSteps:
 
 
 def truth(log: EventLog) -> dict[int, int]:
-    """Return the right answer, from the table of tokens."""
-    first = log.tokens.groupby("request").step.min()
-    return {int(request): int(step) for request, step in first.items()}
+    """Return the right answer, from the rows of tokens."""
+    first: dict[int, int] = {}
+    for token in log.token_rows:
+        first.setdefault(token.request, token.step)
+    return first
 
 
 def cases() -> list[Run]:
@@ -95,7 +115,7 @@ def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
         raise Broken(
             f"You returned {answer!r}.",
             Promise.IS_DICT,
-            "For a log without tokens it is empty.",
+            "What does first_token_steps() return? For a log without tokens it is an empty dictionary.",
         )
     right, names = truth(log), _names(log)
     if silent := [request for request in answer if request not in right]:
@@ -136,8 +156,8 @@ def _why_not_in_it(key: Any, names: dict[int, str]) -> str:
 
 def _where_to_look(log: EventLog, request: int, name: str, said: Any, step: int) -> str:
     """Return a hint about what happened in the returned step."""
-    frame = log.requests
-    arrived, admitted = (frame[column][request] for column in ("arrived_step", "admitted_step"))
+    row = log.request(request)
+    arrived, admitted = row.arrived_step, row.admitted_step
     if said == 0:
         return "There is no step 0. Return the step's number, not the length of the wait."
     if said == admitted:
@@ -145,11 +165,11 @@ def _where_to_look(log: EventLog, request: int, name: str, said: Any, step: int)
             f"{name} is admitted in step {said} and gets its first token in step {step}. What happens "
             "in between?"
         )
-    if said in log.steps.index and said < step:
+    if said < step and any(one.step == said for one in log.step_rows):
         return f"Step {said} has no token of {name}. What does it have?"
-    if said in (step - arrived, step - arrived + 1):
+    if arrived is not None and said in (step - arrived, step - arrived + 1):
         return "Return the step's number, not the length of the wait."
-    if said in log.tokens.step[log.tokens.request == request].tolist():
+    if any(token.request == request and token.step == said for token in log.token_rows):
         return f"Step {said} has a token of {name}, but not its first one."
     return f"Go through the log up to {name}'s first token. Which step has it?"
 

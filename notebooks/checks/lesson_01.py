@@ -11,10 +11,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import call
 from checks.judging import counted, judge
 from engine.compute.sampling import truncation
+
+ANSWERS = {
+    "kept": Answer(
+        3,
+        {
+            2: "Two words have 0.881, and a third one goes beyond 0.9. But top-p keeps the smallest set "
+            "that reaches p, and 0.881 does not reach it.",
+            1: "The likeliest word has 0.644. A set of one is far from 0.9.",
+            4: "All four have everything. But a smaller set reaches 0.9, too.",
+        },
+        source="The sum",
+    ),
+}
+HINTS = (
+    "Temperature 0 needs no division: treat it first. For the rest, sort the places by their scores and "
+    "remember them, because the answer is in the order of the logits.",
+    "Add up what top-k left, divided by its sum. Keep the token that crosses top_p, and stop after it. "
+    "At the end, divide by what is kept.",
+)
 
 
 class Promise(StrEnum):

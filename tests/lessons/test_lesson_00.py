@@ -31,7 +31,19 @@ def by_snapshots(log):
     return first
 
 
-@pytest.mark.parametrize("right", [solution, with_pandas, backwards, by_snapshots])
+def from_request_rows(log):
+    steps = {row.request: row.first_token_step for row in log.request_rows}
+    return {request: step for request, step in steps.items() if step is not None}
+
+
+def from_token_rows(log):
+    return {token.request: token.step for token in log.token_rows if token.index == 0}
+
+
+RIGHT = [solution, with_pandas, backwards, by_snapshots, from_request_rows, from_token_rows]
+
+
+@pytest.mark.parametrize("right", RIGHT)
 def test_every_right_reading_is_accepted_and_reads_the_lessons_log(right, capsys) -> None:
     read = check.lesson_00(right)
     assert "keeps its promises" in capsys.readouterr().out

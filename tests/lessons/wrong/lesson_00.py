@@ -2,7 +2,7 @@
 
 from checks.broken import CommonPromise
 from checks.lesson_00 import Promise
-from engine.events.vocabulary import Admitted, StepStarted
+from engine.events.vocabulary import Admitted, StepFinished, StepScheduled, StepStarted
 from solutions.lesson_00 import first_token_steps as solution
 
 
@@ -67,6 +67,37 @@ def raises(log):
     return {log.tokens.request[0]: 1}
 
 
+def first_row_of_each_step(log):
+    first = {}
+    for step, event in enumerate(log.of(StepFinished), 1):
+        if event.tokens:
+            first.setdefault(event.tokens[0].request, step)
+    return first
+
+
+def stops_at_the_first_token(log):
+    for step, event in enumerate(log.of(StepFinished), 1):
+        for row in event.tokens:
+            return {row.request: step}
+    return {}
+
+
+def none_for_those_without_tokens(log):
+    return {row.request: row.first_token_step for row in log.request_rows}
+
+
+def when_first_scheduled(log):
+    first = {}
+    for step, event in enumerate(log.of(StepScheduled), 1):
+        for row in event.rows:
+            first.setdefault(row.request, step)
+    return first
+
+
+def index_instead_of_step(log):
+    return {token.request: token.index for token in log.token_rows if token.index == 0}
+
+
 WRONG = [
     (at_admission, Promise.ONLY_WITH_TOKENS, ["Ada", 1]),
     (admission_of_those_who_spoke, Promise.FIRST_STEP, []),
@@ -84,4 +115,9 @@ WRONG = [
         CommonPromise.ANSWERS,
         ["raises()", "KeyError", "`return {log.tokens.request[0]: 1}`"],
     ),
+    (first_row_of_each_step, Promise.ALL_WITH_TOKENS, []),
+    (stops_at_the_first_token, Promise.ALL_WITH_TOKENS, []),
+    (none_for_those_without_tokens, Promise.ONLY_WITH_TOKENS, ["Ada", 1]),
+    (when_first_scheduled, Promise.ONLY_WITH_TOKENS, ["Ada", 1]),
+    (index_instead_of_step, Promise.FIRST_STEP, [0]),
 ]
