@@ -36,7 +36,7 @@ ANSWERS = {
     "best": Answer(
         "short prompts first",
         {
-            "twice the seats": "She waited for a seat. But with more requests running, memory runs out.",
+            "twice the seats": "She waited for a seat. But with more of them, memory runs out.",
             "twice the memory": "You saw it: she did not wait for memory.",
             "twice the budget": "The budget was the reason in only 1 step of 47.",
         },
