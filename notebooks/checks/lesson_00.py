@@ -21,17 +21,19 @@ ANSWERS = {
     "eva": Answer(
         10,
         {
-            9: "Bo's answer has 8 tokens, and eight steps are over. But his first one came in step 2.",
-            11: "Ada was the first to get a token, and her answer has 10. But Bo began one step later and "
-            "ends before her.",
-            13: "Dev's answer is the shortest. But the machine was reading his long prompt until step 7.",
+            9: "Bo's answer has 8 tokens, and eight steps are over. But his first one came "
+            "in step 2.",
+            11: "Ada was the first to get a token, and her answer has 10. But Bo began one "
+            "step later and ends before her.",
+            13: "Dev's answer is the shortest. But the machine was reading his long prompt "
+            "until step 7.",
         },
     ),
 }
 HINTS = (
     "Go through the log once and keep the number of the current step. Which event carries tokens?",
-    "A request gets tokens in many steps. What does your dictionary have already when the second one "
-    "comes?",
+    "A request gets tokens in many steps. What does your dictionary have already when the "
+    "second one comes?",
 )
 
 
@@ -115,7 +117,8 @@ def attempt(first_token_steps: FirstTokenSteps, run: Run) -> None:
         raise Broken(
             f"You returned {answer!r}.",
             Promise.IS_DICT,
-            "What does first_token_steps() return? For a log without tokens it is an empty dictionary.",
+            "What does first_token_steps() return? For a log without tokens it is an empty "
+            "dictionary.",
         )
     right, names = truth(log), _names(log)
     if silent := [request for request in answer if request not in right]:

@@ -160,6 +160,7 @@ def test_unrelated_underglass_environment_variables_are_ignored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("UNDERGLASS_REQUIRE_BROWSER", "1")
+    monkeypatch.setenv("UNDERGLASS_REVEAL", "1")  # of the lessons, which start servers
     refused(invoke("serve", "--port", "0", "--policy", "random"), "--policy")
 
 
