@@ -21,8 +21,8 @@ ANSWERS = {
     "kept": Answer(
         3,
         {
-            2: "Two words have 0.881, and a third one goes beyond 0.9. But top-p keeps the smallest set "
-            "that reaches p, and 0.881 does not reach it.",
+            2: "Two words have 0.881, and a third one goes beyond 0.9. But top-p keeps the "
+            "smallest set that reaches p, and 0.881 does not reach it.",
             1: "The likeliest word has 0.644. A set of one is far from 0.9.",
             4: "All four have everything. But a smaller set reaches 0.9, too.",
         },
@@ -30,10 +30,10 @@ ANSWERS = {
     ),
 }
 HINTS = (
-    "Temperature 0 needs no division: treat it first. For the rest, sort the places by their scores and "
-    "remember them, because the answer is in the order of the logits.",
-    "Add up what top-k left, divided by its sum. Keep the token that crosses top_p, and stop after it. "
-    "At the end, divide by what is kept.",
+    "Temperature 0 needs no division: treat it first. For the rest, sort the places by their "
+    "scores and remember them, because the answer is in the order of the logits.",
+    "Add up what top-k left, divided by its sum. Keep the token that crosses top_p, and stop "
+    "after it. At the end, divide by what is kept.",
 )
 
 
@@ -129,16 +129,20 @@ def attempt(distribution: Weigh, case: Scores) -> None:
         _check_greedy(shares, case)
         return
     if not any(shares):
+        look = "The likeliest token may reach top_p by itself. Is it in or out?"
+        if len(shares) == 1:
+            look = "There is only one token, so it is certain. What is the probability of that?"
         raise Broken(
-            "You keep no token at all.",
-            Promise.KEEPS_ONE,
-            "The likeliest token may reach top_p by itself. Is it in or out?",
+            f"You returned {_text(shares)}: no token can be drawn.", Promise.KEEPS_ONE, look
         )
     if abs(sum(shares) - 1) > EXACT:
+        look = "The cut tokens leave a gap. Which tokens share it?"
+        if sum(shares) > 1:
+            look = "That is more than 1. What do you divide by?"
         raise Broken(
             f"You returned {_text(shares)}, which sums to {sum(shares):.3f}.",
             Promise.SUMS_TO_1,
-            "The cut tokens leave a gap. Which tokens share it?",
+            look,
         )
     _check_kept(shares, case)
     _check_shares(shares, case)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from checks import check
 from checks.lesson_01 import YourDistribution, cases
@@ -48,12 +49,41 @@ def stops_after_crossing_only(logits, temperature, top_k, top_p):
     return shares / shares.sum()
 
 
+def power_of_shares(logits, temperature, top_k, top_p):
+    """Softmax first, then the power 1 / temperature: the same shares."""
+    best = max(logits)
+    shares = [np.exp(one - best) for one in logits]
+    if temperature == 0:
+        return [float(one == best) / logits.count(best) for one in logits]
+    shares = np.array(shares) ** (1 / temperature)
+    order = np.argsort(-shares, kind="stable")
+    shares[order[top_k or len(shares) :]] = 0
+    shares /= shares.sum()
+    before = shares[order].cumsum() - shares[order]
+    shares[order[before >= top_p - 1e-12]] = 0
+    return (shares / shares.sum()).tolist()
+
+
+def with_torch(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return torch.nn.functional.one_hot(torch.tensor(logits).argmax(), len(logits)).tolist()
+    x = torch.tensor(logits, dtype=torch.float64) / temperature
+    values, places = x.sort(descending=True, stable=True)
+    if top_k:
+        values[top_k:] = -torch.inf
+    p = values.softmax(0)
+    p[p.cumsum(0) - p >= top_p - 1e-12] = 0
+    return torch.zeros_like(p).scatter(0, places, p / p.sum())
+
+
 RIGHT = [
     solution,
     mask_then_softmax,
     later_of_equals_first,
     zero_is_nearly_zero,
     stops_after_crossing_only,
+    power_of_shares,
+    with_torch,
 ]
 
 

@@ -147,6 +147,44 @@ def zero_is_uniform(logits, temperature, top_k, top_p):
     return solution(logits, temperature, top_k, top_p)
 
 
+def top_p_of_everything(logits, temperature, top_k, top_p):
+    """The sum for top-p runs over all probabilities, not over what top-k left."""
+    if temperature == 0:
+        return solution(logits, 0, 0, 1)
+    shares = softmax(logits, temperature)
+    order = sorted(range(len(logits)), key=lambda i: -shares[i])[: top_k or None]
+    summed, kept = 0.0, []
+    for i in order:
+        kept.append(i)
+        summed += shares[i]
+        if summed >= top_p - 1e-12:
+            break
+    whole = sum(shares[i] for i in kept)
+    return [shares[i] / whole if i in kept else 0.0 for i in range(len(logits))]
+
+
+def first_k_tokens(logits, temperature, top_k, top_p):
+    if temperature == 0 or not top_k:
+        return solution(logits, temperature, 0, top_p)
+    shares = solution(logits[:top_k], temperature, 0, top_p)
+    return [*shares, *[0.0] * (len(logits) - len(shares))]
+
+
+def argmax_at_zero(logits, temperature, top_k, top_p):
+    if temperature == 0:
+        return logits.index(max(logits))
+    return solution(logits, temperature, top_k, top_p)
+
+
+def percentages(logits, temperature, top_k, top_p):
+    return [100 * one for one in solution(logits, temperature, top_k, top_p)]
+
+
+def log_probabilities(logits, temperature, top_k, top_p):
+    shares = solution(logits, temperature, top_k, top_p)
+    return [math.log(one) if one else -math.inf for one in shares]
+
+
 WRONG = [
     (drops_the_crossing_token, Promise.TOP_P, [1, "0.731", "0.9"]),
     (stops_before_crossing, Promise.TOP_P, [1, "0.731", "0.9"]),
@@ -167,4 +205,9 @@ WRONG = [
     (only_the_kept, Promise.ONE_PER_TOKEN, [1, 2]),
     (proportional_to_logits, Promise.PROPORTIONAL, []),
     (zero_is_uniform, Promise.GREEDY, [0]),
+    (top_p_of_everything, Promise.TOP_P, []),
+    (first_k_tokens, Promise.LIKELIEST_FIRST, []),
+    (argmax_at_zero, Promise.IS_LIST, []),
+    (percentages, Promise.SUMS_TO_1, ["100.000"]),
+    (log_probabilities, Promise.KEEPS_ONE, ["0.000"]),
 ]
