@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge
@@ -19,6 +20,26 @@ from engine.compute.attention.paged_attention import PagedAttention
 from engine.compute.batch import Batch
 from engine.compute.model.config import ModelConfig
 from engine.compute.model.decoder import Attend
+
+ANSWERS = {
+    "watch": Answer(
+        "less than 10 times",
+        {
+            "about 43 times": "That is how much work is saved. But is time made of work alone?",
+            "about 20 times": "Half of it, to be careful. But something takes most of the "
+            "time, and the cache saves none of it.",
+        },
+        then="Look for what each pass costs, however few tokens are in it.",
+        source="The stopwatch",
+        fits=lambda times: times < 10,
+    ),
+}
+HINTS = (
+    "Write first, then attend: a new token sees itself, so its key must be in the cache before you "
+    "compare. Read no slot behind the last new token.",
+    "Row i of q is at position start + i, so it sees start + i + 1 slots. Compare a column "
+    "of row numbers with a row of slot numbers to get the whole mask at once.",
+)
 
 
 class Promise(StrEnum):
@@ -201,9 +222,10 @@ def _check_caches(
                 )
             if is_new and np.isnan(now[position]).any():
                 raise Broken(
-                    did + f"Position {position} of {name} was not written.",
+                    did + f"Position {position} of {name} still holds nan.",
                     Promise.KEPT,
-                    f"A later token will read the {kind} of token {position}.",
+                    f"A later token will read the {kind} of token {position}. An empty slot holds "
+                    "nan, and nan plus anything is nan.",
                 )
             if is_new:
                 raise Broken(

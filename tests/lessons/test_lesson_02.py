@@ -45,7 +45,32 @@ def by_concatenation(q, k_new, v_new, k_cache, v_cache, *, start):
     return mixed
 
 
-@pytest.mark.parametrize("right", [solution, token_by_token, by_concatenation])
+def with_einsum(q, k_new, v_new, k_cache, v_cache, *, start):
+    n, d = q.shape
+    k_cache[start : start + n], v_cache[start : start + n] = k_new, v_new
+    scores = np.einsum("id,jd->ij", q, k_cache[: start + n]) / d**0.5
+    scores += np.where(np.arange(start + n)[None] > start + np.arange(n)[:, None], -np.inf, 0)
+    weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return np.einsum("ij,jd->id", weights, v_cache[: start + n]) / weights.sum(-1)[:, None]
+
+
+def the_lessons_attention_with_another_triu(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = written(k_new, v_new, k_cache, v_cache, start)
+    scores = q @ k_cache[:end].T / np.sqrt(q.shape[1])
+    scores[np.triu_indices(len(q), start + 1, end)] = -np.inf
+    return mix(scores, v_cache[:end])
+
+
+RIGHT = [
+    solution,
+    token_by_token,
+    by_concatenation,
+    with_einsum,
+    the_lessons_attention_with_another_triu,
+]
+
+
+@pytest.mark.parametrize("right", RIGHT)
 def test_every_right_attention_is_accepted_and_runs_in_the_engine(right, capsys) -> None:
     attention = check.lesson_02(right)
     assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out

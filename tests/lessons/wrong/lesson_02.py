@@ -115,6 +115,44 @@ def one_at_a_time_without_an_end(q, k_new, v_new, k_cache, v_cache, *, start):
         k_cache[start % len(k_cache)] = k_cache[0]
 
 
+def does_not_see_itself(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = written(k_new, v_new, k_cache, v_cache, start)
+    scores = hidden(q @ k_cache[:end].T / np.sqrt(q.shape[1]), start + np.arange(len(q)) - 1)
+    with np.errstate(all="ignore"):
+        return mix(scores, v_cache[:end])
+
+
+def writes_at_the_end_of_the_cache(q, k_new, v_new, k_cache, v_cache, *, start):
+    k_cache[-len(q) :], v_cache[-len(q) :] = k_new, v_new
+    return v_new
+
+
+def divides_by_the_tokens(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = written(k_new, v_new, k_cache, v_cache, start)
+    return mix(
+        hidden(q @ k_cache[:end].T / np.sqrt(len(q)), start + np.arange(len(q))), v_cache[:end]
+    )
+
+
+def sees_its_own_chunk_only(q, k_new, v_new, k_cache, v_cache, *, start):
+    written(k_new, v_new, k_cache, v_cache, start)
+    return mix(hidden(q @ k_new.T / np.sqrt(q.shape[1]), np.arange(len(q))), v_new)
+
+
+def zero_instead_of_minus_infinity(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = written(k_new, v_new, k_cache, v_cache, start)
+    scores = hidden(q @ k_cache[:end].T / np.sqrt(q.shape[1]), start + np.arange(len(q)))
+    return mix(np.where(np.isinf(scores), 0, scores), v_cache[:end])
+
+
+def adds_to_the_cache(q, k_new, v_new, k_cache, v_cache, *, start):
+    end = start + len(q)
+    k_cache[start:end] += k_new
+    v_cache[start:end] += v_new
+    scores = hidden(q @ k_cache[:end].T / np.sqrt(q.shape[1]), start + np.arange(len(q)))
+    return mix(scores, v_cache[:end])
+
+
 WRONG = [
     (mask_at_the_top_left, Promise.CAUSAL, [2, 1]),
     (attends_before_it_writes, Promise.CAUSAL, [1, 0]),
@@ -132,4 +170,10 @@ WRONG = [
     (returns_the_last_row, Promise.ARRAY, [8, 1]),
     (returns_lists, Promise.ARRAY, [1, 8]),
     (one_at_a_time_without_an_end, CommonPromise.ENDS, ["100,000"]),
+    (does_not_see_itself, Promise.CAUSAL, [0]),
+    (writes_at_the_end_of_the_cache, Promise.KEPT, [0, "k_cache"]),
+    (divides_by_the_tokens, Promise.AS_A_WHOLE, [1]),
+    (sees_its_own_chunk_only, Promise.CAUSAL, [1]),
+    (zero_instead_of_minus_infinity, Promise.CAUSAL, [0, 1]),
+    (adds_to_the_cache, Promise.KEPT, [0, "k_cache"]),
 ]
