@@ -7,11 +7,34 @@ from enum import StrEnum
 from itertools import product
 from numbers import Real
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import call
 from checks.judging import counted, judge, listed
 from engine import CostRunner
 from engine.runner import Row
+
+_SHARED = "The weights, which are most of what is fetched, are fetched once for all eight."
+ANSWERS = {
+    "company": Answer(
+        "1.3 times as long",
+        {
+            "8 times as long": "There is eight times as much to compute. But the step does not "
+            f"wait for that. {_SHARED}",
+            "4 times as long": f"Half shared, half not? {_SHARED}",
+            "2 times as long": f"{_SHARED} Only the keys and values are each person's own, and at this "
+            "context they are few.",
+        },
+        source="The count",
+        fits=lambda ratio: 1.2 < ratio < 1.35,
+    ),
+}
+HINTS = (
+    "Count the pairs first. A token at position p attends to p + 1 positions, and a row "
+    "computes the tokens at positions start to start + count - 1.",
+    "The weights are fetched once per step, not once per row. The bytes use KV heads and all "
+    "start + count tokens of a row. The FLOPs of attention use query heads and pairs.",
+)
 
 
 class Promise(StrEnum):
@@ -227,6 +250,16 @@ def _about_bytes(moved: float, step: Step) -> tuple[str, str]:
             "The new tokens have keys and values, too. Where are these written?",
         ),
         (
+            (weights + kept + _kv_values(shape) * tokens) * size,
+            Promise.KV_ONCE,
+            "The new tokens' keys and values count once. Do you count them as written and as read?",
+        ),
+        (
+            (weights + kept // shape.layers) * size,
+            Promise.KV_ONCE,
+            f"There are {shape.layers} layers, and a token has keys and values in each.",
+        ),
+        (
             (weights + kept // 2) * size,
             Promise.KV_ONCE,
             "Each token has a key and a value.",
@@ -303,6 +336,12 @@ def _about_flops(flops: float, step: Step) -> tuple[str, str]:
             right - pair * tokens,
             Promise.CAUSAL,
             "A token is part of its own context. Is it in yours?",
+        ),
+        (
+            right - pair * tokens / 2,
+            Promise.CAUSAL,
+            "Half of a square counts a token only half in its own context. List the positions that "
+            "each token attends to.",
         ),
         (
             right + pair * (own - pairs),

@@ -42,7 +42,42 @@ def in_numpy(shape, rows, bytes_per_value):
     return tuple(np.int64(one) for one in solution(shape, rows, bytes_per_value))
 
 
-@pytest.mark.parametrize("right", [solution, as_a_formula, pair_by_pair, in_numpy])
+def with_the_lessons_decode(shape, rows, bytes_per_value):
+    """Each token is a decode of its own; then take away what a chunk shares."""
+    flops, kept = 0, 0
+    for start, count in rows:
+        for context in range(start + 1, start + count + 1):
+            attention = 4 * shape.layers * shape.heads * shape.head_size * context
+            flops += 2 * weights(shape) + attention
+        flops -= 2 * shape.output_weights * (count - 1)
+        kept += 2 * shape.layers * shape.kv_heads * shape.head_size * (start + count)
+    return flops, bytes_per_value * (weights(shape) + kept)
+
+
+def layer_by_layer(shape, rows, bytes_per_value):
+    flops = moved = 0
+    for _ in range(shape.layers):
+        moved += shape.layer_weights
+        for start, count in rows:
+            flops += 2 * shape.layer_weights * count
+            seen = sum(start + i for i in range(1, count + 1))
+            flops += 2 * 2 * shape.heads * shape.head_size * seen
+            moved += 2 * shape.kv_heads * shape.head_size * (start + count)
+    flops += 2 * shape.output_weights * len(rows)
+    return flops, (moved + shape.output_weights) * bytes_per_value
+
+
+RIGHT = [
+    solution,
+    as_a_formula,
+    pair_by_pair,
+    in_numpy,
+    with_the_lessons_decode,
+    layer_by_layer,
+]
+
+
+@pytest.mark.parametrize("right", RIGHT)
 def test_every_right_count_is_accepted_and_times_a_machine(right, capsys) -> None:
     count = check.lesson_03(right)
     assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out

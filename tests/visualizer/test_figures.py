@@ -231,6 +231,25 @@ def test_a_step_stands_under_the_roof_that_holds_it_back() -> None:
     assert heading(figures.roofline({}, flops_per_s=1, bytes_per_s=1))[0]
 
 
+@pytest.mark.parametrize(
+    ("steps", "peak", "bandwidth"),
+    [
+        ({"a": (2e9, 2e9, 4e-2), "b": (1e12, 2e9, 2.0)}, 1e12, 1e11),
+        ({"slow": (6.49e6, 11.4e6, 3.6e-3), "fast": (1.36e9, 11.4e6, 2.4e-2)}, 78e9, 22e9),
+        ({"one": (13.74e9, 13.74e9, 4.1e-3)}, 989e12, 3.35e12),
+    ],
+)
+def test_the_roof_and_all_dots_with_their_labels_are_in_the_picture(
+    steps: dict[str, tuple[float, float, float]], peak: float, bandwidth: float
+) -> None:
+    figure = figures.roofline(steps, flops_per_s=peak, bytes_per_s=bandwidth)
+    low, high = (10**one for one in figure.layout.yaxis.range)
+    assert all(low < y < high for drawn in figure.data for y in drawn.y)
+    assert all(1.5 * low < dot.y[0] for dot in figure.data[1:])  # its label is below the dot
+    ticks = figure.layout.yaxis.tickvals
+    assert len(ticks) >= 3 and all(low <= tick <= high for tick in ticks)
+
+
 @pytest.mark.parametrize("name", OF_A_LOG)
 def test_a_log_with_nothing_to_show_says_so(name: str, log: EventLog) -> None:
     empty = EventLog()

@@ -16,6 +16,7 @@ from visualizer.figures.theme import empty_figure, escaped, new_figure, palette_
 from visualizer.summary import three_digits
 
 Points = Mapping[str, tuple[float, float, float]]
+LABEL_ROOM, ROOF_ROOM = 0.4, 0.15  # decades below the lowest dot, for its label, and above the roof
 
 
 def roofline(
@@ -59,19 +60,29 @@ def roofline(
             hovertemplate=f"{escaped(name)}<br>%{{x:,.3~g}} FLOPs/byte<br>"
             f"{_rate(flops / seconds)}<extra></extra>",
         )
-    axis = {"type": "log", "rangemode": "normal"}
-    drawn.update_xaxes(title_text="arithmetic intensity (FLOPs/byte, logarithmic)", dtick=1, **axis)
+    drawn.update_xaxes(
+        title_text="arithmetic intensity (FLOPs/byte, logarithmic)", type="log", dtick=1
+    )
     reached = [flops / seconds for flops, _, seconds in points.values()]
-    speeds = [left * bytes_per_s, flops_per_s, *reached]
-    decades = range(math.floor(math.log10(min(speeds))), math.ceil(math.log10(max(speeds))) + 1)
-    ticks = [10.0**decade for decade in decades]
+    lowest, highest = min(left * bytes_per_s, *reached), max(flops_per_s, *reached)
+    low, high = math.log10(lowest) - LABEL_ROOM, math.log10(highest) + ROOF_ROOM
+    ticks = _ticks(low, high)
     drawn.update_yaxes(
         title_text="speed (FLOP/s, logarithmic)",
+        type="log",
+        range=[low, high],
         tickvals=ticks,
         ticktext=[_rate(tick).removesuffix("FLOP/s") for tick in ticks],
-        **axis,
     )
     return drawn
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return powers of ten between two logarithms, and 2 and 5 times those if they are few."""
+    decades = range(math.floor(low), math.ceil(high) + 1)
+    factors = (1, 2, 5) if high - low < 2.5 else (1,)
+    ticks = [factor * 10.0**decade for decade in decades for factor in factors]
+    return [tick for tick in ticks if low <= math.log10(tick) <= high]
 
 
 def _rate(flops_per_s: float) -> str:

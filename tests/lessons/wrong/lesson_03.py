@@ -119,6 +119,42 @@ def flops_alone(shape, rows, bytes_per_value):
     return solution(shape, rows, bytes_per_value)[0]
 
 
+def a_token_is_not_in_its_own_context(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    tokens = sum(count for _, count in rows)
+    return flops - 4 * shape.layers * shape.heads * shape.head_size * tokens, moved
+
+
+def new_keys_are_written_and_read(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    tokens = sum(count for _, count in rows)
+    kept = 2 * shape.layers * shape.kv_heads * shape.head_size
+    return flops, moved + kept * tokens * bytes_per_value
+
+
+def half_of_the_square(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    pairs = sum(count * start + count**2 / 2 for start, count in rows)
+    pair = 4 * shape.layers * shape.heads * shape.head_size
+    return flops - attention(shape, rows) + pair * pairs, moved
+
+
+def weights_without_their_bytes(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    return flops, moved - weights(shape) * (bytes_per_value - 1)
+
+
+def keys_of_one_layer(shape, rows, bytes_per_value):
+    flops, moved = solution(shape, rows, bytes_per_value)
+    fixed = weights(shape) * bytes_per_value
+    return flops, fixed + (moved - fixed) / shape.layers
+
+
+def every_row_is_one_token(shape, rows, bytes_per_value):
+    moved = solution(shape, rows, bytes_per_value)[1]
+    return solution(shape, [(start + count - 1, 1) for start, count in rows], 1)[0], moved
+
+
 WRONG = [
     (weights_for_each_request, Promise.WEIGHTS_ONCE, [2]),
     (weights_for_each_token, Promise.WEIGHTS_ONCE, [1]),
@@ -140,4 +176,10 @@ WRONG = [
     (one_output_for_all, Promise.OUTPUT_PER_ROW, [2]),
     (the_other_way_round, Promise.PAIR, []),
     (flops_alone, Promise.PAIR, []),
+    (a_token_is_not_in_its_own_context, Promise.CAUSAL, []),
+    (new_keys_are_written_and_read, Promise.KV_ONCE, []),
+    (half_of_the_square, Promise.CAUSAL, []),
+    (weights_without_their_bytes, Promise.BYTES, []),
+    (keys_of_one_layer, Promise.KV_ONCE, [2]),
+    (every_row_is_one_token, Promise.SUM, []),
 ]
