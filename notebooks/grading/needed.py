@@ -1,0 +1,132 @@
+"""The part of a notebook that an exercise needs: the definition, and the statements that it uses.
+
+A grade must not depend on a lesson's pictures, runs and servers. But learners split their code over
+cells, add helpers and import modules. So the cells do not all run. The last call of the lesson's check
+names the part. A statement above it is needed if it binds or changes a name that the part, or another
+needed statement, uses. The compiler says which names these are.
+"""
+
+import ast
+import dis
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import CodeType
+
+_LOADS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_CLASSDEREF"}
+_BINDS = {"STORE_NAME", "STORE_GLOBAL"}
+_MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A code cell of a notebook, counted from 1 among the code cells."""
+
+    number: int
+    source: str
+
+    @property
+    def name(self) -> str:
+        """The file name in tracebacks."""
+        return f"cell {self.number}"
+
+    @property
+    def plain(self) -> str:
+        """The source without IPython's magics, line by line."""
+        return _MAGIC.sub(r"\1pass", self.source)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A compiled statement at the top of a cell."""
+
+    code: CodeType
+    binds: frozenset[str]
+    uses: frozenset[str]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The statements to run, in order, and the expression that is the part."""
+
+    statements: list[Statement]
+    part: CodeType
+    broken: list[str]  # cells that are no Python but name the part, with the error's place
+
+
+def program(cells: list[Cell], check: str, part: str) -> Program:
+    """Return what the part needs. `check` is the check's name, `part` the part's name in the lesson."""
+    nodes: list[tuple[Cell, ast.stmt]] = []
+    broken = []
+    for cell in cells:
+        try:
+            tree = ast.parse(cell.plain, cell.name)
+            compile(tree, cell.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            nodes += [(cell, node) for node in tree.body]
+        except (SyntaxError, ValueError) as error:
+            if re.search(rf"\b{part}\b", cell.source):
+                line = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
+                broken.append(f"{cell.name} is not Python{line}: {getattr(error, 'msg', error)}")
+    calls = [(index, call) for index, (_, node) in enumerate(nodes) for call in _calls(node, check)]
+    end, asked = calls[-1] if calls else (len(nodes), ast.Name(part, ast.Load()))
+    modules = {name for _, node in nodes for name in _modules(node)}
+    statements = [_compiled(cell, node, modules) for cell, node in nodes[:end]]
+    expression = ast.fix_missing_locations(ast.Expression(asked))
+    code = compile(expression, "the check's cell", "eval")
+    return Program(_closure(statements, _loaded(code)), code, broken)
+
+
+def _calls(node: ast.stmt, check: str) -> Iterator[ast.expr]:
+    """Yield the first argument of each call of the check."""
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            if call.func.attr == check and given:
+                yield given[0]
+
+
+def _modules(node: ast.stmt) -> Iterator[str]:
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        yield from (one.asname or one.name.partition(".")[0] for one in node.names)
+
+
+def _compiled(cell: Cell, node: ast.stmt, modules: set[str]) -> Statement:
+    module = ast.Module([node], type_ignores=[])
+    code = compile(module, cell.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    binds = {one.argval for one in dis.get_instructions(code) if one.opname in _BINDS}
+    binds |= set(_changed(node)) - modules
+    binds |= {"*"} & set(_modules(node))  # it may bind any name
+    return Statement(code, frozenset(binds), _loaded(code))
+
+
+def _changed(node: ast.stmt) -> Iterator[str]:
+    """Yield the names in `name.x = ...`, `name[x] = ...` and `name.method(...)`."""
+    targets: list[ast.expr] = []
+    if isinstance(node, ast.Assign):
+        targets = node.targets
+    elif isinstance(node, ast.AugAssign | ast.AnnAssign):
+        targets = [node.target]
+    elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+        targets = [node.value.func]
+    for target in targets:
+        if isinstance(target, ast.Attribute | ast.Subscript) and isinstance(target.value, ast.Name):
+            yield target.value.id
+
+
+def _loaded(code: CodeType) -> frozenset[str]:
+    """Return the global names that the code and the functions in it use."""
+    names = {one.argval for one in dis.get_instructions(code) if one.opname in _LOADS}
+    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
+    return frozenset(names.union(*map(_loaded, inner)))
+
+
+def _closure(statements: list[Statement], names: frozenset[str]) -> list[Statement]:
+    needed: set[int] = set()
+    while True:
+        found = {
+            index for index, one in enumerate(statements) if one.binds & names or "*" in one.binds
+        }
+        if found == needed:
+            return [statements[index] for index in sorted(needed)]
+        needed = found
+        names = names.union(*(statements[index].uses for index in found))
