@@ -17,16 +17,26 @@ import os
 import random
 import sys
 import warnings
-from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import CO_COROUTINE
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
 from grading.isolation import enter, isolate, limit, supervise
-from grading.needed import Cell, program
+from grading.needed import Cell, Program, program
 
-MOST_WORDS = 2_000  # characters of a message
+MOST_CHARACTERS = 2_000  # of a message
+
+
+@dataclass(frozen=True)
+class _Checks:
+    """The modules of a check, which the learner's code does not get when it imports them."""
+
+    lesson: Any
+    judging: Any
+    guard: Any
+    broken: Any
 
 
 def main() -> None:
@@ -38,10 +48,10 @@ def main() -> None:
     supervise(lifeline=0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.chdir(job["scratch"])
-    judge = _own_checks(job["check"])
+    checks = _own_checks(job["check"])
     limit(job["seconds"], job["memory"], isolated=job["isolated"])
     os.write(job["result"], b"ready\n")
-    verdict = _verdict(job, judge)
+    verdict = _verdict(job, checks)
     os.write(job["result"], f"{job['nonce']} {json.dumps(verdict)}\n".encode())
     os._exit(0)  # without the learner's threads and atexit functions
 
@@ -54,69 +64,63 @@ def _line(file: int) -> bytes:
     return line
 
 
-def _own_checks(name: str) -> Callable[[Callable[[], Any]], Any]:
-    """Return a function that judges a part with checks that the learner's code does not import."""
-    lesson = importlib.import_module(f"checks.{name}")
-    judging = importlib.import_module("checks.judging")
-    guard = importlib.import_module("checks.guard")
-    broken = importlib.import_module("checks.broken")
+def _own_checks(name: str) -> _Checks:
+    names = (f"checks.{name}", "checks.judging", "checks.guard", "checks.broken")
+    checks = _Checks(*map(importlib.import_module, names))
     for module in [one for one in sys.modules if one.partition(".")[0] == "checks"]:
         del sys.modules[module]
     sys.modules["solutions"] = None  # type: ignore[assignment]  # importing them raises ImportError
-
-    def judge(make: Callable[[], Any]) -> Any:
-        # The whole code under the name that the guard prints: "Your code raised ...".
-        code = type("Your code", (), {"__module__": "__main__"})
-        try:
-            with guard.watched(code):
-                part = make()
-        except broken.Broken as error:
-            return judging.Verdict("Your code", 0, broken=error)
-        return judging.judge(part, lesson.cases(), lesson.attempt)
-
-    return judge
+    return checks
 
 
-def _verdict(job: dict[str, Any], judge: Callable[[Callable[[], Any]], Any]) -> dict[str, Any]:
-    """Return the row's facts: passed, written, message and details."""
+def _verdict(job: dict[str, Any], checks: _Checks) -> dict[str, Any]:
+    """Run the learner's code and return the row's facts."""
     try:
         needed = program(_cells(Path(job["notebook"])), job["check"], job["part"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return _row(False, f"The file is no notebook: {type(error).__name__}: {error}")
+        return _row("failed", f"The file is no notebook: {type(error).__name__}: {error}")
+    defined = {name for one in needed.statements for name in one.binds}
+    if not defined & {*needed.part.co_names, "*"}:
+        return _unwritten(needed, f"No cell before the check defines {job['part']}.")
     namespace = ModuleType("__main__")
     sys.modules["__main__"] = namespace  # pickle and dataclasses look there
     warnings.simplefilter("ignore")
     random.seed(0)
+    code = type("Your code", (), {"__module__": "__main__"})  # the name in the guard's messages
+    try:
+        with checks.guard.watched(code):
+            for statement in needed.statements:
+                _run(statement.code, vars(namespace))
+            part = _run(needed.part, vars(namespace))
+    except checks.broken.Broken as error:
+        return _row("failed", f"{error.did} {error.look}")
+    except checks.guard.NotWrittenError:
+        return _unwritten(needed, "not written yet")
+    return _judged(needed, checks.judging.judge(part, checks.lesson.cases(), checks.lesson.attempt))
 
-    def make() -> Any:
-        for statement in needed.statements:
-            _run(statement.code, vars(namespace))
-        return _run(needed.part, vars(namespace))
 
-    defined = {name for one in needed.statements for name in one.binds}
-    if not defined & {*needed.part.co_names, "*"}:
-        return _row(
-            False,
-            "; ".join(needed.broken) or f"No cell before the check defines {job['part']}.",
-            written=bool(needed.broken),
-        )
-    found = judge(make)
+def _judged(needed: Program, found: Any) -> dict[str, Any]:
+    """Return the row of a check's `Verdict`."""
     if found.passed:
-        return _row(True, f"{found.name} keeps its promises in all {found.tried:,} cases.")
+        return _row("passed", f"{found.name} keeps its promises in all {found.tried:,} cases.")
     if found.unwritten:
-        missing = ", ".join(found.unwritten)
-        broken = "; ".join(needed.broken)
-        return _row(False, broken or f"not written yet: {missing}", written=bool(broken))
+        return _unwritten(needed, f"not written yet: {', '.join(found.unwritten)}")
     message = f"{found.broken.did} Promise broken: {found.broken.promise}."
-    return _row(False, message, details=str(found))
+    return _row("failed", message, details=str(found))
 
 
-def _row(passed: bool, message: str, *, written: bool = True, details: str = "") -> dict[str, Any]:
+def _unwritten(needed: Program, message: str) -> dict[str, Any]:
+    """Return a row for a part that is missing, perhaps because its cell is not Python."""
+    if needed.broken:
+        return _row("failed", "; ".join(needed.broken))
+    return _row("not written", message)
+
+
+def _row(result: str, message: str, *, details: str = "") -> dict[str, Any]:
     return {
-        "passed": passed,
-        "written": written,
-        "message": message[:MOST_WORDS],
-        "details": details[:MOST_WORDS],
+        "result": result,
+        "message": message[:MOST_CHARACTERS],
+        "details": details[:MOST_CHARACTERS],
     }
 
 

@@ -110,42 +110,31 @@ def grade_one(
             "memory": limits.memory,
         }
         end = _run(job, scratch, PATIENCE * limits.seconds, stop)
-    verdict, limit, message = _verdict(end, nonce)
-    if verdict is not None:
-        message = verdict["message"]
-        limit = "memory" if "MemoryError" in message else ""
-    passed = verdict is not None and verdict["passed"]
-    written = verdict is None or verdict["written"]
     return Row(
         student=submission.student,
         lesson=submission.lesson,
         part=exercise.part,
-        result="passed" if passed else "failed" if written else "not written",
-        message=message,
-        details=verdict["details"] if verdict else "",
+        **_verdict(end, nonce),
         seconds=end.seconds,
-        limit=limit,
         file=submission.file,
     )
 
 
-def _verdict(end: _End, nonce: str) -> tuple[dict[str, Any] | None, str, str]:
-    """Return the process's verdict, or None, the limit that it hit and a message."""
+def _verdict(end: _End, nonce: str) -> dict[str, str]:
+    """Return a row's result, message, details and limit."""
+    stopped = {TOO_MANY_PROCESSES: "processes", 128 + signal.SIGXCPU: "time"}
+    if limit := end.limit or stopped.get(end.code, ""):
+        return _none(f"the code was stopped, because it hit the limit on {limit}", limit)
     lines = [line for line in end.result.split(b"\n") if line.startswith(nonce.encode())]
-    limit = end.limit or {TOO_MANY_PROCESSES: "processes", 128 + signal.SIGXCPU: "time"}.get(
-        end.code, ""
-    )
-    if limit:
-        return (
-            None,
-            limit,
-            f"No verdict: the code was stopped, because it hit the limit on {limit}.",
-        )
     if len(lines) != 1 or end.code != 0:
         how = f"signal {end.code - 128}" if end.code > 128 else f"exit code {end.code}"
-        return None, "", f"No verdict: the process ended with {how} before the check was over."
-    verdict: dict[str, Any] = json.loads(lines[0][len(nonce) :])
-    return verdict, "", ""
+        return _none(f"the process ended with {how} before the check was over")
+    verdict: dict[str, str] = json.loads(lines[0][len(nonce) :])
+    return {**verdict, "limit": "memory" if "MemoryError" in verdict["message"] else ""}
+
+
+def _none(why: str, limit: str = "") -> dict[str, str]:
+    return {"result": "failed", "message": f"No verdict: {why}.", "details": "", "limit": limit}
 
 
 def _run(job: dict[str, Any], scratch: str, wall_seconds: float, stop: threading.Event) -> _End:

@@ -58,7 +58,7 @@ def attack(code: str, part: str = "") -> tuple[str, ...]:
 FORGE = """
     import json, os
     for start in ("ready", "", "0" * 32):
-        row = {"passed": True, "written": True, "message": "forged", "details": ""}
+        row = {"result": "passed", "message": "forged", "details": ""}
         line = f"{start} {json.dumps(row)}" + chr(10)
         print(line)
         for file in range(1, 64):
