@@ -35,10 +35,11 @@ $(INSTALLED): pyproject.toml constraints.txt notebooks/lab-overrides.json
 	@cp notebooks/lab-overrides.json $(VENV)/share/jupyter/lab/settings/overrides.json
 	@touch $@
 
-lab: setup ## open the first lesson in JupyterLab
-	$(BIN)/jupyter lab $(AS_ROOT) --notebook-dir=. \
+lab: setup ## open your copy of the lessons in JupyterLab; FRESH=04 puts one aside and makes it anew
+	@PYTHONPATH=notebooks $(BIN)/python -m authoring.workbook $(if $(FRESH),--fresh $(FRESH))
+	PYTHONPATH=notebooks $(BIN)/jupyter lab $(AS_ROOT) --notebook-dir=. \
 	  --LabApp.news_url=None --LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate \
-	  --LabApp.extension_manager=readonly --LabApp.default_url=/lab/tree/notebooks/00_first_look.ipynb \
+	  --LabApp.extension_manager=readonly --LabApp.default_url=/lab/tree/workbook/00_first_look.ipynb \
 	  $(LAB_ARGS)
 
 notebooks: setup ## run the lessons in Chromium and store their outputs and pictures; LESSONS="04 05" for some
@@ -59,7 +60,7 @@ test-frontend: setup ## the ES module's own tests
 	$(BIN)/node --test --test-reporter=dot "$(FRONTEND)/test/**/*.test.js"
 
 test-notebooks: setup ## run every lesson from top to bottom
-	$(BIN)/pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=60 -n 2 --dist loadscope -q notebooks
+	UNDERGLASS_REVEAL=1 $(BIN)/pytest --nbval-lax --nbval-current-env --nbval-cell-timeout=60 -n 2 --dist loadscope -q notebooks
 
 test-browser: setup ## pages, widgets and lessons in Chromium
 	$(BIN)/pytest tests -m browser -n 2 --dist loadfile -q -rs $(PYTEST_ARGS)

@@ -2,10 +2,12 @@
 
 The committed outputs are for readers who run nothing, on a code host or in a fresh JupyterLab. A
 widget's reference would be dead there, and its state large. So each widget is stored as its picture
-in the light theme and its `repr`. When the cell runs, it shows the widget again.
+in the light theme and its `repr`. When the cell runs, it shows the widget again. Between a question
+and its answer nothing is stored.
 """
 
 import base64
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -27,7 +29,9 @@ from authoring.lab import (
     open_notebook,
     run_all,
 )
+from authoring.numbers import untraced
 from authoring.parts import METADATA, lessons
+from authoring.spoilers import hidden
 
 PLOTLY = "application/vnd.plotly.v1+json"
 DRAWN = ".underglass, .js-plotly-plot"  # elements that pictures are taken of
@@ -43,6 +47,7 @@ class LessonError(RuntimeError):
 
 def main(names: list[str]) -> None:
     """Store the lessons whose names start with one of `names`, by default all."""
+    os.environ["UNDERGLASS_REVEAL"] = "1"  # no one is there to choose
     chosen = [path for path in lessons() if not names or path.name.startswith(tuple(names))]
     path = chromium_path()
     if path is None:
@@ -79,6 +84,11 @@ def store(page: Page, address: str, lesson: Path) -> None:
         stored.outputs = [
             nbformat.from_dict(one) for one in _outputs(page, index, run["outputs"], count)
         ]
+    for index, number in untraced(notebook.cells, ran=True):
+        raise LessonError(f"cell {index}: the answer's {number} is in no output or code above it")
+    for index in hidden(notebook.cells):
+        if notebook.cells[index].cell_type == "code":
+            notebook.cells[index].outputs = []
     notebook.metadata = nbformat.from_dict(METADATA)
     nbformat.write(notebook, lesson)
     close_notebook(page, address)
@@ -119,7 +129,7 @@ def _data(page: Page, index: int, place: int, data: dict[str, Any]) -> dict[str,
     text = data.get("text/plain", "")
     plain = {"text/plain": "".join(text)}
     if WIDGET in data and "".join(text).startswith("Predict."):
-        return plain  # radio buttons: their words say it
+        return plain  # radio buttons; not stored in the end
     drawn = cell(page, index).locator(".jp-OutputArea-child").nth(place).locator(DRAWN).first
     if WIDGET in data:
         expect(drawn).to_have_attribute("data-ready", "true", timeout=60_000)

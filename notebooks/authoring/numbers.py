@@ -3,33 +3,41 @@
 The rule that a program can check: a number in a lesson's prose is in an output or in the code of a cell
 above it, or of the cell right below it, rounded as far as the prose rounds it. Left out are cells that
 cite (`differs`, `next`, and those tagged `cited`), headings, links and words in backticks.
+
+The outputs between a prediction and its answer are not stored. So `make notebooks` traces the answer's
+numbers before it drops them (`ran=True`); in a stored lesson an answer is taken as a source.
 """
 
 import re
 from collections.abc import Iterator
 from typing import Any
 
-CITING = {"differs", "next", "cited"}
+CITING = {"differs", "next", "stretch", "recap", "cited"}
 _NUMBER = re.compile(r"(?<![\w.#])\d[\d,]*(?:\.\d+)?(?!\w)")
 _IN_OUTPUT = re.compile(r"\d[\d,]*(?:\.\d+)?")
-_LEFT_OUT = re.compile(
-    r"```.*?```|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|^#.*$|^\*About .*$|\blessons? \d\d(?: and \d\d)?|^\d+\. ",
+LEFT_OUT = re.compile(
+    r"```.*?```|`[^`]*`|!?\[[^\]]*\]\([^)]*\)|^#[^\n]*$|^\*About [^\n]*$"
+    r"|\blessons? \d\d(?: and \d\d)?|^\d+\. ",
     re.DOTALL | re.MULTILINE | re.IGNORECASE,
 )
 
 
-def untraced(cells: list[Any]) -> Iterator[tuple[int, str]]:
-    """Return (index of the cell, number) for every number in prose without a source."""
+def untraced(cells: list[Any], ran: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield (index of the cell, number) for every number in prose without a source."""
     known: set[float] = set()
     for index, cell in enumerate(cells):
+        tags = set(cell.metadata.get("tags", []))
         if cell.cell_type == "code":
             known |= _values(cell)
             continue
-        if CITING & set(cell.metadata.get("tags", [])):
+        if CITING & tags:
+            continue
+        if "answer" in tags and not ran:
+            known |= {float(one.replace(",", "")) for one in _IN_OUTPUT.findall(cell.source)}
             continue
         below = cells[index + 1 : index + 2]
         here = known | (_values(below[0]) if below and below[0].cell_type == "code" else set())
-        for number in _NUMBER.findall(_LEFT_OUT.sub(" ", cell.source)):
+        for number in _NUMBER.findall(LEFT_OUT.sub(" ", cell.source)):
             if not _is_among(number.rstrip(","), here):
                 yield index, number
 

@@ -21,6 +21,7 @@ import nbformat
 
 from authoring.lab import NOTEBOOKS, REPOSITORY, WIDGET
 from authoring.numbers import untraced
+from authoring.spoilers import spoilers
 
 ORDER = (
     "hook",
@@ -28,26 +29,33 @@ ORDER = (
     "naive",
     "predict",
     "run",
+    "answer",
     "look",
     "explain",
     "change",
     "exercise",
+    "stretch",
     "differs",
+    "recap",
     "next",
 )
 # Parts that may repeat.
-AGAIN = {"naive", "predict", "run", "look", "explain", "change"}
+AGAIN = {"naive", "predict", "run", "answer", "look", "explain", "change"}
+ENDING = ("exercise", "stretch", "differs", "recap", "next")
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
     "language_info": {"name": "python"},
 }
-MOST_WORDS, MOST_LINES, MOST_NEW_WORDS = 90, 15, 3
+MOST_WORDS, MOST_LINES, MOST_NEW_WORDS = 90, 15, 4
+RECAP_QUESTIONS = 3
 MOST_PICTURE_BYTES, MOST_BYTES = 300_000, 1_500_000
 FORBIDDEN = ("simply", "just", "obviously", "as you can see", "of course", "trivial")
 
 Cell = Any  # nbformat's cells are dictionaries with attributes
 
 _LINK = re.compile(r"!?\[([^\]]*)\]\(([^)\s]+)\)")
+_FOLD = re.compile(r"<details>\s*<summary>(.+?)</summary>(.+?)</details>", re.DOTALL)
+_TAG = re.compile(r"</?\w+>")
 _NEW_WORD = re.compile(r"\[\*\*([^*]+)\*\*\]\(\.\./docs/glossary\.md\)")
 _GLOSSARY_WORD = re.compile(r"\*\*([^*]+)\*\*")
 
@@ -65,6 +73,12 @@ def problems(path: Path) -> list[str]:
         kind = _of_prose if cell.cell_type == "markdown" else _of_code
         found += [f"cell {index} ({part_of(cell)}): {words}" for words in kind(cell)]
     found += _of_the_words(notebook.cells)
+    found += [
+        f"cell {index} ({part_of(notebook.cells[index])}): {words}"
+        for index, words in spoilers(notebook.cells)
+    ]
+    if not any("hint=1" in cell.source for cell in notebook.cells if part_of(cell) == "exercise"):
+        found.append("no exercise cell says how to get the first hint (`hint=1`)")
     found += [
         f"cell {index} ({part_of(notebook.cells[index])}): {number} is in no output or code above it, "
         "and not in the next cell; compute it, or tag the cell `cited` and name the source"
@@ -116,16 +130,19 @@ def _of_the_order(cells: list[Cell]) -> Iterator[str]:
         back = after in ORDER and before in ORDER and ORDER.index(after) < ORDER.index(before)
         if back and after not in AGAIN:
             yield f"cell {index + 1} ({after}) comes after a {before}"
-        if back and before in ("exercise", "differs", "next"):
+        if back and before in ENDING:
             yield f"cell {index + 1} ({after}) comes after the {before}: a lesson ends with those"
     hooks = [cell for cell in cells if part_of(cell) == "hook"]
+    if not any("cited" in cell.metadata.tags and "https://" in cell.source for cell in hooks):
+        yield "no hook cell, tagged `cited`, says with a number and a link why the question matters"
     if not any("image/png" in one.get("data", {}) for one in _outputs(hooks)):
         yield "no hook cell shows a stored picture: a reader who runs nothing learns the point from it"
 
 
 def _of_prose(cell: Cell) -> Iterator[str]:
     text = re.sub(r"```.*?```", "", cell.source, flags=re.DOTALL)
-    words = len(re.findall(r"\S*\w\S*", _LINK.sub(r"\1", re.sub(r"^\|.*$", "", text, flags=re.M))))
+    plain = _TAG.sub(" ", _LINK.sub(r"\1", re.sub(r"^\|.*$", "", text, flags=re.MULTILINE)))
+    words = len(re.findall(r"\S*\w\S*", plain))
     if words > MOST_WORDS:
         yield f"{words} words, at most {MOST_WORDS}"
     for word in FORBIDDEN:
@@ -137,6 +154,11 @@ def _of_prose(cell: Cell) -> Iterator[str]:
             yield f"the link {target} leads to no file"
     if part_of(cell) == "question" and not re.search(r"\*\*[^*]+\?\*\*", text):
         yield "the question is not bold, or is none"
+    folds = _FOLD.findall(text)
+    if part_of(cell) == "answer" and (len(folds) != 1 or not text.startswith("<details>")):
+        yield "it is not one <details> with a <summary>: an answer stays folded until it is opened"
+    if part_of(cell) == "recap" and len(folds) != RECAP_QUESTIONS:
+        yield f"it has {len(folds)} questions that unfold their answers, not {RECAP_QUESTIONS}"
     if part_of(cell) == "next" and not _files(text):
         yield "it names no file of engine/, server/ or visualizer/ to read"
 

@@ -3,14 +3,18 @@
     from checks import check, predict, until
 
 `check.lesson_04(admit)` prints whether the learner's part keeps its promises and returns a part for
-the engine: the learner's, or the engine's own until it passes. There is one file per lesson. They
+the engine: the learner's, or the engine's own until it passes. With `hint=1` it prints a first hint,
+with `hint=2` a second one. There is one file per lesson: its check, its HINTS and its ANSWERS. They
 share `judging.py` (cases and verdicts), `broken.py` (the exception), `guard.py` (running a learner's
-code safely) and `prediction.py`. `until(log, step)` cuts a log for a picture
-that must not show the future.
+code safely), `answer.py` and `prediction.py`. `until(log, step)` cuts a log for a picture that must
+not show the future.
 """
 
+import functools
 import importlib
 import importlib.util
+import textwrap
+from types import ModuleType
 from typing import Any
 
 from checks.beginning import until
@@ -20,12 +24,22 @@ __all__ = ["check", "predict", "until"]
 
 
 class _Checks:
-    """`check.lesson_04` is `check` in `checks/lesson_04.py`; a new lesson only adds a file."""
+    """`check.lesson_04` runs `check` of `checks/lesson_04.py`; a new lesson only adds a file."""
 
     def __getattr__(self, name: str) -> Any:
         if not name.startswith("lesson_") or importlib.util.find_spec(f"checks.{name}") is None:
             raise AttributeError(f"there is no check {name!r}; they are called lesson_04 and so on")
-        return importlib.import_module(f"checks.{name}").check
+        return functools.partial(_run, importlib.import_module(f"checks.{name}"))
+
+
+def _run(lesson: ModuleType, *parts: Any, hint: int = 0) -> Any:
+    """Check the parts; first print `hint` hints. Raises ValueError if there are not so many."""
+    hints: tuple[str, ...] = lesson.HINTS
+    if not 0 <= hint <= len(hints):
+        raise ValueError(f"hint must be from 1 to {len(hints)}, got {hint}")
+    for number, words in enumerate(hints[:hint], start=1):
+        print(textwrap.fill(f"Hint {number} of {len(hints)}: {words}", 96))
+    return lesson.check(*parts)
 
 
 check = _Checks()

@@ -7,12 +7,47 @@ from enum import StrEnum
 from itertools import product
 from typing import Any
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import call
 from checks.judging import counted, judge, listed
 from engine.scheduling.policies import Fcfs
 from engine.scheduling.policy import AdmissionLimits, Policy
 from engine.scheduling.request import Request
+
+_SHARED = "All requests in a step share its 10 ms. Only the time for each token adds up."
+ANSWERS = {
+    "static": Answer(
+        25,
+        {
+            5: "Ada's seat is free then. But a static batch does not look at single seats.",
+            7: "Two seats are free by then. A static batch looks at neither.",
+            21: "Three empty seats ought to be enough. A static batch waits for the last one.",
+        },
+    ),
+    "continuous": Answer(
+        40,
+        {
+            32: "126 tokens over 4 seats are 31.5, if every seat is taken in every step. Are they?",
+            54: "That would be a quarter less. But more than half of the seats were empty.",
+            72: "The longest answers are as long as before. But they no longer hold up the others.",
+        },
+    ),
+    "price": Answer(
+        "about 15% longer",
+        {
+            "8 times as long": _SHARED,
+            "twice as long": _SHARED,
+            "shorter": "The wait for the first token is. But a step with more tokens in it is longer.",
+        },
+        fits=lambda ratio: 1.1 < ratio < 1.2,
+    ),
+}
+HINTS = (
+    "Walk the queue from its head and stop at the first request that does not fit.",
+    "There are three limits, not one. The budget is the only one that may give a request a part of "
+    "what it needs; seats and blocks have to be enough for all of it.",
+)
 
 
 class Promise(StrEnum):

@@ -5,11 +5,38 @@ from enum import StrEnum
 from itertools import chain
 from typing import Any
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge, listed
 from checks.pool_stories import Act, Story, cases
 from engine.cache.block_pool import BlockPool
+
+ANSWERS = {
+    "empty": Answer(
+        60,
+        {
+            0: "Nothing is reserved now. But a block is allocated whole and filled slot by slot.",
+            120: "That is the worst case of each request: a new block with one token. Not all at once.",
+            390: "So many were empty in the slabs. Here only the last block of each is not full.",
+        },
+    ),
+    "copies": Answer(
+        "twice",
+        {
+            "three times": "Each has to write. But when two have left with a copy, how many tables "
+            "still name the block?",
+            "never": "The first token of each answer is a different one. It needs a slot.",
+            "once": "The first one leaves with a copy. The block still has two holders.",
+        },
+        fits=lambda copies: copies == 2,
+    ),
+}
+HINTS = (
+    "Check before you take: `allocate` must not change anything if it returns None.",
+    "Keep a count for each block. A block is free when its count is zero; `writable` needs a copy "
+    "only when the count is more than one, and the writer then gives up its hold on the old block.",
+)
 
 
 class Promise(StrEnum):

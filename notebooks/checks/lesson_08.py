@@ -6,9 +6,34 @@ from enum import StrEnum
 from itertools import product
 from typing import Any
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import call
 from checks.judging import counted, judge
+
+ANSWERS = {
+    "allowed": Answer(
+        111,
+        {
+            61: "Half of the document in each of two steps. But what cuts it in two?",
+            26: "A good size for a chunk. But what sets the size of a chunk?",
+            11: "That is a step without Eva. Some step has to compute her prompt.",
+        },
+    ),
+    "behind": Answer(
+        7,
+        {
+            2: "The chats came first before. But now Ada waits, and Eva's request is running.",
+            3: "One step for Eva, then room for others. But running requests come first in each step.",
+            8: "That is after Eva's last chunk. But that chunk is small and leaves room beside it.",
+        },
+    ),
+}
+HINTS = (
+    "A step always costs base_ms. Subtract that from the goal first: the rest pays for tokens.",
+    "Two more conditions: at least one prompt token must fit beside the decodes, and a budget is a "
+    "whole number of tokens.",
+)
 
 
 class Promise(StrEnum):

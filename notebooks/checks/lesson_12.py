@@ -7,6 +7,7 @@ from enum import StrEnum
 from itertools import product
 from typing import Any
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import judge
@@ -19,6 +20,31 @@ _marks = ToolTokens.of(TOKENIZER)
 assert _marks is not None
 MARKS = _marks
 START, END = "<|python_start|>", "<|python_end|>"
+
+ANSWERS = {
+    "last": Answer(
+        20,
+        {
+            24: "One step for each token that the model has to find. Must it find these four?",
+            21: "One step to read the result? The step that reads it samples the next token, too.",
+            43: "That was with a second request in the queue. This one never leaves its seat.",
+        },
+    ),
+    "own": Answer(
+        "8 of 12",
+        {
+            "all 12": "That would be fair: the other four are not sampled. But they take up memory.",
+            "10 of 12": "The two digits are forced. The two marks around them are forced as well.",
+            "7 of 12": "Those are the call. What is left after it and its result?",
+        },
+        fits=lambda chosen: chosen == 8,
+    ),
+}
+HINTS = (
+    "Two states are enough: no call is open (None), or one is, with the ids that it contains so far.",
+    "At the end of a call, close it first. Then decode all of its ids together and evaluate the text; "
+    "return the ids of the mark, the result and the mark, or [] if there is no result.",
+)
 
 
 class Promise(StrEnum):

@@ -6,6 +6,7 @@ from enum import StrEnum
 from itertools import product
 from typing import Any, ClassVar
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge, listed
@@ -13,6 +14,31 @@ from engine import Engine
 from engine.runner import Row, Sampled
 from engine.scheduling.request import Request
 from engine.scheduling.scheduler import Plan
+
+ANSWERS = {
+    "passes": Answer(
+        43,
+        {
+            40: "The same tokens, the same seats. But a free seat is noticed one step late.",
+            38: "It is faster. But faster does not mean fewer: a token still needs a pass.",
+            80: "That would be every request in every second step. Only freed seats lag behind.",
+        },
+    ),
+    "nothing": Answer(
+        "slower",
+        {
+            "just as fast": "There is nothing left to hide. But the late seats are still late.",
+            "faster": "Overlap gains the time that the CPU takes. Here that is zero.",
+        },
+        fits=lambda ms_more: ms_more > 0,
+    ),
+}
+HINTS = (
+    "Keep three numbers: known tokens, placeholders, and how many of both have had a row. `want` is "
+    "the first two minus the third.",
+    "A row that computes everything brings a token: count a placeholder in `scheduled`, and turn it "
+    "into a known token in `commit`. No placeholder may stand after `max_tokens`.",
+)
 
 
 class Promise(StrEnum):

@@ -1,30 +1,37 @@
-"""Predict before you look: a question, a remembered answer, and the reveal.
+"""Predict before you look: a question, a remembered guess, and the reveal.
 
-    guess = predict("In which step does Eva get her first token?", [5, 7, 25])
-    guess                                     # radio buttons; guess.answer = 7 does the same
-    guess.reveal(25, {5: "A seat is free then. ..."})
+    guess = predict("04.eva", "In which step does Eva get her first token?", [5, 7, 21, 25])
+    guess                             # radio buttons; guess.answer = 7 does the same
+    guess.reveal(log.request("Eva").first_token_step)
 
-Nothing is graded. The reveal also runs without an answer. A question's answer is
-kept when its cell runs again.
+Nothing is graded. The notebook has no answer in it: the truth and the reasons are in the lesson's
+`ANSWERS` (see `answer.py`). A guess is kept when its cell runs again.
 """
 
 import html
+import os
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ipywidgets
 
-_ANSWERS: dict[str, Any] = {}  # question -> answer, so that Run All keeps it
+from checks.answer import answer_to
+
+_GUESSES: dict[str, Any] = {}  # key -> guess, so that Run All keeps it
 
 
 class Guess(ipywidgets.VBox):  # type: ignore[misc]
     """A question with its options. `answer` is None until one is chosen."""
 
-    def __init__(self, question: str, options: Sequence[Any]) -> None:
+    def __init__(self, key: str, question: str, options: Sequence[Any]) -> None:
         if len(set(options)) < len(options) or not 3 <= len(options) <= 5:
             raise ValueError("give three to five different options")
-        self.question, self.options = question, tuple(options)
+        right = answer_to(key)
+        if set(options) != {right.truth, *right.reasons}:
+            raise ValueError(f"the options of {key!r} are not those that its answer explains")
+        self.key, self.question, self.options = key, question, tuple(options)
+        self._asked_to_choose = False
         short = sum(len(str(option)) + 6 for option in options) < 70
         self._buttons = ipywidgets.RadioButtons(
             options=[(str(option), option) for option in options],
@@ -36,8 +43,8 @@ class Guess(ipywidgets.VBox):  # type: ignore[misc]
         self._buttons.observe(self._remember, "index")
         asked = ipywidgets.HTML(f"<b>Predict.</b> {html.escape(question)}")
         super().__init__([asked, self._buttons, self._note])
-        if _ANSWERS.get(question) in self.options:
-            self.answer = _ANSWERS[question]
+        if _GUESSES.get(key) in self.options:
+            self.answer = _GUESSES[key]
 
     @property
     def answer(self) -> Any:
@@ -50,27 +57,38 @@ class Guess(ipywidgets.VBox):  # type: ignore[misc]
             raise ValueError(f"choose one of {', '.join(map(str, self.options))}")
         self._buttons.index = self.options.index(option)
 
-    def reveal(self, truth: Any, reasons: Mapping[Any, str], *, source: str = "The log") -> None:
-        """Print the answer next to the truth. `reasons` says why a wrong option is tempting.
+    def reveal(self, value: Any) -> None:
+        """Print the guess next to the truth, which the run's `value` confirms.
 
-        `source` names where the truth comes from, if it is not the log. Without an answer the first
-        reason is printed. Raises ValueError if the truth is not an option: then the question is wrong.
+        Without a guess, the first call asks for one and the second prints the truth. With
+        UNDERGLASS_REVEAL=1 the first call does: for tests and for `make notebooks`, where no one
+        can choose. Raises ValueError if `value` does not confirm the lesson's answer.
         """
-        if truth not in self.options or not set(reasons) < set(self.options):
-            raise ValueError(f"{truth} and the reasons must be among the options {self.options}")
-        if self.answer is None:
-            tempting = next(iter(reasons))
-            lines = [f"No guess recorded. {source} says: {truth}."]
-            lines.append(f"Many say {tempting}. {reasons[tempting]}")
-        elif self.answer == truth:
-            lines = [f"Your guess: {self.answer}. {source} says the same."]
+        right = answer_to(self.key)
+        if not right.is_shown_by(value):
+            raise ValueError(
+                f"{right.source} says {value}, and the lesson's answer is {right.truth}. If you "
+                "changed a number in a cell above, put it back and run the lesson from the top."
+            )
+        revealing = self._asked_to_choose or os.environ.get("UNDERGLASS_REVEAL") == "1"
+        if self.answer is None and not revealing:
+            self._asked_to_choose = True
+            print("No guess recorded. Choose above, or run this cell again.")
+            return
+        if self.answer == right.truth:
+            lines = [f"Your guess: {self.answer}. {right.source} says the same."]
         else:
-            lines = [f"Your guess: {self.answer}. {source} says: {truth}."]
-            lines.append(reasons.get(self.answer, ""))
-        print("\n".join(textwrap.fill(line, 96) for line in lines if line))
+            guess = "No guess recorded" if self.answer is None else f"Your guess: {self.answer}"
+            lines = [f"{guess}. {right.source} says: {right.truth}."]
+            tempting = next(iter(right.reasons))
+            if self.answer is None:
+                lines.append(f"Many say {tempting}. {right.reasons[tempting]}")
+            else:
+                lines.append(right.reasons[self.answer])
+        print("\n".join(textwrap.fill(line, 96) for line in [*lines, right.then] if line))
 
     def _remember(self, _: Any) -> None:
-        _ANSWERS[self.question] = self.answer
+        _GUESSES[self.key] = self.answer
         self._note.value = f"Noted: {html.escape(str(self.answer))}. Now run on."
 
     def __repr__(self) -> str:
@@ -81,12 +99,10 @@ class Guess(ipywidgets.VBox):  # type: ignore[misc]
         bundle = super()._repr_mimebundle_(**kwargs)
         data = bundle[0] if isinstance(bundle, tuple) else bundle
         if data is not None:
-            data["text/plain"] = repr(
-                self
-            )  # ipywidgets cuts it, and this is all a static page shows
+            data["text/plain"] = repr(self)  # ipywidgets cuts it
         return bundle
 
 
-def predict(question: str, options: Sequence[Any]) -> Guess:
-    """Ask a question before its reveal, with three to five plausible options."""
-    return Guess(question, options)
+def predict(key: str, question: str, options: Sequence[Any]) -> Guess:
+    """Ask the question `key` ("04.eva") before its reveal, with three to five plausible options."""
+    return Guess(key, question, options)

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from server.cli.class_ import serve_class
 from server.cli.grade import grade
 from server.cli.options import FROM_ENVIRONMENT, OneLineGroup, SectionedCommand, fail, option
 from server.cli.serve import serve
@@ -37,6 +38,12 @@ app.command(
     epilog="Every option can also be set by an environment variable: --max-kv-tokens is "
     "UNDERGLASS_MAX_KV_TOKENS. For a repeatable option, separate the values with spaces.",
 )(serve)
+app.command(
+    name="class",
+    cls=SectionedCommand,
+    short_help="Serve a class: the lesson plan's settings, open to the network.",
+    context_settings=FROM_ENVIRONMENT,
+)(serve_class)
 
 
 @app.command(

@@ -20,6 +20,7 @@ from authoring.lab import (
     widgets_of,
 )
 from authoring.parts import lessons
+from authoring.workbook import without_answers
 from engine.events import EventLog
 from tests.browser.board import counts_at
 from tests.browser.conftest import NewPage
@@ -51,7 +52,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
     work.mkdir()
     folder = copy_of_lessons(work)
     for path in lessons():
-        notebook = json.loads(path.read_text())
+        notebook = json.loads(without_answers(path))
         tell = {"cell_type": "code", "id": "tell", "metadata": {}, "outputs": [], "source": TELL}
         notebook["cells"].append(tell | {"execution_count": None})
         (folder / path.name).write_text(json.dumps(notebook))
@@ -119,11 +120,11 @@ def test_a_prediction_clicked_in_the_page_is_what_the_reveal_shows(
     open_notebook(page, address, "notebooks/04_continuous_batching.ipynb")
     run_all(page)
     found = cells(page)
-    asked = next(i for i, c in enumerate(found) if "first_word = predict" in "".join(c["source"]))
+    asked = next(i for i, c in enumerate(found) if "first_token = predict" in "".join(c["source"]))
     cell(page, asked).get_by_label("5", exact=True).check()
     expect(cell(page, asked)).to_contain_text(re.compile(r"\b5\."))  # noted
     run_all(page)  # again, and the answer is still there
-    reveal = next(i for i, c in enumerate(found) if "first_word.reveal" in "".join(c["source"]))
+    reveal = next(i for i, c in enumerate(found) if "first_token.reveal" in "".join(c["source"]))
     said = "".join(cells(page)[reveal]["outputs"][0]["text"])
     assert_names(said.splitlines()[0], 5, 25)
     close_notebook(page, address)

@@ -4,54 +4,100 @@ import pytest
 
 from authoring.lab import NOTEBOOKS
 from checks import check, predict, until
+from checks.answer import Answer
 from checks.broken import Broken, CommonPromise
 from checks.guard import NotWrittenError, call, is_stub, stubs
 from checks.judging import Verdict, judge
 from engine.simulation.scenarios import scenario
 
 
-def test_a_prediction_is_kept_and_shown_next_to_the_truth_with_its_reason(capsys) -> None:
-    guess = predict("When?", [1, 2, 3])
+@pytest.fixture
+def when(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The key of a question whose answer is 3."""
+    reasons = {2: "Two is where it looks as if.", 1: "It is near."}
+    answers = {"when": Answer(3, reasons, then="It was late.")}
+    monkeypatch.setattr("checks.lesson_04.ANSWERS", answers)
+    monkeypatch.delenv("UNDERGLASS_REVEAL", raising=False)
+    monkeypatch.setattr("checks.prediction._GUESSES", {})
+    return "04.when"
+
+
+def test_a_guess_is_kept_and_shown_next_to_the_truth_with_its_reason(when: str, capsys) -> None:
+    guess = predict(when, "When?", [1, 2, 3])
     guess.answer = 2
-    guess.reveal(3, {2: "Two is where it looks as if."})
-    assert (
-        capsys.readouterr().out == "Your guess: 2. The log says: 3.\nTwo is where it looks as if.\n"
-    )
-    # Run All runs the cell again: what was answered stays so.
-    again = predict("When?", [1, 2, 3])
+    guess.reveal(3)
+    said = "Your guess: 2. The log says: 3.\nTwo is where it looks as if.\nIt was late.\n"
+    assert capsys.readouterr().out == said
+    # Run All runs the cell again: the guess stays.
+    again = predict(when, "When?", [1, 2, 3])
     assert again.answer == 2
     again.answer = 3
-    again.reveal(3, {2: "Two is where it looks as if."})
-    assert capsys.readouterr().out == "Your guess: 3. The log says the same.\n"
+    again.reveal(3)
+    assert capsys.readouterr().out == "Your guess: 3. The log says the same.\nIt was late.\n"
 
 
-def test_without_a_guess_the_reveal_prints_the_tempting_option(capsys) -> None:
-    predict("Never answered?", [1, 2, 3]).reveal(3, {1: "It is near."})
-    assert capsys.readouterr().out.splitlines() == [
+def test_without_a_guess_the_reveal_asks_first_and_answers_the_second_time(
+    when: str, capsys
+) -> None:
+    guess = predict(when, "When?", [1, 2, 3])
+    guess.reveal(3)
+    asked = capsys.readouterr().out
+    assert asked.startswith("No guess recorded.") and "3" not in asked
+    guess.reveal(3)
+    assert capsys.readouterr().out.splitlines()[:2] == [
         "No guess recorded. The log says: 3.",
-        "Many say 1. It is near.",
+        "Many say 2. Two is where it looks as if.",
     ]
 
 
-def test_the_reveal_names_its_source_if_that_is_not_the_log(capsys) -> None:
-    guess = predict("Never answered either?", [1, 2, 3])
-    guess.reveal(3, {1: "It is near."}, source="The stopwatch")
-    assert "No guess recorded. The stopwatch says: 3." in capsys.readouterr().out
+def test_a_run_without_a_reader_reveals_at_once(when: str, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("UNDERGLASS_REVEAL", "1")
+    predict(when, "When?", [1, 2, 3]).reveal(3)
+    assert "says: 3" in capsys.readouterr().out
 
 
-def test_a_question_whose_answer_is_not_an_option_raises() -> None:
-    with pytest.raises(ValueError, match="7 and the reasons must be among the options"):
-        predict("How many?", [1, 2, 3]).reveal(7, {1: "It is near."})
+def test_a_value_that_is_not_the_answer_raises(when: str) -> None:
+    with pytest.raises(ValueError, match="says 7, and the lesson's answer is 3"):
+        predict(when, "When?", [1, 2, 3]).reveal(7)
+
+
+def test_the_options_are_those_that_the_answer_explains(when: str) -> None:
+    with pytest.raises(ValueError, match="not those that its answer explains"):
+        predict(when, "When?", [2, 3, 4])
     with pytest.raises(ValueError, match="three to five"):
-        predict("How many?", [1, 2])
+        predict(when, "When?", [2, 3])
     with pytest.raises(ValueError, match="choose one of 1, 2, 3"):
-        predict("How many?", [1, 2, 3]).answer = 4
+        predict(when, "When?", [1, 2, 3]).answer = 4
 
 
-def test_a_prediction_reads_well_without_its_widget() -> None:
-    bundle = predict("Which?", ["a", "b", "c"])._repr_mimebundle_()
-    assert bundle["text/plain"] == "Predict. Which?\n( ) a   ( ) b   ( ) c"
+def test_a_question_that_no_lesson_has_is_named(when: str) -> None:
+    with pytest.raises(KeyError, match=r"04\.who.*it has 04\.when"):
+        predict("04.who", "Who?", [1, 2, 3])
+    with pytest.raises(KeyError, match="names no lesson"):
+        predict("99.who", "Who?", [1, 2, 3])
+
+
+def test_words_as_options_are_confirmed_by_a_measured_value() -> None:
+    price = Answer("longer", {"shorter": "No."}, fits=lambda ratio: ratio > 1)
+    assert price.is_shown_by(1.15) and not price.is_shown_by(0.9)
+
+
+def test_a_prediction_reads_well_without_its_widget(when: str) -> None:
+    bundle = predict(when, "Which?", [1, 2, 3])._repr_mimebundle_()
+    assert bundle["text/plain"] == "Predict. Which?\n( ) 1   ( ) 2   ( ) 3"
     assert "application/vnd.jupyter.widget-view+json" in bundle
+
+
+def test_hints_open_one_after_the_other(capsys) -> None:
+    def admit(waiting, seats, budget_left, free_blocks, block_size): ...
+
+    check.lesson_04(admit, hint=1)
+    first = capsys.readouterr().out
+    assert "Hint 1 of 2" in first and "Hint 2" not in first and "not written yet" in first
+    check.lesson_04(admit, hint=2)
+    assert "Hint 2 of 2" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="hint must be from 1 to 2, got 3"):
+        check.lesson_04(admit, hint=3)
 
 
 def empty(a): ...

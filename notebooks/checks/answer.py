@@ -1,0 +1,44 @@
+"""The answers to a lesson's predictions. A lesson asks; only its checks know.
+
+Each `checks/lesson_NN.py` has `ANSWERS`, by the name under which the lesson asks: the question
+"04.eva" is `ANSWERS["eva"]` in `checks/lesson_04.py`.
+"""
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a prediction's reveal prints.
+
+    `reasons` says of each wrong option why it is tempting and what it misses, the most tempting one
+    first. `then` follows for everyone. `source` names where the truth comes from. If the options are
+    words, `fits` says whether a value of the run is what the true option says.
+    """
+
+    truth: Any
+    reasons: Mapping[Any, str]
+    then: str = ""
+    source: str = "The log"
+    fits: Callable[[Any], bool] | None = None
+
+    def is_shown_by(self, value: Any) -> bool:
+        """Return whether a run's value confirms the truth."""
+        return bool(value == self.truth if self.fits is None else self.fits(value))
+
+
+def answer_to(key: str) -> Answer:
+    """Return the answer to the question "NN.name". Raises KeyError if no lesson has it."""
+    lesson, _, name = key.partition(".")
+    module = f"checks.lesson_{lesson}"
+    if not lesson.isdigit() or importlib.util.find_spec(module) is None:
+        raise KeyError(f'{key!r} names no lesson: a question is called "04.eva"')
+    answers: dict[str, Answer] = importlib.import_module(module).ANSWERS
+    if name not in answers:
+        known = ", ".join(f"{lesson}.{one}" for one in answers)
+        raise KeyError(f"lesson {lesson} has no answer to {key!r}; it has {known}")
+    return answers[name]
