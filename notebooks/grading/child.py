@@ -1,7 +1,6 @@
 """The process that runs one learner's code and the lesson's check.
 
-It reads a job from standard input: {"notebook", "check", "part", "nonce", "scratch", "isolated",
-"seconds", "memory", "result"}. To the file descriptor `result` it writes "ready", when the imports are
+It reads a job from standard input, as `grade_one` in `runner.py` writes it. To the file descriptor `result` it writes "ready", when the imports are
 done, and then one line: the nonce and the verdict. What the learner's code prints is discarded.
 
 The checks are imported before the learner's code runs and are then taken out of `sys.modules`: code
@@ -24,7 +23,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from grading.isolation import enter, isolate, limit, supervise
-from grading.needed import Cell, Program, program
+from grading.needed import Program, code_cells, program
 
 MOST_CHARACTERS = 2_000  # of a message
 
@@ -76,12 +75,16 @@ def _own_checks(name: str) -> _Checks:
 def _verdict(job: dict[str, Any], checks: _Checks) -> dict[str, Any]:
     """Run the learner's code and return the row's facts."""
     try:
-        needed = program(_cells(Path(job["notebook"])), job["check"], job["part"])
+        cells = code_cells(Path(job["notebook"]))
+        needed = program(cells, job["check"], job["parts"], job["others"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         return _row("failed", f"The file is no notebook: {type(error).__name__}: {error}")
     defined = {name for one in needed.statements for name in one.binds}
-    if not defined & {*needed.part.co_names, "*"}:
-        return _unwritten(needed, f"No cell before the check defines {job['part']}.")
+    if not defined & {*needed.parts.co_names, "*"}:
+        return _unwritten(needed, f"No cell before the check defines {', '.join(job['parts'])}.")
+    for cell in cells:  # for messages that show a line
+        lines = cell.source.splitlines(keepends=True)
+        linecache.cache[cell.name] = (len(cell.source), None, lines, cell.name)
     namespace = ModuleType("__main__")
     sys.modules["__main__"] = namespace  # pickle and dataclasses look there
     warnings.simplefilter("ignore")
@@ -91,12 +94,25 @@ def _verdict(job: dict[str, Any], checks: _Checks) -> dict[str, Any]:
         with checks.guard.watched(code):
             for statement in needed.statements:
                 _run(statement.code, vars(namespace))
-            part = _run(needed.part, vars(namespace))
+            parts = _run(needed.parts, vars(namespace))
     except checks.broken.Broken as error:
         return _row("failed", f"{error.did} {error.look}")
     except checks.guard.NotWrittenError:
         return _unwritten(needed, "not written yet")
-    return _judged(needed, checks.judging.judge(part, checks.lesson.cases(), checks.lesson.attempt))
+    return _judged(needed, _verdict_of(checks, parts))
+
+
+def _verdict_of(checks: _Checks, parts: tuple[Any, ...]) -> Any:
+    """Run the lesson's check and return the first verdict that is not a pass, otherwise the last."""
+    verdicts = []
+
+    def judge(*arguments: Any, **names: Any) -> Any:
+        verdicts.append(checks.judging.judge(*arguments, **names))
+        return verdicts[-1]
+
+    checks.lesson.judge = judge
+    checks.lesson.check(*parts)
+    return next((one for one in verdicts if not one.passed), verdicts[-1])
 
 
 def _judged(needed: Program, found: Any) -> dict[str, Any]:
@@ -122,20 +138,6 @@ def _row(result: str, message: str, *, details: str = "") -> dict[str, Any]:
         "message": message[:MOST_CHARACTERS],
         "details": details[:MOST_CHARACTERS],
     }
-
-
-def _cells(path: Path) -> list[Cell]:
-    """Return the notebook's code cells, known to `linecache` for messages that show a line."""
-    sources = [
-        "".join(cell["source"])
-        for cell in json.loads(path.read_bytes())["cells"]
-        if cell["cell_type"] == "code"
-    ]
-    cells = [Cell(number, source) for number, source in enumerate(sources, 1)]
-    for cell in cells:
-        lines = cell.source.splitlines(keepends=True)
-        linecache.cache[cell.name] = (len(cell.source), None, lines, cell.name)
-    return cells
 
 
 def _run(code: CodeType, namespace: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""The part of a notebook that an exercise needs: the definition, and the statements that it uses.
+"""The statements of a notebook that an exercise needs: its part's definition, and what that uses.
 
 A grade must not depend on a lesson's pictures, runs and servers. But learners split their code over
 cells, add helpers and import modules. So the cells do not all run. The last call of the lesson's check
@@ -8,9 +8,11 @@ needed statement, uses. The compiler says which names these are.
 
 import ast
 import dis
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import CodeType
 
 _LOADS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_CLASSDEREF"}
@@ -47,42 +49,74 @@ class Statement:
 
 @dataclass(frozen=True)
 class Program:
-    """The statements to run, in order, and the expression that is the part."""
+    """The statements to run, in order, and the expression of the parts, a tuple."""
 
     statements: list[Statement]
-    part: CodeType
-    broken: list[str]  # cells that are no Python but name the part, with the error's place
+    parts: CodeType
+    broken: list[str]  # cells that are no Python but name a part, with the error's place
 
 
-def program(cells: list[Cell], check: str, part: str) -> Program:
-    """Return what the part needs. `check` is the check's name, `part` the part's name in the lesson."""
+def code_cells(path: Path) -> list[Cell]:
+    """Return a notebook's code cells. Raises ValueError, KeyError or TypeError for another file."""
+    sources = [
+        "".join(cell["source"])
+        for cell in json.loads(path.read_bytes())["cells"]
+        if cell["cell_type"] == "code"
+    ]
+    return [Cell(number, source) for number, source in enumerate(sources, 1)]
+
+
+def program(cells: list[Cell], check: str, parts: list[str], others: list[list[str]]) -> Program:
+    """Return what the parts of an exercise need.
+
+    The lesson calls `check` with `parts`, and perhaps with other parts for its other exercises. A
+    learner's parts may have other names. Without a call of the check, they have the lesson's.
+    """
     nodes: list[tuple[Cell, ast.stmt]] = []
     broken = []
     for cell in cells:
         try:
-            tree = ast.parse(cell.plain, cell.name)
-            compile(tree, cell.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-            nodes += [(cell, node) for node in tree.body]
+            nodes += [(cell, node) for node in statements_of(cell)]
         except (SyntaxError, ValueError) as error:
-            if re.search(rf"\b{part}\b", cell.source):
+            if any(re.search(rf"\b{part}\b", cell.source) for part in parts):
                 line = f" in line {error.lineno}" if isinstance(error, SyntaxError) else ""
-                broken.append(f"{cell.name} is not Python{line}: {getattr(error, 'msg', error)}")
-    calls = [(index, call) for index, (_, node) in enumerate(nodes) for call in _calls(node, check)]
-    end, asked = calls[-1] if calls else (len(nodes), ast.Name(part, ast.Load()))
+                broken.append(
+                    f"Code {cell.name} is not Python{line}: {getattr(error, 'msg', error)}"
+                )
+    calls = [
+        (index, call.args)
+        for index, (_, node) in enumerate(nodes)
+        for name, call in calls_of_checks(node)
+        if name == check and names_of(call) not in others
+    ]
+    wanted: list[ast.expr] = [ast.Name(part, ast.Load()) for part in parts]
+    end, asked = calls[-1] if calls else (len(nodes), wanted)
     modules = {name for _, node in nodes for name in _modules(node)}
     statements = [_compiled(cell, node, modules) for cell, node in nodes[:end]]
-    expression = ast.fix_missing_locations(ast.Expression(asked))
-    code = compile(expression, "the check's cell", "eval")
+    expression = ast.Expression(ast.Tuple(asked, ast.Load()))
+    code = compile(ast.fix_missing_locations(expression), "the check's cell", "eval")
     return Program(_closure(statements, _loaded(code)), code, broken)
 
 
-def _calls(node: ast.stmt, check: str) -> Iterator[ast.expr]:
-    """Yield the first argument of each call of the check."""
+def statements_of(cell: Cell) -> list[ast.stmt]:
+    """Return a cell's statements. Raises SyntaxError or ValueError if it is not Python."""
+    tree = ast.parse(cell.plain, cell.name)
+    compile(tree, cell.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    return tree.body
+
+
+def calls_of_checks(node: ast.stmt) -> Iterator[tuple[str, ast.Call]]:
+    """Yield the calls `check.lesson_04(admit)` in a statement, each with "lesson_04"."""
     for call in ast.walk(node):
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
-            given = [*call.args, *(keyword.value for keyword in call.keywords)]
-            if call.func.attr == check and given:
-                yield given[0]
+        if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+            continue
+        if call.args and call.func.attr.startswith("lesson_"):
+            yield call.func.attr, call
+
+
+def names_of(call: ast.Call) -> list[str]:
+    """Return a call's positional arguments, as they are written."""
+    return [ast.unparse(one) for one in call.args]
 
 
 def _modules(node: ast.stmt) -> Iterator[str]:

@@ -102,7 +102,8 @@ def grade_one(
         job = {
             "notebook": str(submission.path.resolve()),
             "check": exercise.check,
-            "part": exercise.part,
+            "parts": exercise.parts,
+            "others": [one.parts for one in submission.exercises if one != exercise],
             "nonce": nonce,
             "scratch": scratch,
             "isolated": isolated,
@@ -113,7 +114,7 @@ def grade_one(
     return Row(
         student=submission.student,
         lesson=submission.lesson,
-        part=exercise.part,
+        part=", ".join(exercise.parts),
         **_verdict(end, nonce),
         seconds=end.seconds,
         file=submission.file,

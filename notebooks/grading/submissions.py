@@ -4,24 +4,25 @@ A learner's file is a copy of a lesson. Teachers collect them in one folder for 
 folder with names such as `04_continuous_batching_ada.ipynb`. Learning platforms add words to a name.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from grading.needed import calls_of_checks, code_cells, names_of, statements_of
+
 NOTEBOOKS = Path(__file__).parents[1]
 MOST_BYTES = 50 << 20
-_CHECK = re.compile(r"\bcheck\.(lesson_\w+)\((\w+)")
+_CHECK = re.compile(r"\bcheck\.(lesson_\w+)\(")
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """A check of a lesson, and the name of the part that the lesson gives it."""
+    """A check of a lesson, and the names of the parts that the lesson gives it."""
 
     check: str
-    part: str
+    parts: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -77,10 +78,13 @@ def lessons() -> dict[str, tuple[Exercise, ...]]:
 
 
 def _exercises(path: Path) -> Iterator[Exercise]:
-    cells = json.loads(path.read_bytes())["cells"]
-    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
-    for check, part in dict.fromkeys(_CHECK.findall(code)):
-        yield Exercise(check, part)
+    statements = [one for cell in code_cells(path) for one in statements_of(cell)]
+    found = [
+        Exercise(check, tuple(names_of(call)))
+        for statement in statements
+        for check, call in calls_of_checks(statement)
+    ]
+    yield from dict.fromkeys(found)
 
 
 def _not_a_notebook(path: Path) -> str:
@@ -98,7 +102,7 @@ def _lesson_of(path: Path) -> str:
         if name in path.stem:
             return name
     text = path.read_text("utf-8", errors="replace")
-    called = {check for check, _ in _CHECK.findall(text)}
+    called = set(_CHECK.findall(text))
     for name, exercises in lessons().items():
         if called & {one.check for one in exercises}:
             return name

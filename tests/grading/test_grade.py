@@ -155,7 +155,8 @@ def test_every_lesson_with_a_check_can_be_graded() -> None:
 
 def needed(*cells: str) -> list[str]:
     """The names that the chosen statements bind."""
-    chosen = program([Cell(i, source) for i, source in enumerate(cells, 1)], "lesson_08", "part")
+    numbered = [Cell(number, source) for number, source in enumerate(cells, 1)]
+    chosen = program(numbered, "lesson_08", ["part"], [["other"]])
     return [name for one in chosen.statements for name in sorted(one.binds)]
 
 
@@ -167,6 +168,17 @@ def test_only_the_statements_that_the_part_uses_are_run() -> None:
         "def part(a):\n    return [helper(x) for x in a]",
         "check.lesson_08(part)",
     ) == ["limit", "helper", "part"]
+
+
+def test_a_lesson_may_have_two_exercises_and_a_call_may_ask_for_a_hint() -> None:
+    assert needed(
+        "def part(a): ...",
+        "check.lesson_08(part, hint=1)",
+        "def mine(a):\n    return 1",
+        "check.lesson_08(mine, hint=2)",
+        "def other(a): ...",
+        "check.lesson_08(other)",
+    ) == ["mine"]
 
 
 def test_a_star_import_and_changes_of_a_needed_name_are_run() -> None:
