@@ -12,6 +12,15 @@ from typing import TYPE_CHECKING, TypeVar, overload
 import msgspec
 
 from engine.events.fold import State
+from engine.events.frames import frame
+from engine.events.rows import (
+    OutputTokenRow,
+    RequestRow,
+    StepRow,
+    request_rows,
+    step_rows,
+    token_rows,
+)
 from engine.events.upgrade import UPGRADES, schema_of, upgrade
 from engine.events.vocabulary import SCHEMA_VERSION, AnyEvent, Event, Keyframe, RunStarted
 
@@ -25,7 +34,7 @@ _decoder = msgspec.json.Decoder(AnyEvent)
 
 
 class LogError(ValueError):
-    """A log cannot be read. The message names the line and the cause."""
+    """A log cannot be read, or lacks what was asked for. The message names the line or the key."""
 
 
 Kind = TypeVar("Kind", bound=Event)
@@ -125,28 +134,63 @@ class EventLog:
             )
         return log
 
-    # Frames for analysis. pandas is imported on first use.
+    # One record per request, step and token, computed on access; see `engine.events.rows`.
+
+    @property
+    def request_rows(self) -> list[RequestRow]:
+        """One row per request and sample, in order of appearance."""
+        return request_rows(self)
+
+    @property
+    def step_rows(self) -> list[StepRow]:
+        """One row per step, in order."""
+        return step_rows(self)
+
+    @property
+    def token_rows(self) -> list[OutputTokenRow]:
+        """One row per output token, in order of appearance."""
+        return token_rows(self)
+
+    def request(self, key: int | str) -> RequestRow:
+        """Return the row of a request, by its id or its label; of its samples, the first.
+
+        Raises LogError if no request has this id or label, or if several requests have the label.
+        """
+        rows = self.request_rows
+        found = [row for row in rows if key in (row.request, row.label)]
+        if not found:
+            known = ", ".join(f"{row.request} ({row.label})" for row in rows) or "none"
+            raise LogError(f"request: {key!r} is not in this log; its requests are {known}")
+        firsts = {row.root: row for row in reversed(found)}
+        if len(firsts) > 1:
+            ids = ", ".join(str(row.request) for row in reversed(firsts.values()))
+            raise LogError(f"request: several are labelled {key!r}; use one of their ids: {ids}")
+        return found[0]
+
+    def step(self, number: int) -> StepRow:
+        """Return the row of a step. Raises LogError if the log does not have it."""
+        rows = {row.step: row for row in self.step_rows}
+        if number not in rows:
+            known = f"{min(rows)} to {max(rows)}" if rows else "none"
+            raise LogError(f"step: {number!r} is not in this log; its steps are {known}")
+        return rows[number]
+
+    # The same rows as pandas frames, with the same columns in the same order.
 
     @property
     def requests(self) -> "pd.DataFrame":
-        """One row per request; see `frames.requests_frame` for columns and units."""
-        from engine.events.frames import requests_frame
-
-        return requests_frame(self)
+        """`request_rows` as a frame, indexed by id."""
+        return frame(RequestRow, self.request_rows, "request")
 
     @property
     def steps(self) -> "pd.DataFrame":
-        """One row per step; see `frames.steps_frame` for columns and units."""
-        from engine.events.frames import steps_frame
-
-        return steps_frame(self)
+        """`step_rows` as a frame, indexed by step number."""
+        return frame(StepRow, self.step_rows, "step")
 
     @property
     def tokens(self) -> "pd.DataFrame":
-        """One row per output token; see `frames.tokens_frame` for columns and units."""
-        from engine.events.frames import tokens_frame
-
-        return tokens_frame(self)
+        """`token_rows` as a frame."""
+        return frame(OutputTokenRow, self.token_rows)
 
     @property
     def waterfall(self) -> "Waterfall":

@@ -66,13 +66,14 @@ def spoilers(cells: list[Any]) -> Iterator[tuple[int, str]]:
         if cells[index].get("outputs"):
             yield index, "an output is stored between a question and its answer"
     for one in asked:
-        truth = answer_to(one.key).truth
+        answer = answer_to(one.key)
+        truth, options = answer.truth, {answer.truth, *answer.reasons}
         read = _names_read_by_the_reveal(cells, one)
         for index in range(one.answered):
             cell = cells[index]
             if f"says-{one.key}" in _tags(cell):
                 continue
-            where = _where_it_says(cell, truth, after_the_question=index >= one.asked)
+            where = _where_it_says(cell, truth, options, after_the_question=index >= one.asked)
             if where:
                 yield index, f"its {where} has {truth!r}, the answer to {one.key}"
             if index < one.asked:
@@ -88,8 +89,10 @@ def _tags(cell: Any) -> list[str]:
     return tags
 
 
-def _where_it_says(cell: Any, truth: Any, after_the_question: bool) -> str | None:
-    """Return which part of a cell states the truth, or None."""
+def _where_it_says(
+    cell: Any, truth: Any, options: set[Any], after_the_question: bool
+) -> str | None:
+    """Return which part of a cell states the truth, or None. Code that has all options states none."""
     if cell.cell_type == "markdown":
         return "prose" if _says(LEFT_OUT.sub(" ", cell.source), truth) else None
     for output in cell.get("outputs", []):
@@ -97,8 +100,10 @@ def _where_it_says(cell: Any, truth: Any, after_the_question: bool) -> str | Non
         texts = [output.get("text", ""), data.get("text/plain", ""), data.get("text/markdown", "")]
         if any(_says(text, truth) for text in texts):
             return "output"
-    if after_the_question and truth in _literals(cell.source):
-        return "code"
+    if after_the_question:
+        found = _literals(cell.source)
+        if truth in found and not options <= set(found):
+            return "code"
     return None
 
 

@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from checks.afternoon import MACHINE, afternoon
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge
@@ -21,6 +22,33 @@ from engine.simulation.speakers import NAMES, Speaker, workload_of
 Report = Callable[[EventLog], Mapping[str, Any]]
 
 KEYS = ("request", "cause", "evidence", "change", "gain", "cost")
+ANSWERS = {
+    "mostly": Answer(
+        "no free seat",
+        {
+            "too few free blocks": "Two requests were preempted, so memory was short. But only for "
+            "a while.",
+            "the token budget": "Long prompts fill a step or two. Then the budget has room again.",
+            "after a preemption": "That is the reason for a single step, each time.",
+        },
+        fits=lambda reason: reason == "batch_full",
+    ),
+    "best": Answer(
+        "short prompts first",
+        {
+            "twice the seats": "She waited for a seat. But with more of them, memory runs out.",
+            "twice the memory": "You saw it: she did not wait for memory.",
+            "twice the budget": "The budget was the reason in only 1 step of 47.",
+        },
+    ),
+}
+HINTS = (
+    "Count the reasons over the whole wait: max() over waited() names the request, and "
+    "Counter(one.reason for one in blocked_while_waiting(log, request).values()) has the causes.",
+    "For the change, keep a dict of limits and double one after the other until the replay shortens "
+    "the wait. Compute gain and cost from that replay, as cost_of() does; the cost is (request, "
+    "steps), or None if no first token comes later.",
+)
 SEVERAL = 3  # steps of evidence, if there are so many
 
 

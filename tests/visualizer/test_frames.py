@@ -12,14 +12,23 @@ import pytest
 from engine.config import EngineConfig
 from engine.events import EventLog, State
 from engine.events import vocabulary as v
-from engine.events.frames import requests, steps, tokens
+from engine.events.rows import OutputTokenRow, RequestRow, StepRow
 from engine.scheduling.request import Request
 from engine.scheduling.sampling_params import SamplingParams
 from tests.engine.workloads import Arrival, Workload, make_engine, play, random_workload
 from tests.facts import assert_names
 from tests.visualizer.storytellers import storytellers
 
-FRAMES = {"requests": requests.TYPES, "steps": steps.TYPES, "tokens": tokens.TYPES}
+FRAMES = {  # the first field of a request's and of a step's row is the frame's index
+    "requests": RequestRow.__struct_fields__[1:],
+    "steps": StepRow.__struct_fields__[1:],
+    "tokens": OutputTokenRow.__struct_fields__,
+}
+OBJECTS = ("label", "policy_key", "finish_reason", "matched", "message", "text")
+MAYBE_COUNTS = (  # of requests
+    *("cached_tokens", "forced_tokens", "drafted_tokens", "accepted_tokens"),
+    *("arrived_step", "admitted_step", "first_token_step", "finished_step"),
+)
 
 
 def recorded(seed: int, window: int | None = None) -> tuple[EventLog, dict[int, Request]]:
@@ -277,8 +286,8 @@ def test_a_window_tells_what_it_knows_and_nothing_else(seeds: range) -> None:
 def test_a_log_without_times_has_the_same_counts_and_no_times() -> None:
     log, _ = recorded(3)
     bare = EventLog.from_bytes(b"".join(line + b"\n" for line in log.deterministic()))
-    for name, types in FRAMES.items():
-        timed = [column for column in types if column.endswith("_ms") or column == "logprob"]
+    for name, columns in FRAMES.items():
+        timed = [column for column in columns if column.endswith("_ms") or column == "logprob"]
         with_times, without = getattr(log, name), getattr(bare, name)
         assert without[timed].isna().all(axis=None)
         pd.testing.assert_frame_equal(
@@ -286,12 +295,25 @@ def test_a_log_without_times_has_the_same_counts_and_no_times() -> None:
         )
 
 
+def expected_type(frame: str, column: str) -> str:
+    if column.endswith("_ms") or column == "logprob":
+        return "float64"
+    if column in OBJECTS:
+        return "object"
+    if column in ("forced", "drafted"):
+        return "bool"
+    return "Int64" if frame == "requests" and column in MAYBE_COUNTS else "int64"
+
+
 @pytest.mark.parametrize("name", FRAMES)
 def test_columns_and_types_are_the_same_for_an_empty_log(name: str) -> None:
     workload = Workload(EngineConfig(), [])
     empty = getattr(make_engine(workload).log, name)
     assert len(empty) == 0
-    assert {column: str(empty[column].dtype) for column in empty} == FRAMES[name]
+    assert list(empty) == list(FRAMES[name])
+    for column in empty:
+        assert str(empty[column].dtype) == expected_type(name, column), column
+    assert str(empty.index.dtype) == "int64"
     full = getattr(storytellers(), name)
     assert full.dtypes.equals(empty.dtypes)
     assert full.index.name == empty.index.name
