@@ -17,7 +17,7 @@ SGLANG ?= /tmp/sglang
 # Jupyter will not run as root unless told to; a container or a fresh machine often is root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
-.PHONY: help setup lab notebooks pictures contents test test-fast test-notebooks test-browser test-frontend soak check \
+.PHONY: help setup lab notebooks pictures slides solutions contents test test-fast test-notebooks test-browser test-frontend soak check \
   check-frontend record-vllm record-vllm-run record-sglang serve bench bundle clean
 
 help: ## list the targets
@@ -47,6 +47,12 @@ notebooks: setup ## run the lessons in Chromium and store their outputs and pict
 
 pictures: setup ## take the README's pictures of the board in Chromium, the moving one too
 	PYTHONPATH=notebooks $(BIN)/python -m authoring.pictures
+
+slides: setup ## write the slides of each session into build/slides, for Marp
+	PYTHONPATH=notebooks $(BIN)/python -m authoring.slides
+
+solutions: setup ## write docs/solutions.md from the solutions, the checks and the recorded wrong answers
+	PYTHONPATH=notebooks $(BIN)/python -m authoring.solutions
 
 contents: setup ## write the contents notebook from the lessons
 	PYTHONPATH=notebooks $(BIN)/python -m authoring.contents
