@@ -116,7 +116,7 @@ class Lesson:
         return re.findall(r"\*\*([^*]+\?)\*\*", text)[0].replace("\n", " ")
 
     def _prediction(self, one: Prediction) -> Iterator[str]:
-        question, options = _asked(self.cells[one.asked], one.key)
+        question, options = self.asked(one)
         before = self.cells[one.asked - 1]
         context = plain(before.source) if before.cell_type == "markdown" else ""
         context = re.sub(r"^## .*\n+", "", context)
@@ -129,6 +129,15 @@ class Lesson:
         reasons = "\n".join(f"- *{option}*: {why}" for option, why in answer.reasons.items())
         [(_, explained)] = _FOLD.findall(self.cells[one.answered].source)
         yield slide(f"## {question}\n\n{plain(explained).strip()}\n\n{reasons}\n\n{answer.then}")
+
+    def asked(self, one: Prediction) -> tuple[str, list[Any]]:
+        """Return a prediction's question and options."""
+        for call in ast.walk(ast.parse(self.cells[one.asked].source)):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "predict":
+                key, question, options = (ast.literal_eval(argument) for argument in call.args)
+                if key == one.key:
+                    return question, options
+        raise ValueError(f"cell {one.asked} does not ask {one.key}")
 
     def _ends(self) -> list[int]:
         """Return where the cells that belong to each prediction's answer end."""
@@ -183,16 +192,6 @@ def plain(text: str) -> str:
     return "".join(
         part if index % 2 else _SOFT_BREAK.sub(" ", part) for index, part in enumerate(parts)
     )
-
-
-def _asked(cell: Cell, key: str) -> tuple[str, list[Any]]:
-    """Return the question and the options of the call `predict(key, question, options)`."""
-    for call in ast.walk(ast.parse(cell.source)):
-        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "predict":
-            name, question, options = (ast.literal_eval(one) for one in call.args)
-            if name == key:
-                return question, options
-    raise ValueError(f"no cell asks {key}")
 
 
 def _first_sentence(text: str) -> str:
