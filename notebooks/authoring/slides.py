@@ -113,7 +113,8 @@ class Lesson:
 
     def _question(self) -> str:
         text = "\n".join(self._prose("question"))
-        return re.findall(r"\*\*([^*]+\?)\*\*", text)[0].replace("\n", " ")
+        found: list[str] = re.findall(r"\*\*([^*]+\?)\*\*", text)
+        return found[0].replace("\n", " ")
 
     def _prediction(self, one: Prediction) -> Iterator[str]:
         question, options = self.asked(one)

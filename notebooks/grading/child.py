@@ -1,7 +1,8 @@
 """The process that runs one learner's code and the lesson's check.
 
-It reads a job from standard input, as `grade_one` in `runner.py` writes it. To the file descriptor `result` it writes "ready", when the imports are
-done, and then one line: the nonce and the verdict. What the learner's code prints is discarded.
+It reads a job from standard input, as `grade_one` in `runner.py` writes it. To the file descriptor
+`result` it writes "ready", when the imports are done, and then one line: the nonce and the verdict.
+What the learner's code prints is discarded.
 
 The checks are imported before the learner's code runs and are then taken out of `sys.modules`: code
 that patches `checks` patches another copy. The nonce is in this process's memory, so code that searches

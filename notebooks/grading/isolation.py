@@ -24,8 +24,12 @@ TOO_MANY_PROCESSES = 250  # the exit code; 128 and more are signals, as in a she
 _NEW_USER, _NEW_NET, _NEW_PID = 0x1000_0000, 0x4000_0000, 0x2000_0000
 _NEW_MOUNTS, _NEW_IPC = 0x0002_0000, 0x0800_0000
 _MOUNT_SETATTR, _THIS_FOLDER, _RECURSIVE, _READ_ONLY, _PRIVATE = 442, -100, 0x8000, 1, 1 << 18
-_PARENT_DEATH_SIGNAL = 1
+_BIND = 4096
+_PARENT_DEATH_SIGNAL, _SET_DUMPABLE, _NO_NEW_PRIVILEGES = 1, 4, 38  # of prctl(2)
+_CAPABILITY_VERSION_3 = 0x2008_0522
 _PROC = Path("/proc")
+# Sockets are no network, and a read-only file system does not close them.
+_SOCKETS = ("/run/user", "/run/dbus", "/run/systemd", "/tmp/.X11-unix", "/run/docker.sock")
 
 
 class _MountAttributes(ctypes.Structure):
@@ -47,6 +51,11 @@ def isolate(scratch: str) -> None:
         ("gid_map", f"{group} {group} 1"),
     ):
         Path(f"/proc/self/{file}").write_text(text)
+    for path in _SOCKETS:
+        if Path(path).is_dir():
+            _do("mount", b"tmpfs", path.encode(), b"tmpfs", 0, None)
+        elif Path(path).exists():
+            _do("mount", b"/dev/null", path.encode(), None, _BIND, None)
     read_only = _MountAttributes(set=_READ_ONLY, propagation=_PRIVATE)
     size = ctypes.sizeof(read_only)
     _do("syscall", _MOUNT_SETATTR, _THIS_FOLDER, b"/", _RECURSIVE, ctypes.byref(read_only), size)
@@ -61,6 +70,9 @@ def enter() -> None:
         os._exit(_exit_code(os.waitpid(child, 0)[1]))
     _do("prctl", _PARENT_DEATH_SIGNAL, signal.SIGKILL)
     _do("mount", b"proc", os.fsencode(_PROC), b"proc", _READ_ONLY, None)  # of this namespace
+    # The process that makes a namespace has all capabilities in it: it could make files writable.
+    _do("prctl", _NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    _do("capset", (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0), (ctypes.c_uint32 * 6)())
 
 
 def supervise(lifeline: int) -> None:
@@ -72,6 +84,8 @@ def supervise(lifeline: int) -> None:
     child = os.fork()
     if child == 0:
         return
+    if os.getpid() == 1:
+        _do("prctl", _SET_DUMPABLE, 0, 0, 0, 0)  # the child cannot trace it
     while True:
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:

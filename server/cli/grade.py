@@ -59,6 +59,8 @@ def grade(
     Only the exercise runs: the part that the check's cell names, and the statements of the cells above
     that it uses. A notebook's pictures and other outputs do not matter.
     """
+    if os.name != "posix":
+        fail("grade needs Linux or macOS; on Windows, run it in WSL")
     if not (_NOTEBOOKS / "grading").is_dir():
         fail("grade needs the lessons: run it from a clone of the repository")
     for path in write:

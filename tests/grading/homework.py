@@ -165,10 +165,13 @@ def isolated_ones(stolen: str, port: int) -> list[Homework]:
     """Those whose row depends on what the system offers."""
     connect = f"import socket\nsocket.create_connection(('127.0.0.1', {port}), 5)"
     kill = "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)"
+    remount = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+    remount += "assert libc.mount(None, b'/', None, 32 | 4096, None) == 0, 'not permitted'\n"
     delete = "import os, shutil\nshutil.rmtree(os.getcwd(), ignore_errors=True)"
     return [
         Homework("connects", attack(connect, RIGHT), says="unreachable"),
         Homework("writes_a_file", attack(f"open({stolen!r}, 'w')", RIGHT), says="Read-only"),
+        Homework("mounts_again", attack(remount, RIGHT), says="not permitted"),
         Homework("kills_its_parent", attack(kill, RIGHT), "passed"),
         Homework("deletes_its_folder", attack(delete, RIGHT), "passed"),
     ]
