@@ -28,9 +28,9 @@ setup: $(INSTALLED) $(BUNDLE) ## make .venv, install everything into it, build t
 $(INSTALLED): pyproject.toml constraints.txt notebooks/lab-overrides.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Underglass needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@echo "Setting up .venv: a few minutes the first time, most of them PyTorch."
+	@echo "Setting up: about 2 GB in .venv, most of it PyTorch; a few minutes, once."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
 	@mkdir -p $(VENV)/share/jupyter/lab/settings  # no question about news, no look for updates
 	@cp notebooks/lab-overrides.json $(VENV)/share/jupyter/lab/settings/overrides.json
 	@touch $@
@@ -100,6 +100,7 @@ $(BUNDLE): $(shell find $(FRONTEND)/src visualizer/scenarios -type f) engine/eve
 	$(BIN)/node $(FRONTEND)/build.mjs
 
 $(NODE_MODULES): $(FRONTEND)/package-lock.json | $(INSTALLED)
+	@echo "Installing what builds the board (about 110 MB)."
 	$(NPM) ci --no-audit --no-fund --silent
 	@touch $@
 
