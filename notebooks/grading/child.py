@@ -1,8 +1,8 @@
 """The process that runs one learner's code and the lesson's check.
 
 It reads a job from standard input, as `grade_one` in `runner.py` writes it. To the file descriptor
-`result` it writes "ready", when the imports are done, and then one line: the nonce and the verdict.
-What the learner's code prints is discarded.
+`result` it writes two lines: before the learner's code runs, the unusual names in it; after the check,
+the nonce and the verdict. What the learner's code prints is discarded.
 
 The checks are imported before the learner's code runs and are then taken out of `sys.modules`: code
 that patches `checks` patches another copy. The nonce is in this process's memory, so code that searches
@@ -24,7 +24,7 @@ from types import CodeType, ModuleType
 from typing import Any
 
 from grading.isolation import enter, isolate, limit, supervise
-from grading.needed import Program, code_cells, program
+from grading.needed import Program, code_cells, program, unusual
 
 MOST_CHARACTERS = 2_000  # of a message
 
@@ -50,8 +50,10 @@ def main() -> None:
     os.chdir(job["scratch"])
     checks = _own_checks(job["check"])
     limit(job["seconds"], job["memory"], isolated=job["isolated"])
-    os.write(job["result"], b"ready\n")
-    verdict = _verdict(job, checks)
+    needed = _needed(job)
+    uses = unusual(needed) if isinstance(needed, Program) else []
+    os.write(job["result"], f"{json.dumps(uses)}\n".encode())
+    verdict = _verdict(needed, checks) if isinstance(needed, Program) else needed
     os.write(job["result"], f"{job['nonce']} {json.dumps(verdict)}\n".encode())
     os._exit(0)  # without the learner's threads and atexit functions
 
@@ -73,8 +75,8 @@ def _own_checks(name: str) -> _Checks:
     return checks
 
 
-def _verdict(job: dict[str, Any], checks: _Checks) -> dict[str, Any]:
-    """Run the learner's code and return the row's facts."""
+def _needed(job: dict[str, Any]) -> Program | dict[str, Any]:
+    """Return what the notebook's exercise needs, or the row of a notebook without it."""
     try:
         cells = code_cells(Path(job["notebook"]))
         needed = program(cells, job["check"], job["parts"], job["others"])
@@ -86,6 +88,11 @@ def _verdict(job: dict[str, Any], checks: _Checks) -> dict[str, Any]:
     for cell in cells:  # for messages that show a line
         lines = cell.source.splitlines(keepends=True)
         linecache.cache[cell.name] = (len(cell.source), None, lines, cell.name)
+    return needed
+
+
+def _verdict(needed: Program, checks: _Checks) -> dict[str, Any]:
+    """Run the learner's code and the check, and return the row's facts."""
     namespace = ModuleType("__main__")
     sys.modules["__main__"] = namespace  # pickle and dataclasses look there
     warnings.simplefilter("ignore")

@@ -17,6 +17,15 @@ from types import CodeType
 
 _LOADS = {"LOAD_NAME", "LOAD_GLOBAL", "LOAD_CLASSDEREF"}
 _BINDS = {"STORE_NAME", "STORE_GLOBAL"}
+_NAMES = {*_LOADS, "IMPORT_NAME", "IMPORT_FROM", "LOAD_ATTR", "LOAD_METHOD"}
+# Modules, functions and attributes that no exercise needs, and that an attack on the grader does.
+# Underscores do not count: `_os` and `__builtins__` are among them.
+_UNUSUAL = frozenset(
+    "Verdict builtins ctypes gc grading guard importlib inspect judge judging linecache mmap multiprocessing os pathlib "
+    "pickle posix resource shutil signal socket subprocess sys threading tracemalloc compile eval "
+    "exec globals import locals open f_back f_builtins f_globals f_locals tb_frame get_objects "
+    "get_referrers getframe modules settrace setprofile subclasses".split()
+)
 _MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 
 
@@ -98,6 +107,22 @@ def program(cells: list[Cell], check: str, parts: list[str], others: list[list[s
     return Program(_closure(statements, _loaded(code)), code, broken)
 
 
+def unusual(needed: Program) -> list[str]:
+    """Return the names in the code that no exercise needs. A hint for a teacher, not a proof."""
+    found = frozenset().union(*(_named(one.code) for one in needed.statements))
+    return sorted(found & _UNUSUAL)
+
+
+def _named(code: CodeType) -> frozenset[str]:
+    instructions = [one for one in dis.get_instructions(code) if one.opname in _NAMES]
+    names = {word.strip("_") for one in instructions for word in str(one.argval).split(".")}
+    return frozenset(names.union(*map(_named, _functions(code))))
+
+
+def _functions(code: CodeType) -> list[CodeType]:
+    return [one for one in code.co_consts if isinstance(one, CodeType)]
+
+
 def statements_of(cell: Cell) -> list[ast.stmt]:
     """Return a cell's statements. Raises SyntaxError or ValueError if it is not Python."""
     tree = ast.parse(cell.plain, cell.name)
@@ -150,8 +175,7 @@ def _changed(node: ast.stmt) -> Iterator[str]:
 def _loaded(code: CodeType) -> frozenset[str]:
     """Return the global names that the code and the functions in it use."""
     names = {one.argval for one in dis.get_instructions(code) if one.opname in _LOADS}
-    inner = [one for one in code.co_consts if isinstance(one, CodeType)]
-    return frozenset(names.union(*map(_loaded, inner)))
+    return frozenset(names.union(*map(_loaded, _functions(code))))
 
 
 def _closure(statements: list[Statement], names: frozenset[str]) -> list[Statement]:

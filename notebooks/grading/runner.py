@@ -47,6 +47,7 @@ class Row:
     details: str
     seconds: float
     limit: str  # the limit that the notebook hit, or ""
+    uses: str  # names in the code that no exercise needs
     file: str
 
 
@@ -117,6 +118,7 @@ def grade_one(
         part=", ".join(exercise.parts),
         **_verdict(end, nonce),
         seconds=end.seconds,
+        uses=", ".join(_first_line(end.result)),
         file=submission.file,
     )
 
@@ -132,6 +134,12 @@ def _verdict(end: _End, nonce: str) -> dict[str, str]:
         return _none(f"the process ended with {how} before the check was over")
     verdict: dict[str, str] = json.loads(lines[0][len(nonce) :])
     return {**verdict, "limit": "memory" if "MemoryError" in verdict["message"] else ""}
+
+
+def _first_line(result: bytes) -> list[str]:
+    """Return what the child wrote before the learner's code ran, which that cannot change."""
+    names: list[str] = json.loads(result.partition(b"\n")[0] or b"[]")
+    return names
 
 
 def _none(why: str, limit: str = "") -> dict[str, str]:
@@ -187,7 +195,7 @@ def _watch(
                 elif key.fd == output:
                     printed += len(data)
                 else:
-                    if not received:  # "ready": the imports are done
+                    if not received:  # the imports are done
                         started = time.monotonic()
                         deadline = started + wall_seconds
                     received += data

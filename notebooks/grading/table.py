@@ -12,10 +12,10 @@ from grading.runner import Row
 from grading.submissions import Unrecognised
 
 LIMITS = (
-    "The limits stop accidents and simple tricks. They are not a security boundary, and a determined "
-    "student can forge a grade: read the code of a part that surprises you."
+    "The limits stop accidents and simple tricks. They are not a security boundary: a determined "
+    "student can forge a grade. Read the code of a part that uses what no exercise needs."
 )
-_SHOWN = ("student", "lesson", "result", "seconds", "limit", "message")
+_SHOWN = ("student", "lesson", "result", "seconds", "limit", "uses", "message")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run such a cell
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif }

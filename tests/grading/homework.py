@@ -76,6 +76,17 @@ PATCH = """
     checks.check = type("Check", (), {"lesson_08": lambda self, part: part})()
     sys.modules["checks.lesson_08"] = checks.check
 """
+# What docs/teaching.md says cannot be prevented.
+SIGN = """
+    import json, os, sys
+    frame = sys._getframe()
+    while "job" not in frame.f_locals:
+        frame = frame.f_back
+    job = frame.f_locals["job"]
+    row = {"result": "passed", "message": "forged", "details": ""}
+    os.write(job["result"], f"{job['nonce']} {json.dumps(row)}\\n".encode())
+    os._exit(0)
+"""
 DAEMON = """
     import os, sys, time
     if os.fork() == 0:
@@ -148,6 +159,7 @@ def the_class(stolen: str, port: int) -> list[Homework]:
         Homework("exits_later", function("import os\nos._exit(0)"), says="exit code 0"),
         Homework("crashes", attack("import ctypes\nctypes.string_at(0)"), says="signal 11"),
         Homework("forges", attack(FORGE), says="Promise broken"),
+        Homework("forges_with_the_nonce", attack(SIGN), "passed", says="forged"),
         Homework("patches", attack(PATCH), says="Promise broken"),
         Homework("solutions", ("from solutions.lesson_08 import *", CHECK), says="solutions"),
         Homework(

@@ -1,6 +1,7 @@
 """`underglass grade`: every notebook of a class gets its row, whatever its code does."""
 
 import csv
+import inspect
 import shutil
 import signal
 import socket
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import psutil
@@ -15,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from grading import table
-from grading.needed import Cell, program
+from grading.needed import Cell, program, unusual
 from grading.runner import Limits, Row, grade, unavailable
 from grading.submissions import find, lessons
 from server.cli import app
@@ -66,6 +68,12 @@ def test_each_notebook_gets_its_row(graded, student: str) -> None:
     homework, row = graded["rows"][student]
     assert (row.result, row.limit) == (homework.result, homework.limit), row.message
     assert homework.says in row.message
+
+
+def test_an_attack_is_named_even_if_it_forges_a_verdict(graded) -> None:
+    _, row = graded["rows"]["forges_with_the_nonce"]
+    assert row.uses == "f_back, f_locals, getframe, os, sys"
+    assert graded["rows"]["right"][1].uses == graded["rows"]["split"][1].uses == ""
 
 
 @isolated_only
@@ -153,6 +161,15 @@ def test_students_and_lessons_are_recognised(tmp_path: Path) -> None:
     assert [one.file for one in others] == ["Dev/answer.py", "notes.ipynb"]
 
 
+@pytest.mark.parametrize("lesson", sorted(lessons()))
+def test_a_solution_uses_nothing_unusual(lesson: str) -> None:
+    source = inspect.getsource(import_module(f"solutions.lesson_{lesson[:2]}"))
+    for exercise in lessons()[lesson]:
+        needs = program([Cell(1, source)], exercise.check, list(exercise.parts), [])
+        assert needs.statements
+        assert unusual(needs) == []
+
+
 def test_every_lesson_with_a_check_can_be_graded() -> None:
     checks = Path(table.__file__).parents[1] / "checks"
     modules = {path.stem for path in checks.glob("lesson_*.py")}
@@ -195,7 +212,9 @@ def test_a_star_import_and_changes_of_a_needed_name_are_run() -> None:
     ) == ["*", "memo", "memo", "memo", "part"]
 
 
-ROW = Row("=cmd()", "08", "pick_budget", "failed", "-1 <b>\x1b[2J", "why\x1b", 1.25, "", "a.ipynb")
+ROW = Row(
+    "=cmd()", "08", "pick_budget", "failed", "-1 <b>\x1b[2J", "why\x1b", 1.25, "", "", "a.ipynb"
+)
 
 
 def test_the_table_is_safe_to_open(tmp_path: Path) -> None:
