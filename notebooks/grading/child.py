@@ -81,7 +81,7 @@ def _needed(job: dict[str, Any]) -> Program | dict[str, Any]:
         cells = code_cells(Path(job["notebook"]))
         needed = program(cells, job["check"], job["parts"], job["others"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        return _row("failed", f"The file is no notebook: {type(error).__name__}: {error}")
+        return _row("failed", f"The file is not a notebook: {type(error).__name__}: {error}")
     defined = {name for one in needed.statements for name in one.binds}
     if not defined & {*needed.parts.co_names, "*"}:
         return _unwritten(needed, f"No cell before the check defines {', '.join(job['parts'])}.")

@@ -19,12 +19,13 @@ _SHOWN = ("student", "lesson", "result", "seconds", "limit", "uses", "message")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run such a cell
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif }
-body { margin: 2rem auto; max-width: 76rem; padding: 0 1rem }
+body { margin: 2rem auto; max-width: 90rem; padding: 0 1rem }
 table { border-collapse: collapse; width: 100% }
 th, td { text-align: left; vertical-align: top; padding: .3rem .6rem; border-bottom: 1px solid #8885 }
 td.seconds { text-align: right; font-variant-numeric: tabular-nums }
 .passed { color: light-dark(#1a6b33, #7ed492) } .failed { color: light-dark(#a32020, #ff9a8f) }
-pre { white-space: pre-wrap; margin: .3rem 0; font-size: .85rem }
+td.message { width: 55% }
+pre { overflow-x: auto; margin: .3rem 0; font-size: .8rem }
 """
 
 
