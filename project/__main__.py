@@ -1,16 +1,18 @@
 """Score `mine.py`, submit the score, verify a leaderboard and show it: `python -m project --help`."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from project.gates import GATES
 from project.leaderboard import (
     as_html,
     as_text,
+    check_name,
     difference,
     line_of,
     read,
@@ -58,6 +60,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _score(arguments: argparse.Namespace) -> int:
+    if arguments.submit is not None:
+        check_name(arguments.submit)  # first, because a score takes a while
     if arguments.mine == MINE and not MINE.exists():
         MINE.write_bytes((HERE / "template.py").read_bytes())
         print(f"{MINE} is your copy of the template. Write your parts there.\n", file=sys.stderr)
@@ -69,7 +73,7 @@ def _score(arguments: argparse.Namespace) -> int:
     progress.clear()
     line = line_of(source, results)
     if arguments.json:
-        print(json.dumps(line))
+        print(msgspec.json.encode(line).decode())
         return 0
     print(f"\n{as_text(_table(results))}\n")
     points = total(results)
@@ -81,7 +85,7 @@ def _score(arguments: argparse.Namespace) -> int:
     print(worst_request(serve(source, weakest, seed)))
     if arguments.submit is not None:
         added = submit(arguments.submit, line, arguments.board)
-        print(f"\n{added['name']}: attempt {added['attempts']} is in {arguments.board}.")
+        print(f"\n{added.name}: attempt {added.attempts} is in {arguments.board}.")
     return 0
 
 
@@ -125,11 +129,11 @@ def _table(results: Sequence[Result]) -> list[list[str]]:
 
 def _verify(arguments: argparse.Namespace) -> int:
     lines = read(arguments.board)
-    chosen = [one for one in lines if not arguments.names or one["name"] in arguments.names]
+    chosen = [one for one in lines if not arguments.names or one.name in arguments.names]
     failed = 0
     for number, line in enumerate(chosen, 1):
         print(
-            f"{number} of {len(chosen)}: {line['name']}, {line['score']['total']}: ",
+            f"{number} of {len(chosen)}: {line.name}, {line.score['total']}: ",
             end="",
             flush=True,
         )

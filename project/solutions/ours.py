@@ -9,17 +9,17 @@ It comes from a search over settings and rules, on other seeds than the public o
 - A preemption breaks the gap goal. `admit` leaves two blocks free, so running requests can grow.
 """
 
-SETTINGS = {"token_budget": 64}
+SETTINGS = {"token_budget": 80}  # the longest step takes 30 ms: the tightest gap goal
 
 PREFILL_MS = 60  # about the time from admission to first token
-STARVING = 4  # times the TTFT goal
+ABOUT_TO_STARVE, STARVED = 4, 5  # times the TTFT goal
 SPARE_BLOCKS = 2
 
 
 def order(request):
-    """Return (class, work): starving requests, then those in time, then those that are too late."""
+    """Return (class, work): those about to starve, those in time, and then those that are too late."""
     late = request.age_ms + PREFILL_MS > request.ttft_goal_ms and not request.output_tokens
-    if late and request.age_ms > STARVING * request.ttft_goal_ms:
+    if late and ABOUT_TO_STARVE < request.age_ms / request.ttft_goal_ms < STARVED:
         return (-1, -request.age_ms)
     work = request.prompt_tokens - request.cached_tokens + request.max_tokens
     return (late, work - request.age_ms)

@@ -1,20 +1,21 @@
 """A submitted line can be run again bit for bit; a line that was changed cannot."""
 
-import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import pytest
 
 from project import scoring
 from project.leaderboard import (
     ROOT,
+    Line,
     as_html,
     as_text,
+    check_name,
     compare,
     difference,
     line_of,
@@ -31,7 +32,7 @@ from tests.facts import assert_names, raises_naming
 MINE = Source("mine.py", "SETTINGS = {'policy': 'sjf'}\ndef order(request): return request.id\n")
 
 
-def small_line(source: Source = MINE) -> dict[str, Any]:
+def small_line(source: Source = MINE) -> Line:
     """A line of workloads that are too small for a real score."""
     small = tuple(replace(kind, requests=25) for kind in WORKLOADS)
     with pytest.MonkeyPatch.context() as patch:
@@ -39,37 +40,39 @@ def small_line(source: Source = MINE) -> dict[str, Any]:
         return line_of(source, score(source))
 
 
+def copied(line: Line) -> Line:
+    """The line as it is read from a file."""
+    return msgspec.json.decode(msgspec.json.encode(line), type=Line)
+
+
 @pytest.fixture(scope="module")
-def line() -> dict[str, Any]:
+def line() -> Line:
     return small_line()
 
 
-def test_a_line_says_what_the_score_is_made_of(line: dict[str, Any], tmp_path: Path) -> None:
+def test_a_line_says_what_the_betteris_made_of(line: Line, tmp_path: Path) -> None:
     submitted = submit("Ada", line, tmp_path / "board.jsonl")
-    assert list(submitted) == [
-        "name", "attempts", "code_sha", "engine", "seeds",
-        "goodput", "starved", "score", "parts", "code",
-    ]  # fmt: skip
-    assert submitted["parts"] == ["order"]
-    assert submitted["seeds"][:2] == [1, 2]
+    assert (submitted.name, submitted.attempts) == ("Ada", 1)
+    assert submitted.parts == ["order"]
+    assert submitted.seeds[:2] == [1, 2]
     assert read(tmp_path / "board.jsonl") == [submitted]
 
 
-def test_attempts_are_counted_by_name(line: dict[str, Any], tmp_path: Path) -> None:
+def test_attempts_are_counted_by_name(line: Line, tmp_path: Path) -> None:
     board = tmp_path / "board.jsonl"
-    assert [submit(name, line, board)["attempts"] for name in ("Ada", "Bo", "Ada")] == [1, 1, 2]
+    assert [submit(name, line, board).attempts for name in ("Ada", "Bo", "Ada")] == [1, 1, 2]
 
 
-def test_the_same_score_made_again_is_the_same_line(line: dict[str, Any]) -> None:
+def test_the_same_bettermade_again_is_the_same_line(line: Line) -> None:
     scoring._run.cache_clear()
-    again = json.loads(json.dumps(small_line()))
-    assert compare({"name": "Ada", "attempts": 3} | line, again) is None
+    submitted = msgspec.structs.replace(line, name="Ada", attempts=3)
+    assert compare(submitted, copied(small_line())) is None
 
 
 @pytest.mark.parametrize("field", ["score", "goodput", "starved", "seeds", "parts"])
-def test_a_changed_field_is_named(line: dict[str, Any], field: str) -> None:
-    changed = json.loads(json.dumps(line))
-    match changed[field]:
+def test_a_changed_field_is_named(line: Line, field: str) -> None:
+    changed = copied(line)
+    match getattr(changed, field):
         case dict(values):
             values["assistants"] = 130
         case values:
@@ -79,9 +82,9 @@ def test_a_changed_field_is_named(line: dict[str, Any], field: str) -> None:
     assert_names(found, field, 130)
 
 
-def test_changed_code_and_another_engine_are_found_without_a_run(line: dict[str, Any]) -> None:
-    code = difference(line | {"code": line["code"] + "\n"})
-    engine = difference(line | {"engine": "0123456789ab"})
+def test_changed_code_and_another_engine_are_found_without_a_run(line: Line) -> None:
+    code = difference(msgspec.structs.replace(line, code=line.code + "\n"))
+    engine = difference(msgspec.structs.replace(line, engine="0123456789ab"))
     assert code is not None and engine is not None
     assert_names(code, "code_sha")
     assert_names(engine, "engine", "0123456789ab")
@@ -100,7 +103,7 @@ def run(*command: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.timeout(900)
-def test_a_better_score_in_a_real_line_is_found_by_running_it_again(tmp_path: Path) -> None:
+def test_a_better_betterin_a_real_line_is_found_by_running_it_again(tmp_path: Path) -> None:
     """The round trip of the commands: score and submit, verify, then verify what was changed."""
     board, mine = tmp_path / "board.jsonl", tmp_path / "mine.py"
     mine.write_text("SETTINGS = {'token_budget': 80}\n", encoding="utf-8")
@@ -109,10 +112,8 @@ def test_a_better_score_in_a_real_line_is_found_by_running_it_again(tmp_path: Pa
     assert submitted.returncode == 0, submitted.stderr
     assert_names(submitted.stdout, "Ada", "total", "assistants", "Step")
     [line] = read(board)
-    changed = json.loads(json.dumps(line)) | {"name": "Bo"}
-    changed["score"]["total"] += 1
-    with board.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(changed) + "\n")
+    line.score["total"] += 1
+    submit("Bo", line, board)
     verified = run("verify", "--board", str(board))
     assert verified.returncode == 1
     ada, bo, _ = verified.stdout.splitlines()
@@ -129,12 +130,13 @@ def test_a_file_that_fails_a_gate_is_not_scored(tmp_path: Path) -> None:
     assert not board.exists()
 
 
-def test_the_table_has_the_best_line_of_each_name(line: dict[str, Any], tmp_path: Path) -> None:
+def test_the_table_has_the_best_line_of_each_name(line: Line, tmp_path: Path) -> None:
     board = tmp_path / "board.jsonl"
     for name, points in (("Ada", 50.0), ("Bo", 70.0), ("Ada", 90.0), ("Ada", 60.0)):
-        submit(name, line | {"score": line["score"] | {"total": points}}, board)
+        better = line.score | {"total": points}
+        submit(name, msgspec.structs.replace(line, score=better), board)
     lines = read(board)
-    assert [(one["name"], one["score"]["total"]) for one in ranked(lines)] == [
+    assert [(one.name, one.score["total"]) for one in ranked(lines)] == [
         ("Ada", 90),
         ("Bo", 70),
     ]
@@ -148,7 +150,7 @@ def test_the_table_has_the_best_line_of_each_name(line: dict[str, Any], tmp_path
     assert_names(as_text(rows(lines)), "Ada", "Bo", "90.0", "assistants")
 
 
-def test_a_name_cannot_change_the_page(line: dict[str, Any], tmp_path: Path) -> None:
+def test_a_name_cannot_change_the_page(line: Line, tmp_path: Path) -> None:
     submit("<script>Ada", line, tmp_path / "board.jsonl")
     page = as_html(rows(read(tmp_path / "board.jsonl")))
     assert "<script>" not in page
@@ -156,14 +158,12 @@ def test_a_name_cannot_change_the_page(line: dict[str, Any], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["", "  ", "A" * 41, "Ada\x1b[2J"])
-def test_a_name_that_the_table_cannot_show_is_rejected(
-    name: str, line: dict[str, Any], tmp_path: Path
-) -> None:
+def test_a_name_that_the_table_cannot_show_is_rejected(name: str) -> None:
     with raises_naming(MineError, "NAME"):
-        submit(name, line, tmp_path / "board.jsonl")
+        check_name(name)
 
 
-def test_a_line_that_is_no_submission_is_named(line: dict[str, Any], tmp_path: Path) -> None:
+def test_a_line_that_is_no_submission_is_named(line: Line, tmp_path: Path) -> None:
     board = tmp_path / "board.jsonl"
     submit("Ada", line, board)
     with board.open("a", encoding="utf-8") as file:
