@@ -25,7 +25,7 @@ from project.scoring import PUBLIC_SEEDS, Result, goodput, score, total
 
 HERE = Path(__file__).parent
 MINE = HERE / "mine.py"
-PASSED = 60
+PASSED = 80
 
 
 def main() -> None:
