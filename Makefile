@@ -17,8 +17,9 @@ SGLANG ?= /tmp/sglang
 # Jupyter will not run as root unless told to; a container or a fresh machine often is root.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
-.PHONY: help setup lab notebooks pictures contents test test-fast test-notebooks test-browser test-frontend soak check \
-  check-frontend record-vllm record-vllm-run record-sglang serve bench bundle clean
+.PHONY: help setup lab notebooks pictures slides solutions contents test test-fast test-notebooks test-browser test-frontend soak check \
+  check-frontend record-vllm record-vllm-run record-sglang serve bench bundle clean \
+  score submit verify leaderboard
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -28,9 +29,9 @@ setup: $(INSTALLED) $(BUNDLE) ## make .venv, install everything into it, build t
 $(INSTALLED): pyproject.toml constraints.txt notebooks/lab-overrides.json
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Underglass needs Python 3.11 or newer; name one with: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
-	@echo "Setting up .venv: a few minutes the first time, most of them PyTorch."
+	@echo "Setting up: about 2 GB in .venv, most of it PyTorch; a few minutes, once."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
 	@mkdir -p $(VENV)/share/jupyter/lab/settings  # no question about news, no look for updates
 	@cp notebooks/lab-overrides.json $(VENV)/share/jupyter/lab/settings/overrides.json
 	@touch $@
@@ -47,6 +48,12 @@ notebooks: setup ## run the lessons in Chromium and store their outputs and pict
 
 pictures: setup ## take the README's pictures of the board in Chromium, the moving one too
 	PYTHONPATH=notebooks $(BIN)/python -m authoring.pictures
+
+slides: setup ## write the slides of each session into build/slides, for Marp
+	PYTHONPATH=notebooks $(BIN)/python -m authoring.slides
+
+solutions: setup ## write docs/solutions.md from the solutions, the checks and the recorded wrong answers
+	PYTHONPATH=notebooks $(BIN)/python -m authoring.solutions
 
 contents: setup ## write the contents notebook from the lessons
 	PYTHONPATH=notebooks $(BIN)/python -m authoring.contents
@@ -78,6 +85,22 @@ record-vllm-run: ## record a whole vLLM with the bundled model; VLLM_PYTHON as a
 record-sglang: setup ## record SGLang's cache for tests/parity; SGLANG=a folder that has sglang
 	$(BIN)/python -m tests.parity.record_sglang --sglang $(SGLANG) $(RECORD_ARGS)
 
+# The final project; `make help` lists its targets. BOARD=file for another leaderboard.
+BOARD ?= project/leaderboard.jsonl
+PROJECT := PYTHONPATH=notebooks PYTHONHASHSEED=0 $(BIN)/python -m project
+
+score: $(INSTALLED) ## score project/mine.py against our solution; see project/README.md
+	@$(PROJECT) score
+
+submit: $(INSTALLED) ## score project/mine.py and append a line to the leaderboard: make submit NAME=Ada
+	@$(PROJECT) score --submit "$(NAME)" --board "$(BOARD)"
+
+verify: $(INSTALLED) ## run the leaderboard's lines again and compare
+	@$(PROJECT) verify --board "$(BOARD)"
+
+leaderboard: $(INSTALLED) ## print the leaderboard, and write it as a page
+	@$(PROJECT) leaderboard --board "$(BOARD)"
+
 check: setup check-frontend ## format, lint, types, imports
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -94,6 +117,7 @@ $(BUNDLE): $(shell find $(FRONTEND)/src visualizer/scenarios -type f) engine/eve
 	$(BIN)/node $(FRONTEND)/build.mjs
 
 $(NODE_MODULES): $(FRONTEND)/package-lock.json | $(INSTALLED)
+	@echo "Installing what builds the board (about 110 MB)."
 	$(NPM) ci --no-audit --no-fund --silent
 	@touch $@
 

@@ -155,7 +155,7 @@ def _check(events: EventLog, step: int | None, theme: str | None) -> None:
 def _selected(events: EventLog, select: str) -> Select:
     if select in ("auto", "none"):
         return "auto" if select == "auto" else None
-    if not select.isdecimal() or int(select) not in events.requests.index:
+    if not select.isdecimal() or int(select) not in {row.request for row in events.request_rows}:
         _fail(f"--select must be auto, none or the id of a request in the log, got {select}")
     return int(select)
 

@@ -110,7 +110,7 @@ def _where_it_says(
 def _says(text: str, truth: Any) -> bool:
     if isinstance(truth, int | float) and not isinstance(truth, bool):
         return any(float(one.replace(",", "")) == truth for one in _NUMBER.findall(text))
-    return str(truth).lower() in text.lower()
+    return re.search(rf"(?<!\w){re.escape(str(truth))}(?!\w)", text, re.IGNORECASE) is not None
 
 
 def _tree(source: str) -> ast.AST:

@@ -7,6 +7,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge, listed
@@ -15,6 +16,43 @@ from engine.cache.radix_tree import RadixNode, RadixTree
 Split = Callable[[RadixNode, int, int, int], Any]  # (node, at, block size, new id) -> upper
 
 LOWER, UPPER = 7, 9  # ids of the node that is cut and of the new node
+
+ANSWERS = {
+    "again": Answer(
+        "16 tokens",
+        {
+            "0 tokens": "All 48 are there. But the cache holds keys and values; Bo needs a next token.",
+            "1 token": "The last token must be computed, that is true. But hits are whole blocks.",
+            "48 tokens": "That would be a cache that helps only after different prompts.",
+        },
+        fits=lambda tokens: tokens == 16,
+    ),
+    "tree": Answer(
+        "0 tokens",
+        {
+            "144 tokens": "Three of them, 48 each. But when does Ada's prefix get into the tree?",
+            "96 tokens": "Two of three would be right if the budget made two of them wait for a step.",
+            "48 tokens": "No request is first here. All four look, and then all four are computed.",
+        },
+        fits=lambda tokens: tokens == 0,
+    ),
+    "table": Answer(
+        "144 tokens",
+        {
+            "0 tokens": "Nothing is computed when they look. But must it be, at that moment?",
+            "48 tokens": "One of them finds Ada's blocks. What keeps the others from finding them?",
+            "96 tokens": "Ada's request finds nothing, that is right. How many come after it?",
+        },
+        fits=lambda tokens: tokens == 144,
+    ),
+}
+HINTS = (
+    "The upper node takes the tokens up to at * block_size and the first `at` blocks; the lower node "
+    "keeps the rest.",
+    "Three links change: the parent's entry for the first block, the new node's parent and its one "
+    "child (found by the first block of the rest), and the lower node's parent. The new node has the "
+    "lower node's lock and its time of last use.",
+)
 
 
 class Promise(StrEnum):

@@ -7,10 +7,44 @@ from enum import StrEnum
 from functools import partial
 from typing import Any
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import call
 from checks.judging import counted, judge
 from engine.cache.radix_tree import RadixNode, RadixTree
+
+ANSWERS = {
+    "first": Answer(
+        "the clock",
+        {
+            "the letter": "It is the oldest. But Ivo's request read it at step 10.",
+            "the garden": "It came last of the three, and nobody has asked about it again. But the "
+            "clock has been unused for even longer.",
+            "nothing: Dev waits": "No request reads any of them. What would Dev's wait for?",
+        },
+    ),
+    "parts": Answer(
+        "middle and end",
+        {
+            "beginning and middle": "They are the oldest. But can an end be found without them?",
+            "all of it": "That was the tree, which evicts whole leaves. Here two blocks are enough.",
+        },
+    ),
+    "lpm": Answer(
+        "5th",
+        {
+            "2nd": "He came second. But Cleo, Eva and Gus find 48 tokens, and he finds none.",
+            "3rd": "One of the others first would be fair. But a longer match always wins.",
+            "8th": "One request has to compute the letter before others can find it. His is the first.",
+        },
+        fits=lambda place: place == 5,
+    ),
+}
+HINTS = (
+    "Filter first: keep the nodes that may be evicted. Three conditions, all of them in the row.",
+    "The root has the id 0. Of the rest, a leaf has no children and an unlocked one has lock_ref 0; "
+    "min() with key=... picks the least recently used, and default=None covers the empty list.",
+)
 
 
 class Promise(StrEnum):

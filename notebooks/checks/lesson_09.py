@@ -7,6 +7,7 @@ from enum import StrEnum
 from itertools import pairwise, permutations, product
 from typing import Any
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import call, watched
 from checks.judging import counted, judge, listed
@@ -16,6 +17,47 @@ from engine.scheduling.policies import Priority
 from engine.scheduling.policy import Policy
 from engine.scheduling.request import Request
 from engine.simulation.speakers import NAMES, Speaker, workload_of
+
+ANSWERS = {
+    "again": Answer(
+        "5 tokens",
+        {
+            "45 tokens": "It lost its blocks, so all seems lost. But a released block is not erased.",
+            "29 tokens": "The 16 tokens shared with Ada are surely there. So is more: see which blocks "
+            "are still intact.",
+        },
+        fits=lambda tokens: tokens == 5,
+    ),
+    "idle": Answer(
+        "the idle blocks are its own beginning",
+        {
+            "a step after a preemption admits no request": "True of step 20 itself. This is step 21.",
+            "the batch has no free seat": "There are four seats, and two are taken.",
+            "the cache never evicts a victim's blocks": "It would, for any other request.",
+        },
+        fits=lambda sentence: "cached blocks are its own prefix" in sentence,
+    ),
+    "thrash": Answer(
+        "the tokens computed",
+        {
+            "the number of steps": "A step counts as one, even if most of its work is lost.",
+            "the longest gap in Ada's answer": "A chunk makes her step longer, but in both runs.",
+        },
+    ),
+    "seat": Answer(
+        19,
+        {
+            6: "It is urgent, so another one should stop. But only a running request can take blocks.",
+            10: "Memory ran out then, with four requests running. With three it lasts longer.",
+            25: "The first job ends then. A seat is free before, for another reason.",
+        },
+    ),
+}
+HINTS = (
+    "Start with the requests of the least urgent priority: the largest number in `running`.",
+    "Of those, leave out the oldest (the smallest arrival), unless it is the only one. Any of the "
+    "rest will do; computed and blocks tell you which one is cheapest.",
+)
 
 
 class Promise(StrEnum):

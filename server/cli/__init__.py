@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from server.cli.class_ import serve_class
+from server.cli.grade import grade
 from server.cli.options import FROM_ENVIRONMENT, OneLineGroup, SectionedCommand, fail, option
 from server.cli.serve import serve
 
@@ -79,6 +80,9 @@ def lmtp(
     from server.api.lmtp.interactive import run_terminal
 
     raise typer.Exit(asyncio.run(run_terminal(url, api_key=api_key, label=label)))
+
+
+app.command(cls=SectionedCommand, short_help="Check a class's notebooks.")(grade)
 
 
 @app.command(cls=SectionedCommand, short_help="Train the bundled model from scratch.")

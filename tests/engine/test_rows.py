@@ -120,7 +120,7 @@ def test_a_step_is_found_by_its_number() -> None:
 
 def test_an_empty_log_has_no_request_and_no_step() -> None:
     log = make_engine(Workload(EngineConfig(), [])).log
-    assert log.request_rows == log.step_rows == log.token_rows == []
+    assert not log.request_rows and not log.step_rows and not log.token_rows
     with pytest.raises(LogError, match="none"):
         log.request("Ada")
     with pytest.raises(LogError, match="none"):

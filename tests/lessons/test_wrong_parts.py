@@ -5,41 +5,13 @@
 
 import re
 from collections.abc import Callable
-from functools import cache
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from checks.broken import Broken
-from checks.judging import Verdict, judge
+from authoring.solutions import GUIDE, guide
 from tests.facts import assert_names
-
-LESSONS = sorted(path.stem for path in (Path(__file__).parent / "wrong").glob("lesson_*.py"))
-# Rows of (lesson, number of the part, part, promise, facts).
-ROWS = [
-    (lesson, number, *row)
-    for lesson in LESSONS
-    for number, row in enumerate(import_module(f"tests.lessons.wrong.{lesson}").WRONG)
-]
-
-
-@cache
-def verdict(lesson: str, number: int) -> Verdict:
-    """The check's verdict on a wrong part."""
-    wrong, checks = (
-        import_module(f"tests.lessons.wrong.{lesson}"),
-        import_module(f"checks.{lesson}"),
-    )
-    cases = getattr(wrong, "CASES", None) or checks.cases()
-    return judge(wrong.WRONG[number][0], cases, checks.attempt)
-
-
-def broken(lesson: str, number: int) -> Broken:
-    found = verdict(lesson, number).broken
-    assert found is not None, "the check accepts it"
-    return found
+from tests.lessons.wrong import ROWS, broken, verdict
 
 
 @pytest.mark.parametrize(
@@ -65,3 +37,7 @@ def test_the_hints_of_all_wrong_parts(snapshot: Callable[[str, str], None]) -> N
         look = re.sub(r"in line \d+", "in line N", found.look)  # lines of the files in wrong/
         lines.append(f"{lesson} {part.__name__}: {found.promise.name}. {look}\n")
     snapshot("hints", "".join(lines))
+
+
+def test_the_solutions_guide_is_that_of_today() -> None:
+    assert GUIDE.read_text("utf-8") == guide(), "run `make solutions`"
