@@ -2,8 +2,8 @@
 
 The committed outputs are for readers who run nothing, on a code host or in a fresh JupyterLab. A
 widget's reference would be dead there, and its state large. So each widget is stored as its picture
-in the light theme and its `repr`. When the cell runs, it shows the widget again. Between a question
-and its answer nothing is stored.
+in the light theme and its `repr`. When the cell runs, it shows the widget again. A figure's picture has
+no background, so it suits light and dark pages. Between a question and its answer nothing is stored.
 """
 
 import base64
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import nbformat
-from playwright.sync_api import Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Locator, Page, ViewportSize, expect, sync_playwright
 
 from authoring.contents import write_contents
 from authoring.lab import (
@@ -134,8 +134,18 @@ def _data(page: Page, index: int, place: int, data: dict[str, Any]) -> dict[str,
     if WIDGET in data:
         expect(drawn).to_have_attribute("data-ready", "true", timeout=60_000)
     page.mouse.move(0, 0)  # nothing hovered
-    picture = drawn.screenshot(animations="disabled")
+    picture = (
+        _see_through(page, drawn) if PLOTLY in data else drawn.screenshot(animations="disabled")
+    )
     return {"image/png": base64.b64encode(picture).decode(), **plain}
+
+
+def _see_through(page: Page, figure: Locator) -> bytes:
+    """Return a figure's picture without JupyterLab's background, for light and for dark pages."""
+    style = page.add_style_tag(content="* { background: transparent !important; }")
+    picture = figure.screenshot(animations="disabled", omit_background=True)
+    style.evaluate("element => element.remove()")
+    return picture
 
 
 if __name__ == "__main__":
