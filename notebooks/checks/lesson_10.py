@@ -7,10 +7,48 @@ from enum import StrEnum
 from itertools import product
 from typing import Any
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import call, watched
 from checks.judging import counted, judge, listed
 from engine.speculation.verification import Pick, Verifier
+
+ANSWERS = {
+    "further": Answer(
+        2.8,
+        {
+            5.1: "Twice as many drafts, twice as many tokens: true if each draft counted by itself.",
+            3.8: "Half as many again seems careful. But the far drafts hardly ever count.",
+            2.5: "Nearly. But now and then five or six in a row are right.",
+        },
+    ),
+    "busy": Answer(
+        "fewer",
+        {
+            "45% more, as before": "The number of steps falls as before. But a step with 40 tokens is "
+            "much longer here than a step with 8.",
+            "a few more": "That is true of one draft each. Of four, more are dropped than accepted.",
+            "no change": "Gain and cost would have to be equal. The dropped drafts cost more.",
+        },
+        source="The run",
+        fits=lambda ratio: ratio < 0.95,
+    ),
+    "dogs": Answer(
+        "less often",
+        {
+            "as often as by the model": "The model draws the replacements, but only the replacements.",
+            "more often": "The drafter likes dogs more than the model does. So what does the rule do "
+            "with its dogs?",
+        },
+        source="The count",
+        fits=lambda ratio: ratio < 0.95,
+    ),
+}
+HINTS = (
+    "For draft j the chance is p[j][draft] / q[j][draft]. It is kept if uniforms[j] is below that.",
+    "At the first rejection the answer is complete: the drafts before it, and pick(rest(p[j], q[j])). "
+    "If the loop ends without a rejection, one more token is drawn from p[-1].",
+)
 
 
 class Promise(StrEnum):
@@ -19,9 +57,9 @@ class Promise(StrEnum):
     TOKENS = "the answer is a list of tokens"
     OWN_TOKEN = "every answer ends with a token of the model's own, from pick()"
     AT_MOST_ONE_MORE = "the answer has at most one token more than there are drafts"
-    STOPS_AT_REFUSAL = "after the first refused draft comes one token, and no more"
+    STOPS_AT_REJECTION = "after the first rejected draft comes one token, and no more"
     KEPT = "a draft is kept if its number is below its chance"
-    REFUSED = "a draft is refused if its number is not below its chance"
+    REJECTED = "a draft is rejected if its number is not below its chance"
     ONE_WEIGHT_EACH = "pick() gets a weight for each word of the vocabulary"
     WEIGHTS = "weights are 0 or more, and not all of them 0"
     MODELS_VOICE = "the text has the model's own distribution"
@@ -38,7 +76,7 @@ SLACK = 1e-9
 
 @dataclass(frozen=True)
 class OneDraft:
-    """One position: model's and helper's probabilities, and the model's for the position after it."""
+    """One position: model's and drafter's probabilities, and the model's for the position after it."""
 
     p: Row
     q: Row
@@ -46,7 +84,7 @@ class OneDraft:
 
     def __str__(self) -> str:
         return (
-            f"One draft. The helper's probabilities: {shares_text(self.q)}. The model's: "
+            f"One draft. The drafter's probabilities: {shares_text(self.q)}. The model's: "
             f"{shares_text(self.p)}; after the draft: {shares_text(self.after)}."
         )
 
@@ -62,7 +100,7 @@ class Drafted:
 
     def __str__(self) -> str:
         each = [
-            f"{WORDS[draft]} (model {p[draft]:.0%}, helper {q[draft]:.0%}, number {u:.2f})"
+            f"{WORDS[draft]} (model {p[draft]:.0%}, drafter {q[draft]:.0%}, number {u:.2f})"
             for draft, p, q, u in zip(self.drafts, self.p, self.q, self.uniforms, strict=False)
         ]
         return f"{counted(len(each), 'draft')}: {listed(each)}."
@@ -149,8 +187,8 @@ def _drafted(count: int, chance: random.Random) -> Drafted:
     uniforms = []
     for draft, mine, theirs in zip(drafts, p, q, strict=False):
         edge = min(1.0, mine[draft] / theirs[draft])
-        near = [number for number in (edge - 0.01, edge + 0.01) if 0 <= number < 1]
-        # Mostly below the edge, or later drafts would hardly ever count.
+        near = [number for number in (max(edge - 0.01, 0), edge + 0.01) if number < 1]
+        # Mostly below the edge, or later drafts would hardly ever count. At an edge of 0: equal to it.
         uniforms.append(round(chance.choices(near, (3, 1)[: len(near)])[0], 6))
     return Drafted(tuple(p), tuple(q), tuple(drafts), tuple(uniforms))
 
@@ -191,16 +229,36 @@ def _attempt_call(accept: Accept, case: Drafted) -> None:
             f"You kept {counted(kept, 'draft')} and drew {WORDS[ids[-1]]}.",
             Promise.KEPT,
             f"Draft {kept + 1}, {WORDS[draft]}: its number is {case.uniforms[kept]:.2f}, and the "
-            f"model's probability is {ratio:.3g} times the helper's.",
+            f"model's probability is {ratio:.3g} times the drafter's.",
         )
     if kept > case.kept:
         draft = case.drafts[case.kept]
         raise Broken(
             f"You kept {counted(kept, 'draft')}.",
-            Promise.REFUSED,
+            Promise.REJECTED,
             f"Draft {case.kept + 1}, {WORDS[draft]}: its number is {case.uniforms[case.kept]:.2f}; "
-            f"the model gives it {case.p[case.kept][draft]:.0%}, the helper "
+            f"the model gives it {case.p[case.kept][draft]:.0%}, the drafter "
             f"{case.q[case.kept][draft]:.0%}.",
+        )
+    _check_last_token(case, ids[-1])
+
+
+def _check_last_token(case: Drafted, token: int) -> None:
+    """Check that the token after the kept drafts can be drawn at its position."""
+    kept = case.kept
+    if kept == len(case.drafts):
+        if case.p[-1][token] == 0:
+            raise Broken(
+                f"You kept all drafts, and then drew {WORDS[token]}.",
+                Promise.BONUS,
+                f"There the model has {shares_text(case.p[-1])}: the last row of p.",
+            )
+    elif case.p[kept][token] <= case.q[kept][token]:
+        raise Broken(
+            f"You rejected draft {kept + 1}, and then drew {WORDS[token]}.",
+            Promise.MODELS_VOICE,
+            f"At that position the model has {shares_text(case.p[kept])}, the drafter "
+            f"{shares_text(case.q[kept])}. Of which words does the model have more?",
         )
 
 
@@ -217,7 +275,7 @@ def _weights(weights: Iterable[float], words: int) -> list[float]:
         raise Broken(
             f"You gave the weights {[round(one, 3) for one in shares]} to pick().",
             Promise.WEIGHTS,
-            "The helper may give a word more than the model does. What is left of it then?",
+            "The drafter may give a word more than the model does. What is left of it then?",
         )
     return shares
 
@@ -244,8 +302,8 @@ def _leading(answer: Any, drafts: list[int], words: int) -> list[int]:
     if wrong is not None:
         raise Broken(
             f"You returned {words_text}. Drafts: {listed(WORDS[one] for one in drafts)}.",
-            Promise.STOPS_AT_REFUSAL,
-            f"Token {wrong + 2} was drafted after a rejected word.",
+            Promise.STOPS_AT_REJECTION,
+            f"Token {wrong + 2} comes after a rejected word.",
         )
     return ids
 
@@ -288,7 +346,7 @@ def _attempt_one_draft(accept: Accept, case: OneDraft) -> None:
                 "p has one row more than q. Which row did you draw from?",
             )
         return
-    look = "That is the helper's distribution; the model's has no influence."
+    look = "That is the drafter's distribution; the model's has no influence."
     if any(abs(mine - its) > SLACK for mine, its in zip(outcome.first, case.q, strict=True)):
         wrong = [
             word
@@ -296,14 +354,14 @@ def _attempt_one_draft(accept: Accept, case: OneDraft) -> None:
             if case.q[word] and abs(outcome.kept[word] - min(case.p[word], case.q[word])) > SLACK
         ]
         look = "Drafts are kept as often as they should be. " + (
-            "So the word drawn after a refusal is wrong. Kept drafts already give "
+            "So the word drawn after a rejection is wrong. Kept drafts already give "
             f"{shares_text(outcome.kept)}. What is missing?"
         )
         if wrong:
             word = max(wrong, key=lambda one: case.q[one])
             look = (
                 f"A draft {WORDS[word]} was kept in {outcome.kept[word] / case.q[word]:.0%} of the "
-                f"cases. The helper gives it {case.q[word]:.0%}, the model "
+                f"cases. The drafter gives it {case.q[word]:.0%}, the model "
                 f"{case.p[word]:.0%}."
             )
     raise Broken(

@@ -10,9 +10,48 @@ from inspect import isawaitable
 from itertools import product
 from typing import Any
 
+from checks.answer import Answer
 from checks.broken import Broken
 from checks.guard import watched
 from checks.judging import counted, judge
+
+ANSWERS = {
+    "loop": Answer(
+        0,
+        {
+            40: "There is a moment between two steps. But the loop gets it only at an `await`.",
+            100: "Every 10 ms of a second, if the loop were free. Is it?",
+            1: "The task was created before the steps began. Created is not started: that happens at "
+            "the next `await` that pauses.",
+        },
+        source="The run",
+    ),
+    "suffers": Answer(
+        "the server's memory",
+        {
+            "nothing: TCP takes care of it": "TCP does its part: it tells the server to wait with "
+            "Kim's text. But where does the text wait that the machine still makes?",
+            "the other twenty-nine answers": "They would if the loop waited for Kim's laptop. A queue "
+            "without a limit never makes it wait.",
+        },
+        source="The number of pieces in her outbox",
+        fits=lambda pieces: pieces > 90,
+    ),
+    "stops": Answer(
+        65,
+        {
+            "it does not": "Kim's outbox waits for Kim's laptop, and the loop waits for Kim's outbox.",
+            64: "Then her outbox is full, and everything still goes well.",
+            96: "That would be the end of all answers. Follow the `await` inside the first `for`.",
+        },
+    ),
+}
+HINTS = (
+    "One string is enough: put() appends to it, and get() takes all of it. A text has "
+    "len(text.encode()) bytes, and the buffered ones count, too.",
+    "put() and close() set the event. get() first awaits it. Then it clears the event, takes all of "
+    "the text, and returns it with the reason.",
+)
 
 
 class Promise(StrEnum):

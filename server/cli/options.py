@@ -79,13 +79,14 @@ def check_environment(ctx: typer.Context) -> str | None:
     """
     if os.environ.get(f"{PREFIX}_API_KEY") == "" and ctx.params.get("api_key") is None:
         return f"{PREFIX}_API_KEY is empty: set it to the key, or unset it"
-    known = [_variable(parameter.name or "") for parameter in ctx.command.params]
-    of_the_lessons = f"{PREFIX}_REVEAL"  # a lesson's server inherits it
+    known = [(parameter.name or "").upper() for parameter in ctx.command.params]
     for name in os.environ:
-        if name.startswith(f"{PREFIX}_") and name not in [*known, of_the_lessons]:
-            similar = get_close_matches(name, known, n=1, cutoff=0.75)
+        own = name.removeprefix(f"{PREFIX}_")
+        if own not in (name, *known):
+            similar = get_close_matches(own, known, n=1, cutoff=0.75)
             if similar:
-                return f"there is no environment variable {name}; did you mean {similar[0]}?"
+                meant = _variable(similar[0])
+                return f"there is no environment variable {name}; did you mean {meant}?"
     return None
 
 

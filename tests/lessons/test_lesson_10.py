@@ -52,7 +52,38 @@ def as_a_cumulative_product(p, q, drafts, uniforms, pick):
     return [*drafts[:kept], pick(left)]
 
 
-@pytest.mark.parametrize("right", [solution, as_a_comparison_of_products, as_a_cumulative_product])
+def one_draft_after_another(p, q, drafts, uniforms, pick):
+    """Recursion: judge the first draft, and then the rest of them."""
+    if not drafts:
+        return [pick(p[0])]
+    draft = drafts[0]
+    if uniforms[0] < min(1, p[0][draft] / q[0][draft]):
+        return [draft, *one_draft_after_another(p[1:], q[1:], drafts[1:], uniforms[1:], pick)]
+    return [pick([max(m - d, 0) for m, d in zip(p[0], q[0], strict=True)])]
+
+
+def as_a_tuple_with_numpy(p, q, drafts, uniforms, pick):
+    kept = ()
+    while len(kept) < len(drafts):
+        model, drafter = np.array(p[len(kept)]), np.array(q[len(kept)])
+        draft = drafts[len(kept)]
+        if uniforms[len(kept)] * drafter[draft] >= model[draft]:
+            left = np.maximum(model - drafter, 0)
+            return (*kept, pick(left / left.sum()))
+        kept += (draft,)
+    return (*kept, pick(np.array(p[len(kept)])))
+
+
+RIGHT = [
+    solution,
+    as_a_comparison_of_products,
+    as_a_cumulative_product,
+    one_draft_after_another,
+    as_a_tuple_with_numpy,
+]
+
+
+@pytest.mark.parametrize("right", RIGHT)
 def test_every_right_rule_is_accepted_and_decides_for_the_model(right, capsys) -> None:
     rule = check.lesson_10(right)
     assert f"{right.__name__}() keeps its promises in all" in capsys.readouterr().out

@@ -128,7 +128,63 @@ def test_a_reader_that_polls_but_misses_the_end_is_rejected(monkeypatch) -> None
     assert found is not None and found.promise is Promise.WAKES
 
 
-RIGHT = [Solution, Polls, PlainOutbox, DequeWithACount, LetsAllGoWhenItIsFull]
+class OneLetterAtATime(Solution):
+    async def get(self):
+        await self._ready.wait()
+        letter, self._text = self._text[:1], self._text[1:]
+        if not self._text and self._reason is None:
+            self._ready.clear()
+        return letter, None if self._text else self._reason
+
+
+class ClearsInAnyCase(Solution):
+    """Text and reason leave together, so no `get` follows the reason."""
+
+    async def get(self):
+        await self._ready.wait()
+        self._ready.clear()
+        text, self._text = self._text, ""
+        return text, self._reason
+
+
+class WithAFuture:
+    def __init__(self, limit):
+        self.free, self.text, self.reason, self.woken = limit, "", None, None
+
+    def wake(self):
+        if self.woken and not self.woken.done():
+            self.woken.set_result(None)
+
+    def put(self, text):
+        if (size := len(text.encode())) > self.free:
+            return False
+        self.free, self.text = self.free - size, self.text + text
+        self.wake()
+        return True
+
+    def close(self, reason):
+        self.reason = self.reason or reason
+        self.wake()
+
+    async def get(self):
+        if not self.text and self.reason is None:
+            self.woken = asyncio.get_running_loop().create_future()
+            await self.woken
+        text, self.text = self.text, ""
+        self.free += len(text.encode())
+        return text, self.reason
+
+
+RIGHT = [
+    Solution,
+    Polls,
+    PlainOutbox,
+    DequeWithACount,
+    LetsAllGoWhenItIsFull,
+    OneLetterAtATime,
+    ClearsInAnyCase,
+    WithAFuture,
+]
 
 
 @pytest.mark.parametrize("right", RIGHT)

@@ -156,11 +156,11 @@ def test_a_switch_in_the_environment_is_true_or_false(monkeypatch: pytest.Monkey
     refused(invoke("serve"), "--paused", "maybe", "UNDERGLASS_PAUSED")
 
 
+@pytest.mark.parametrize("variable", ["UNDERGLASS_REQUIRE_BROWSER", "UNDERGLASS_REVEAL"])
 def test_unrelated_underglass_environment_variables_are_ignored(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
-    monkeypatch.setenv("UNDERGLASS_REQUIRE_BROWSER", "1")
-    monkeypatch.setenv("UNDERGLASS_REVEAL", "1")  # of the lessons, which start servers
+    monkeypatch.setenv(variable, "1")
     refused(invoke("serve", "--port", "0", "--policy", "random"), "--policy")
 
 

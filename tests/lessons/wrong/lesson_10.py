@@ -75,14 +75,74 @@ def returns_a_count(p, q, drafts, uniforms, pick):
     return len(solution(p, q, drafts, uniforms, pick))
 
 
+def absolute_differences(p, q, drafts, uniforms, pick):
+    kept = []
+    for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
+        if number >= model[draft] / drafter[draft]:
+            return [*kept, pick([abs(m - d) for m, d in zip(model, drafter, strict=True)])]
+        kept.append(draft)
+    return [*kept, pick(p[-1])]
+
+
+def one_number_for_all(p, q, drafts, uniforms, pick):
+    return solution(p, q, drafts, uniforms[:1] * len(drafts), pick)
+
+
+def all_or_none(p, q, drafts, uniforms, pick):
+    """One rejected draft makes the whole guess worthless."""
+    answer = solution(p, q, drafts, uniforms, pick)
+    return answer if len(answer) > len(drafts) else solution(p, q, drafts[:1], [1.0], pick)
+
+
+def a_bonus_in_any_case(p, q, drafts, uniforms, pick):
+    kept = []
+    for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
+        if number >= model[draft] / drafter[draft]:
+            kept.append(pick([max(0.0, m - d) for m, d in zip(model, drafter, strict=True)]))
+            break
+        kept.append(draft)
+    return [*kept, pick(p[-1])]
+
+
+def keeps_at_equality(p, q, drafts, uniforms, pick):
+    """A draft that the model never says is kept if its number is 0."""
+    kept = []
+    for model, drafter, draft, number in zip(p, q, drafts, uniforms, strict=False):
+        if number > model[draft] / drafter[draft]:
+            left = [max(0.0, m - d) for m, d in zip(model, drafter, strict=True)]
+            return [*kept, pick(left)]
+        kept.append(draft)
+    return [*kept, pick(p[-1])]
+
+
+def the_rest_of_the_first_position(p, q, drafts, uniforms, pick):
+    """Computes the weights once, before the loop."""
+    left = [max(0.0, m - d) for m, d in zip(p[0], q[0], strict=True)]
+    for j, draft in enumerate(drafts):
+        if uniforms[j] >= p[j][draft] / q[j][draft]:
+            return [*drafts[:j], pick(left if sum(left) else p[j])]
+    return [*drafts, pick(p[-1])]
+
+
+def a_bonus_from_the_second_row(p, q, drafts, uniforms, pick):
+    return solution([*p[: len(drafts)], p[1]], q, drafts, uniforms, pick)
+
+
 WRONG = [
     (draws_from_the_model_again, Promise.MODELS_VOICE, []),
     (keeps_what_the_model_likes_at_least_as_much, Promise.MODELS_VOICE, ["0%"]),
     (upside_down, Promise.MODELS_VOICE, []),
-    (goes_on_after_a_refusal, Promise.STOPS_AT_REFUSAL, []),
+    (goes_on_after_a_refusal, Promise.STOPS_AT_REJECTION, []),
     (forgets_the_bonus, Promise.OWN_TOKEN, []),
     (draws_the_bonus_from_the_row_before, Promise.BONUS, []),
     (keeps_a_likely_draft, Promise.MODELS_VOICE, []),
     (negative_weights, Promise.WEIGHTS, [0]),
     (returns_a_count, Promise.TOKENS, []),
+    (absolute_differences, Promise.MODELS_VOICE, []),
+    (one_number_for_all, Promise.KEPT, []),
+    (all_or_none, Promise.KEPT, []),
+    (a_bonus_in_any_case, Promise.STOPS_AT_REJECTION, []),
+    (keeps_at_equality, Promise.REJECTED, [0]),
+    (the_rest_of_the_first_position, Promise.MODELS_VOICE, [2]),
+    (a_bonus_from_the_second_row, Promise.BONUS, []),
 ]

@@ -131,6 +131,68 @@ class GivesTextOnly(Solution):
         return (await super().get())[0]
 
 
+class FallsAsleepBeforeTheReason(Solution):
+    """Text and reason in two answers, but the first one clears the event for good."""
+
+    async def get(self):
+        await self._ready.wait()
+        self._ready.clear()
+        text, self._text = self._text, ""
+        return (text, None) if text else ("", self._reason)
+
+
+class CountsPieces(Solution):
+    def __init__(self, limit):
+        super().__init__(limit)
+        self.pieces = []
+
+    def put(self, text):
+        if len(self.pieces) >= self._limit:
+            return False
+        self.pieces.append(text)
+        self._ready.set()
+        return True
+
+    async def get(self):
+        await self._ready.wait()
+        self._text, self.pieces = "".join(self.pieces), []
+        return await super().get()
+
+
+class KeepsWhatIsRead(Solution):
+    async def get(self):
+        await self._ready.wait()
+        if self._reason is None:
+            self._ready.clear()
+        return self._text, self._reason
+
+
+class TakesAPart(Solution):
+    """Cuts the text where the outbox is full."""
+
+    def put(self, text):
+        free = self._limit - len(self._text.encode())
+        self._text += text.encode()[:free].decode(errors="ignore")
+        self._ready.set()
+        return free > 0
+
+
+class AppendsTheReason(Solution):
+    def close(self, reason):
+        if self._reason is None:
+            self._text += reason
+        super().close(reason)
+
+
+class LimitsASingleText(Solution):
+    def put(self, text):
+        if len(text.encode()) > self._limit:
+            return False
+        self._text += text
+        self._ready.set()
+        return True
+
+
 WRONG = [
     (WaitsForTheReader, Promise.NEVER_WAITS, ["put()", 29]),
     (DropsTheOldest, Promise.BOUNDED, ["'He'", 2]),
@@ -147,4 +209,10 @@ WRONG = [
     (SharesItsList, Promise.OWN_OUTBOX, []),
     (DoesNotLetItselfBeAwaited, Promise.GET_WAITS, ["get()", "`def`"]),
     (GivesTextOnly, Promise.GET_ANSWERS, ["get()"]),
+    (FallsAsleepBeforeTheReason, Promise.WAKES, []),
+    (CountsPieces, Promise.BOUNDED, []),
+    (KeepsWhatIsRead, Promise.SAME_TEXT, ["'HeHe'"]),
+    (TakesAPart, Promise.BOUNDED, []),
+    (AppendsTheReason, Promise.SAME_TEXT, ["'stop'", "''"]),
+    (LimitsASingleText, Promise.BOUNDED, []),
 ]
