@@ -117,27 +117,27 @@ class Lesson:
         return found[0].replace("\n", " ")
 
     def _prediction(self, one: Prediction) -> Iterator[str]:
-        question, options = self.asked(one)
+        question, answer = self.question(one), answer_to(one.key)
         before = self.cells[one.asked - 1]
         context = plain(before.source) if before.cell_type == "markdown" else ""
         context = re.sub(r"^## .*\n+", "", context)
-        letters = [f"{letter}. {option}" for letter, option in zip("ABCDE", options, strict=False)]
-        choice = "\n".join(f"- **{one[:2]}**{one[2:]}" for one in letters)
+        options = sorted([answer.truth, *answer.reasons], key=_in_order)
+        lettered = zip("ABCDE", options, strict=False)
+        choice = "\n".join(f"- **{letter}.** {option}" for letter, option in lettered)
         yield slide(
             f"## Predict\n\n{context}\n\n**{question}**\n\n{choice}", notes="Vote, then go on."
         )
-        answer = answer_to(one.key)
         reasons = "\n".join(f"- *{option}*: {why}" for option, why in answer.reasons.items())
         [(_, explained)] = _FOLD.findall(self.cells[one.answered].source)
         yield slide(f"## {question}\n\n{plain(explained).strip()}\n\n{reasons}\n\n{answer.then}")
 
-    def asked(self, one: Prediction) -> tuple[str, list[Any]]:
-        """Return a prediction's question and options."""
+    def question(self, one: Prediction) -> str:
+        """Return a prediction's question."""
         for call in ast.walk(ast.parse(self.cells[one.asked].source)):
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "predict":
-                key, question, options = (ast.literal_eval(argument) for argument in call.args)
+                key, question = (ast.literal_eval(argument) for argument in call.args[:2])
                 if key == one.key:
-                    return question, options
+                    return str(question)
         raise ValueError(f"cell {one.asked} does not ask {one.key}")
 
     def _ends(self) -> list[int]:
@@ -193,6 +193,12 @@ def plain(text: str) -> str:
     return "".join(
         part if index % 2 else _SOFT_BREAK.sub(" ", part) for index, part in enumerate(parts)
     )
+
+
+def _in_order(option: Any) -> tuple[bool, Any]:
+    """Order numbers by size, before words."""
+    is_word = not isinstance(option, int | float)
+    return is_word, str(option) if is_word else option
 
 
 def _first_sentence(text: str) -> str:
