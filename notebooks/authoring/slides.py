@@ -147,7 +147,7 @@ class Lesson:
     def _exercise(self) -> Iterator[str]:
         cells = [cell for cell in self.cells if part_of(cell) == "exercise"]
         yield slide(plain(cells[0].source))
-        stub = next((one for one in cells if re.match(r"(def|class) ", one.source)), None)
+        stub = next((one for one in cells if re.search(r"^(def|class) ", one.source, re.M)), None)
         if stub is not None:
             yield slide(f"## Your turn\n\n```python\n{stub.source.strip()}\n```", "small")
 
@@ -195,10 +195,10 @@ def plain(text: str) -> str:
     )
 
 
-def _in_order(option: Any) -> tuple[bool, Any]:
-    """Order numbers by size, before words."""
-    is_word = not isinstance(option, int | float)
-    return is_word, str(option) if is_word else option
+def _in_order(option: Any) -> tuple[bool, float, str]:
+    """Order options that begin with a number by it, before the others."""
+    number = re.match(r"-?\d+(\.\d+)?", str(option))
+    return number is None, float(number[0]) if number else 0, str(option)
 
 
 def _first_sentence(text: str) -> str:
