@@ -18,7 +18,8 @@ SGLANG ?= /tmp/sglang
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
 .PHONY: help setup lab notebooks pictures slides solutions contents test test-fast test-notebooks test-browser test-frontend soak check \
-  check-frontend record-vllm record-vllm-run record-sglang serve bench bundle clean
+  check-frontend record-vllm record-vllm-run record-sglang serve bench bundle clean \
+  score submit verify leaderboard
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -83,6 +84,22 @@ record-vllm-run: ## record a whole vLLM with the bundled model; VLLM_PYTHON as a
 
 record-sglang: setup ## record SGLang's cache for tests/parity; SGLANG=a folder that has sglang
 	$(BIN)/python -m tests.parity.record_sglang --sglang $(SGLANG) $(RECORD_ARGS)
+
+# The final project; `make help` lists its targets. BOARD=file for another leaderboard.
+BOARD ?= project/leaderboard.jsonl
+PROJECT := PYTHONPATH=notebooks PYTHONHASHSEED=0 $(BIN)/python -m project
+
+score: $(INSTALLED) ## score project/mine.py against our solution; see project/README.md
+	@$(PROJECT) score
+
+submit: $(INSTALLED) ## score project/mine.py and append a line to the leaderboard: make submit NAME=Ada
+	@$(PROJECT) score --submit "$(NAME)" --board "$(BOARD)"
+
+verify: $(INSTALLED) ## run the leaderboard's lines again and compare
+	@$(PROJECT) verify --board "$(BOARD)"
+
+leaderboard: $(INSTALLED) ## print the leaderboard, and write it as a page
+	@$(PROJECT) leaderboard --board "$(BOARD)"
 
 check: setup check-frontend ## format, lint, types, imports
 	$(BIN)/ruff format --check .

@@ -1,0 +1,15 @@
+"""The final project: a learner's parts make one engine, scored against ours on three workloads.
+
+`README.md` says how it works for a learner and for a teacher. `python -m project` runs it, from the
+repository's root with `notebooks` on PYTHONPATH, as `make score` does. Like the lessons, the project
+is a part of the repository and not of the installed package.
+
+    template.py    the learner's file before it has any part; `mine.py` is the learner's copy
+    learner.py     loads it
+    parts.py       plugs its parts into the engine
+    workloads.py   the three workloads and their goals
+    runs.py        one run, measured
+    gates/         what has to hold before a score counts: one file for each gate
+    scoring.py     seeds, points, total
+    leaderboard.py lines: submit, verify, render
+"""

@@ -1,0 +1,1 @@
+"""Our solution: the engine that scores 100. Read it after you have tried yourself."""

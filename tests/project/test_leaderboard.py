@@ -1,0 +1,174 @@
+"""A submitted line can be run again bit for bit; a line that was changed cannot."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from project import scoring
+from project.leaderboard import (
+    ROOT,
+    Line,
+    as_html,
+    as_text,
+    check_name,
+    compare,
+    difference,
+    line_of,
+    ranked,
+    read,
+    rows,
+    submit,
+)
+from project.learner import MineError, Source
+from project.scoring import score
+from project.workloads import WORKLOADS
+from tests.facts import assert_names, raises_naming
+
+MINE = Source("mine.py", "SETTINGS = {'policy': 'sjf'}\ndef order(request): return request.id\n")
+
+
+def small_line(source: Source = MINE) -> Line:
+    """A line of workloads that are too small for a real score."""
+    small = tuple(replace(kind, requests=25) for kind in WORKLOADS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scoring, "WORKLOADS", small)
+        return line_of(source, score(source))
+
+
+def copied(line: Line) -> Line:
+    """The line as it is read from a file."""
+    return msgspec.json.decode(msgspec.json.encode(line), type=Line)
+
+
+@pytest.fixture(scope="module")
+def line() -> Line:
+    return small_line()
+
+
+def test_a_line_says_what_the_betteris_made_of(line: Line, tmp_path: Path) -> None:
+    submitted = submit("Ada", line, tmp_path / "board.jsonl")
+    assert (submitted.name, submitted.attempts) == ("Ada", 1)
+    assert submitted.parts == ["order"]
+    assert submitted.seeds[:2] == [1, 2]
+    assert read(tmp_path / "board.jsonl") == [submitted]
+
+
+def test_attempts_are_counted_by_name(line: Line, tmp_path: Path) -> None:
+    board = tmp_path / "board.jsonl"
+    assert [submit(name, line, board).attempts for name in ("Ada", "Bo", "Ada")] == [1, 1, 2]
+
+
+def test_the_same_bettermade_again_is_the_same_line(line: Line) -> None:
+    scoring._run.cache_clear()
+    submitted = msgspec.structs.replace(line, name="Ada", attempts=3)
+    assert compare(submitted, copied(small_line())) is None
+
+
+@pytest.mark.parametrize("field", ["score", "goodput", "starved", "seeds", "parts"])
+def test_a_changed_field_is_named(line: Line, field: str) -> None:
+    changed = copied(line)
+    match getattr(changed, field):
+        case dict(values):
+            values["assistants"] = 130
+        case values:
+            values[0] = 130
+    found = compare(changed, line)
+    assert found is not None
+    assert_names(found, field, 130)
+
+
+def test_changed_code_and_another_engine_are_found_without_a_run(line: Line) -> None:
+    code = difference(msgspec.structs.replace(line, code=line.code + "\n"))
+    engine = difference(msgspec.structs.replace(line, engine="0123456789ab"))
+    assert code is not None and engine is not None
+    assert_names(code, "code_sha")
+    assert_names(engine, "engine", "0123456789ab")
+
+
+def run(*command: str) -> subprocess.CompletedProcess[str]:
+    """`python -m project` with these arguments."""
+    return subprocess.run(
+        [sys.executable, "-m", "project", *command],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT / "notebooks")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.timeout(900)
+def test_a_better_betterin_a_real_line_is_found_by_running_it_again(tmp_path: Path) -> None:
+    """The round trip of the commands: score and submit, verify, then verify what was changed."""
+    board, mine = tmp_path / "board.jsonl", tmp_path / "mine.py"
+    mine.write_text("SETTINGS = {'token_budget': 80}\n", encoding="utf-8")
+
+    submitted = run("score", "--mine", str(mine), "--submit", "Ada", "--board", str(board))
+    assert submitted.returncode == 0, submitted.stderr
+    assert_names(submitted.stdout, "Ada", "total", "assistants", "Step")
+    [line] = read(board)
+    line.score["total"] += 1
+    submit("Bo", line, board)
+    verified = run("verify", "--board", str(board))
+    assert verified.returncode == 1
+    ada, bo, _ = verified.stdout.splitlines()
+    assert_names(ada, "Ada", "same")
+    assert_names(bo, "Bo", "DIFFERS", "score")
+
+
+def test_a_file_that_fails_a_gate_is_not_scored(tmp_path: Path) -> None:
+    mine, board = tmp_path / "mine.py", tmp_path / "board.jsonl"
+    mine.write_text("def pick_budget(*machine): return -1\n", encoding="utf-8")
+    scored = run("score", "--mine", str(mine), "--submit", "Ada", "--board", str(board))
+    assert scored.returncode == 1
+    assert_names(scored.stderr, "pressure", "pick_budget", -1)
+    assert not board.exists()
+
+
+def test_the_table_has_the_best_line_of_each_name(line: Line, tmp_path: Path) -> None:
+    board = tmp_path / "board.jsonl"
+    for name, points in (("Ada", 50.0), ("Bo", 70.0), ("Ada", 90.0), ("Ada", 60.0)):
+        better = line.score | {"total": points}
+        submit(name, msgspec.structs.replace(line, score=better), board)
+    lines = read(board)
+    assert [(one.name, one.score["total"]) for one in ranked(lines)] == [
+        ("Ada", 90),
+        ("Bo", 70),
+    ]
+    head, first, second = rows(lines)
+    assert [first[head.index(column)] for column in ("name", "total", "attempts")] == [
+        "Ada",
+        "90.0",
+        "2",
+    ]
+    assert second[1] == "Bo"
+    assert_names(as_text(rows(lines)), "Ada", "Bo", "90.0", "assistants")
+
+
+def test_a_name_cannot_change_the_page(line: Line, tmp_path: Path) -> None:
+    submit("<script>Ada", line, tmp_path / "board.jsonl")
+    page = as_html(rows(read(tmp_path / "board.jsonl")))
+    assert "<script>" not in page
+    assert "&lt;script&gt;Ada" in page
+
+
+@pytest.mark.parametrize("name", ["", "  ", "A" * 41, "Ada\x1b[2J"])
+def test_a_name_that_the_table_cannot_show_is_rejected(name: str) -> None:
+    with raises_naming(MineError, "NAME"):
+        check_name(name)
+
+
+def test_a_line_that_is_no_submission_is_named(line: Line, tmp_path: Path) -> None:
+    board = tmp_path / "board.jsonl"
+    submit("Ada", line, board)
+    with board.open("a", encoding="utf-8") as file:
+        file.write('{"name": "Bo"}\n')
+    with raises_naming(MineError, "line 2", "board.jsonl"):
+        read(board)
+    with raises_naming(MineError, "none.jsonl"):
+        read(tmp_path / "none.jsonl")
