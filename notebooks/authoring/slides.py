@@ -203,7 +203,7 @@ def _in_order(option: Any) -> tuple[bool, float, str]:
 
 def _first_sentence(text: str) -> str:
     """Return a short first sentence, which can stand above a picture, or ""."""
-    found = re.match(r"[^.#*`]{1,90}\.(?=\s|$)", text)
+    found = re.match(r"[^.#*`]{1,75}\.(?=\s|$)", text)
     return found[0] if found else ""
 
 
