@@ -117,27 +117,27 @@ class Lesson:
         return found[0].replace("\n", " ")
 
     def _prediction(self, one: Prediction) -> Iterator[str]:
-        question, options = self.asked(one)
+        question, answer = self.question(one), answer_to(one.key)
         before = self.cells[one.asked - 1]
         context = plain(before.source) if before.cell_type == "markdown" else ""
         context = re.sub(r"^## .*\n+", "", context)
-        letters = [f"{letter}. {option}" for letter, option in zip("ABCDE", options, strict=False)]
-        choice = "\n".join(f"- **{one[:2]}**{one[2:]}" for one in letters)
+        options = sorted([answer.truth, *answer.reasons], key=_in_order)
+        lettered = zip("ABCDE", options, strict=False)
+        choice = "\n".join(f"- **{letter}.** {option}" for letter, option in lettered)
         yield slide(
             f"## Predict\n\n{context}\n\n**{question}**\n\n{choice}", notes="Vote, then go on."
         )
-        answer = answer_to(one.key)
         reasons = "\n".join(f"- *{option}*: {why}" for option, why in answer.reasons.items())
         [(_, explained)] = _FOLD.findall(self.cells[one.answered].source)
         yield slide(f"## {question}\n\n{plain(explained).strip()}\n\n{reasons}\n\n{answer.then}")
 
-    def asked(self, one: Prediction) -> tuple[str, list[Any]]:
-        """Return a prediction's question and options."""
+    def question(self, one: Prediction) -> str:
+        """Return a prediction's question."""
         for call in ast.walk(ast.parse(self.cells[one.asked].source)):
             if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "predict":
-                key, question, options = (ast.literal_eval(argument) for argument in call.args)
+                key, question = (ast.literal_eval(argument) for argument in call.args[:2])
                 if key == one.key:
-                    return question, options
+                    return str(question)
         raise ValueError(f"cell {one.asked} does not ask {one.key}")
 
     def _ends(self) -> list[int]:
@@ -147,7 +147,7 @@ class Lesson:
     def _exercise(self) -> Iterator[str]:
         cells = [cell for cell in self.cells if part_of(cell) == "exercise"]
         yield slide(plain(cells[0].source))
-        stub = next((one for one in cells if re.match(r"(def|class) ", one.source)), None)
+        stub = next((one for one in cells if re.search(r"^(def|class) ", one.source, re.M)), None)
         if stub is not None:
             yield slide(f"## Your turn\n\n```python\n{stub.source.strip()}\n```", "small")
 
@@ -195,9 +195,15 @@ def plain(text: str) -> str:
     )
 
 
+def _in_order(option: Any) -> tuple[bool, float, str]:
+    """Order options that begin with a number by it, before the others."""
+    number = re.match(r"-?\d+(\.\d+)?", str(option))
+    return number is None, float(number[0]) if number else 0, str(option)
+
+
 def _first_sentence(text: str) -> str:
     """Return a short first sentence, which can stand above a picture, or ""."""
-    found = re.match(r"[^.#*`]{1,90}\.(?=\s|$)", text)
+    found = re.match(r"[^.#*`]{1,75}\.(?=\s|$)", text)
     return found[0] if found else ""
 
 

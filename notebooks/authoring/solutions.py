@@ -92,7 +92,7 @@ def _wrong_answers(lesson: str) -> Iterator[str]:
 
 def _predictions(lesson: Lesson) -> Iterator[str]:
     for one in lesson.predictions:
-        question, _ = lesson.asked(one)
+        question = lesson.question(one)
         answer = answer_to(one.key)
         reasons = " ".join(f"*{option}*: {why}" for option, why in answer.reasons.items())
         yield _filled(f"- {question} **{answer.truth}**. {reasons}")

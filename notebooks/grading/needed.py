@@ -22,9 +22,9 @@ _NAMES = {*_LOADS, "IMPORT_NAME", "IMPORT_FROM", "LOAD_ATTR", "LOAD_METHOD"}
 # Underscores do not count: `_os` and `__builtins__` are among them.
 _UNUSUAL = frozenset(
     "Verdict builtins ctypes gc grading guard importlib inspect judge judging linecache mmap "
-    "multiprocessing os pathlib pickle posix resource shutil signal socket subprocess sys threading tracemalloc compile eval "
-    "exec globals import locals open f_back f_builtins f_globals f_locals tb_frame get_objects "
-    "get_referrers getframe modules settrace setprofile subclasses".split()
+    "multiprocessing os pathlib pickle posix resource shutil signal socket subprocess sys threading "
+    "tracemalloc compile eval exec globals import locals open f_back f_builtins f_globals f_locals "
+    "tb_frame get_objects get_referrers getframe modules settrace setprofile subclasses".split()
 )
 _MAGIC = re.compile(r"^(\s*)[%!].*$", re.MULTILINE)
 

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+import msgspec
 
 from grading.isolation import TOO_MANY_PROCESSES
 from grading.submissions import NOTEBOOKS, Exercise, Submission
@@ -49,6 +51,14 @@ class Row:
     limit: str  # the limit that the notebook hit, or ""
     uses: str  # names in the code that no exercise needs
     file: str
+
+
+class _Verdict(msgspec.Struct):
+    """What the process writes after its nonce."""
+
+    result: Literal["passed", "failed", "not written"]
+    message: str
+    details: str
 
 
 @dataclass
@@ -132,8 +142,12 @@ def _verdict(end: _End, nonce: str) -> dict[str, str]:
     if len(lines) != 1 or end.code != 0:
         how = f"signal {end.code - 128}" if end.code > 128 else f"exit code {end.code}"
         return _none(f"the process ended with {how} before the check was over")
-    verdict: dict[str, str] = json.loads(lines[0][len(nonce) :])
-    return {**verdict, "limit": "memory" if "MemoryError" in verdict["message"] else ""}
+    try:
+        verdict = msgspec.json.decode(lines[0][len(nonce) :], type=_Verdict)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return _none("the code signed something else")
+    limit = "memory" if "MemoryError" in verdict.message else ""
+    return {**msgspec.structs.asdict(verdict), "limit": limit}
 
 
 def _first_line(result: bytes) -> list[str]:

@@ -87,6 +87,7 @@ SIGN = """
     os.write(job["result"], f"{job['nonce']} {json.dumps(row)}\\n".encode())
     os._exit(0)
 """
+NONSENSE = SIGN.replace("json.dumps(row)", "[row, 1]")
 DAEMON = """
     import os, sys, time
     if os.fork() == 0:
@@ -160,6 +161,7 @@ def the_class(stolen: str, port: int) -> list[Homework]:
         Homework("crashes", attack("import ctypes\nctypes.string_at(0)"), says="signal 11"),
         Homework("forges", attack(FORGE), says="Promise broken"),
         Homework("forges_with_the_nonce", attack(SIGN), "passed", says="forged"),
+        Homework("signs_nonsense", attack(NONSENSE), says="No verdict"),
         Homework("patches", attack(PATCH), says="Promise broken"),
         Homework("solutions", ("from solutions.lesson_08 import *", CHECK), says="solutions"),
         Homework(

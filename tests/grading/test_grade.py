@@ -7,10 +7,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -36,12 +37,15 @@ OF_NAMESPACES = {
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory) -> Iterator[dict[str, tuple]]:
-    """The homework and the row of each student, and what the notebooks did outside."""
-    outside = tmp_path_factory.mktemp("outside")
+def graded(tmp_path_factory) -> dict[str, Any]:
+    """The homework and the row of each student, and the folders that must stay empty."""
+    outside, scratch = tmp_path_factory.mktemp("outside"), tmp_path_factory.mktemp("scratch")
     folder = tmp_path_factory.mktemp("class")
-    before = {process.pid for process in psutil.process_iter()}
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        patch.setattr(tempfile, "tempdir", str(scratch))
         homework = the_class(str(outside / "stolen"), server.getsockname()[1])
         for one in homework:
             (folder / one.student).mkdir()
@@ -55,7 +59,7 @@ def graded(tmp_path_factory) -> Iterator[dict[str, tuple]]:
             server.accept()
     names = {one.student: (one, rows[one.student]) for one in homework}
     assert len(names) == len(homework) == len(rows) >= 30
-    yield {"rows": names, "outside": outside, "before": before}
+    return {"rows": names, "outside": outside, "scratch": scratch}
 
 
 STUDENTS = [one.student for one in the_class("", 0)]
@@ -78,13 +82,9 @@ def test_an_attack_is_named_even_if_it_forges_a_verdict(graded) -> None:
 
 @isolated_only
 def test_no_notebook_wrote_a_file_or_left_a_process(graded) -> None:
-    assert list(graded["outside"].iterdir()) == []
-    mine = [one for one in psutil.process_iter(["pid", "cmdline"]) if _is_a_child(one)]
-    assert [one for one in mine if one.pid not in graded["before"]] == []
-
-
-def _is_a_child(process: psutil.Process) -> bool:
-    return any("grading.child" in word for word in process.info["cmdline"] or [])
+    assert [*graded["outside"].iterdir(), *graded["scratch"].iterdir()] == []
+    homes = [one.info["environ"] or {} for one in psutil.process_iter(["environ"])]
+    assert [one for one in homes if one.get("HOME", "").startswith(str(graded["scratch"]))] == []
 
 
 def test_a_second_run_gives_the_same_rows(graded, tmp_path: Path) -> None:

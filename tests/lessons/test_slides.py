@@ -39,6 +39,15 @@ def test_soft_line_breaks_go_and_lists_and_code_stay() -> None:
     assert plain(text) == "One line, 12 512.\n\n- a b\n- c\n1. d\n\n```py\nx\ny\n```"
 
 
+def test_the_order_of_the_options_does_not_show_which_is_right() -> None:
+    assert sorted(["9 tokens", "none", "48 tokens", "all"], key=slides._in_order) == [
+        "9 tokens",
+        "48 tokens",
+        "all",
+        "none",
+    ]
+
+
 def test_long_texts_are_set_in_smaller_type() -> None:
     assert "_class: small" in slide("word " * 300)
     assert "_class" not in slide("a few words")
