@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 from statistics import mean
 
-from project.learner import Source
+from project.learner import MineError, Source
 from project.runs import Run, measure, serve
 from project.workloads import WORKLOADS, Kind
 
@@ -29,9 +29,12 @@ OURS = Path(__file__).parent / "solutions" / "ours.py"
 
 
 def hidden_seeds(source: Source) -> list[int]:
-    """Return the three seeds that belong to a file. A teacher's UNDERGLASS_SEED replaces the salt."""
-    salt = os.environ.get("UNDERGLASS_SEED") or COURSE_SALT
-    digest = hashlib.sha256(f"{source.sha} {salt}".encode()).hexdigest()
+    """Return the three seeds that belong to a file.
+
+    With a teacher's UNDERGLASS_SEED they are the same for all files, so that these can be compared.
+    """
+    drawn_from = os.environ.get("UNDERGLASS_SEED") or f"{source.sha} {COURSE_SALT}"
+    digest = hashlib.sha256(drawn_from.encode()).hexdigest()
     return [int(digest[start : start + 8], 16) for start in (0, 8, 16)]
 
 
@@ -71,7 +74,12 @@ def total(results: Sequence[Result]) -> float:
 
 
 def score(source: Source, progress: Callable[[str], None] = lambda _: None) -> list[Result]:
-    """Run the three workloads on all seeds. Raises MineError if a part of the learner's fails."""
+    """Run the three workloads on all seeds.
+
+    Raises MineError if a part of the learner's fails, or decides differently when it is asked again.
+    """
+    progress("two equal runs")
+    _check_repeats(source)
     ours = Source.read(OURS)
     results = []
     for kind in WORKLOADS:
@@ -82,6 +90,17 @@ def score(source: Source, progress: Callable[[str], None] = lambda _: None) -> l
             runs.append([_run(one, kind, seed) for one in (source, DEFAULTS, ours)])
         results.append(Result(kind, *(list(column) for column in zip(*runs, strict=True))))
     return results
+
+
+def _check_repeats(source: Source) -> None:
+    """Raise MineError unless two runs of the same workload are the same."""
+    kind, seed = WORKLOADS[-1], PUBLIC_SEEDS[0]
+    first, second = (serve(source, kind, seed).deterministic() for _ in range(2))
+    if first != second:
+        raise MineError(
+            f"two runs of {kind.name}, seed {seed}, differ, so your score could not be verified: does "
+            "a part use random numbers without a seed, or the clock?"
+        )
 
 
 @cache
