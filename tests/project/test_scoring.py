@@ -52,7 +52,9 @@ def test_the_template_has_no_points_and_our_solution_has_a_hundred() -> None:
 
 
 def test_points_are_the_share_of_the_way_from_the_defaults_to_our_solution() -> None:
-    assert result([100, 150, 0, 150, 300]).points == pytest.approx(33.3)  # (100 + 150 + 150) / 3
+    assert result([100, 150, 0, 150, 300]).points == pytest.approx(
+        33.3
+    )  # (100 + 150 + 150) / 3, the median of 0, 150, 300
     assert result([50] * 5).points == 0
     assert result([500] * 5).points == 130
 
