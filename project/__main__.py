@@ -24,11 +24,10 @@ from project.leaderboard import (
 )
 from project.learner import MineError, Source
 from project.runs import serve, worst_request
-from project.scoring import PUBLIC_SEEDS, Result, goodput, score, total
+from project.scoring import PASSED, PUBLIC_SEEDS, Result, goodput, score, total
 
 HERE = Path(__file__).parent
 MINE = HERE / "mine.py"
-PASSED = 80
 
 
 def main() -> None:

@@ -22,6 +22,7 @@ from project.workloads import WORKLOADS, Kind
 
 PUBLIC_SEEDS = (1, 2)
 COURSE_SALT = "underglass"
+PASSED = 80  # settings alone reach about 70
 MOST_POINTS = 130
 POINTS_PER_STARVED = 2
 DEFAULTS = Source("the defaults", "")
