@@ -1,7 +1,7 @@
 """The leaderboard: one line of JSON for each submission, with the file that it was made from.
 
-A line can be run again anywhere, so a teacher collects lines and needs no other files. All of it but the
-name and the number of attempts follows from its `code`, from the engine and from the seeds.
+A line can be run again anywhere, so a teacher collects lines and needs no other files. All of it but
+the name and the number of attempts follows from its `code`, from the engine and from the seeds.
 """
 
 import hashlib
@@ -21,6 +21,13 @@ from project.scoring import PASSED, PUBLIC_SEEDS, Result, hidden_seeds, total
 from project.workloads import WORKLOADS
 
 ROOT = Path(__file__).parent.parent
+MADE_BY = (
+    "engine/**/*.py",
+    "notebooks/checks/*.py",
+    "project/gates/*.py",
+    "project/solutions/*.py",
+    *(f"project/{name}.py" for name in ("learner", "parts", "runs", "scoring", "workloads")),
+)
 TIMEOUT_S = 600  # to run one line again
 LONGEST_NAME = 40
 
@@ -46,13 +53,11 @@ class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def engine_sha() -> str:
-    """Return a hash of the code that makes a score: engine, checks and project, without `mine.py`."""
+    """Return a hash of the code that makes a score."""
     digest = hashlib.sha256()
-    for folder in ("engine", "notebooks/checks", "project"):
-        for path in sorted((ROOT / folder).rglob("*.py")):
-            if path != ROOT / "project" / "mine.py":
-                digest.update(path.relative_to(ROOT).as_posix().encode())
-                digest.update(path.read_text(encoding="utf-8").encode())
+    for path in sorted(path for one in MADE_BY for path in ROOT.glob(one)):
+        digest.update(path.relative_to(ROOT).as_posix().encode())
+        digest.update(path.read_text(encoding="utf-8").encode())
     return digest.hexdigest()[:12]
 
 
