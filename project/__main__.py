@@ -111,19 +111,8 @@ def _passes_gates(source: Source, progress: "_Progress", *, quiet: bool) -> bool
 
 
 def _table(results: Sequence[Result]) -> list[list[str]]:
-    seeds = [f"seed {seed}" for seed in PUBLIC_SEEDS]
-    table = [
-        [
-            "goodput, tokens/s",
-            *seeds,
-            *["hidden"] * 3,
-            "mean",
-            "default",
-            "ours",
-            "starved",
-            "points",
-        ]
-    ]
+    seeds = [*(f"seed {seed}" for seed in PUBLIC_SEEDS), "hidden", "hidden", "hidden"]
+    table = [["goodput, tokens/s", *seeds, "yours", "default", "ours", "starved", "points"]]
     for one in results:
         means = [f"{goodput(runs):.0f}" for runs in (one.yours, one.defaults, one.ours)]
         runs = [f"{run.goodput:.0f}" for run in one.yours]
