@@ -19,7 +19,7 @@ AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root,)
 
 .PHONY: help setup lab notebooks pictures slides solutions contents test test-fast test-notebooks test-browser test-frontend soak check \
   check-frontend record-vllm record-vllm-run record-sglang serve bench bundle clean \
-  score submit verify leaderboard
+  score submit verify rescore leaderboard
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 16
@@ -97,6 +97,9 @@ submit: $(INSTALLED) ## score project/mine.py and append a line to the leaderboa
 
 verify: $(INSTALLED) ## run the leaderboard's lines again and compare
 	@$(PROJECT) verify --board "$(BOARD)"
+
+rescore: $(INSTALLED) ## score each name's best file anew: UNDERGLASS_SEED=secret make rescore
+	@$(PROJECT) rescore --board "$(BOARD)"
 
 leaderboard: $(INSTALLED) ## print the leaderboard, and write it as a page
 	@$(PROJECT) leaderboard --board "$(BOARD)"

@@ -1,6 +1,6 @@
 """Score a learner's engine: goodput between that of the default engine and that of our solution.
 
-    G        mean of the goodput on the seeds 1 and 2 and on the hidden seeds, which count as one
+    G        mean of three goodputs: on seed 1, on seed 2, and the median of the hidden seeds
     points   100 * (G - G of the defaults) / (G of our solution - G of the defaults), at most 130;
              less 2 for each request per run that starved, beyond those that starve with our solution
     total    half the mean of the workloads' points and half their minimum
@@ -14,14 +14,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 
-from project.learner import Source
+from project.learner import MineError, Source
 from project.runs import Run, measure, serve
 from project.workloads import WORKLOADS, Kind
 
 PUBLIC_SEEDS = (1, 2)
 COURSE_SALT = "underglass"
+PASSED = 80  # settings alone reach about 70
 MOST_POINTS = 130
 POINTS_PER_STARVED = 2
 DEFAULTS = Source("the defaults", "")
@@ -29,9 +30,12 @@ OURS = Path(__file__).parent / "solutions" / "ours.py"
 
 
 def hidden_seeds(source: Source) -> list[int]:
-    """Return the three seeds that belong to a file. A teacher's UNDERGLASS_SEED replaces the salt."""
-    salt = os.environ.get("UNDERGLASS_SEED") or COURSE_SALT
-    digest = hashlib.sha256(f"{source.sha} {salt}".encode()).hexdigest()
+    """Return the three seeds that belong to a file.
+
+    With a teacher's UNDERGLASS_SEED they are the same for all files, so that these can be compared.
+    """
+    drawn_from = os.environ.get("UNDERGLASS_SEED") or f"{source.sha} {COURSE_SALT}"
+    digest = hashlib.sha256(drawn_from.encode()).hexdigest()
     return [int(digest[start : start + 8], 16) for start in (0, 8, 16)]
 
 
@@ -59,9 +63,12 @@ class Result:
 
 
 def goodput(runs: Sequence[Run]) -> float:
-    """Return the mean goodput over the public seeds and the hidden ones, which count as one."""
+    """Return the mean of the goodput on the public seeds and of the median on the hidden ones.
+
+    The median moves less from one draw of seeds to the next than the mean.
+    """
     public, hidden = runs[: len(PUBLIC_SEEDS)], runs[len(PUBLIC_SEEDS) :]
-    return mean([*(run.goodput for run in public), mean(run.goodput for run in hidden)])
+    return mean([*(run.goodput for run in public), median(run.goodput for run in hidden)])
 
 
 def total(results: Sequence[Result]) -> float:
@@ -71,7 +78,12 @@ def total(results: Sequence[Result]) -> float:
 
 
 def score(source: Source, progress: Callable[[str], None] = lambda _: None) -> list[Result]:
-    """Run the three workloads on all seeds. Raises MineError if a part of the learner's fails."""
+    """Run the three workloads on all seeds.
+
+    Raises MineError if a part of the learner's fails, or decides differently when it is asked again.
+    """
+    progress("two equal runs")
+    _check_repeats(source)
     ours = Source.read(OURS)
     results = []
     for kind in WORKLOADS:
@@ -82,6 +94,17 @@ def score(source: Source, progress: Callable[[str], None] = lambda _: None) -> l
             runs.append([_run(one, kind, seed) for one in (source, DEFAULTS, ours)])
         results.append(Result(kind, *(list(column) for column in zip(*runs, strict=True))))
     return results
+
+
+def _check_repeats(source: Source) -> None:
+    """Raise MineError unless two runs of the same workload are the same."""
+    kind, seed = WORKLOADS[-1], PUBLIC_SEEDS[0]
+    first, second = (serve(source, kind, seed).deterministic() for _ in range(2))
+    if first != second:
+        raise MineError(
+            f"two runs of {kind.name}, seed {seed}, differ, so your score could not be verified: does "
+            "a part use random numbers without a seed, or the clock?"
+        )
 
 
 @cache

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from project import __main__ as commands
 from project import scoring
 from project.leaderboard import (
     ROOT,
@@ -25,7 +26,7 @@ from project.leaderboard import (
     submit,
 )
 from project.learner import MineError, Source
-from project.scoring import score
+from project.scoring import hidden_seeds, score
 from project.workloads import WORKLOADS
 from tests.facts import assert_names, raises_naming
 
@@ -119,6 +120,30 @@ def test_a_better_betterin_a_real_line_is_found_by_running_it_again(tmp_path: Pa
     ada, bo, _ = verified.stdout.splitlines()
     assert_names(ada, "Ada", "same")
     assert_names(bo, "Bo", "DIFFERS", "score")
+
+
+def test_a_final_round_scores_each_best_file_on_new_seeds(
+    line: Line, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    board = tmp_path / "class.jsonl"
+    better = msgspec.structs.replace(line, code="SETTINGS = {}", score=line.score | {"total": 99.0})
+    for name, one in (("Ada", line), ("Ada", better), ("Bo", line)):
+        submit(name, one, board)
+    monkeypatch.setenv("UNDERGLASS_SEED", "secret")
+    monkeypatch.setattr(
+        commands,
+        "made_again",
+        lambda source: msgspec.structs.replace(line, code=source.code, seeds=hidden_seeds(source)),
+    )
+    monkeypatch.setattr(sys, "argv", ["project", "rescore", "--board", str(board)])
+    monkeypatch.setenv("PYTHONHASHSEED", "0")
+    with pytest.raises(SystemExit) as ended:
+        commands.main()
+    assert ended.value.code == 0
+    ada, bo = read(tmp_path / "class.rescored.jsonl")
+    assert (ada.name, ada.attempts, ada.code) == ("Ada", 2, "SETTINGS = {}")
+    assert (bo.name, bo.attempts, bo.code) == ("Bo", 1, line.code)
+    assert ada.seeds == bo.seeds != line.seeds
 
 
 def test_a_file_that_fails_a_gate_is_not_scored(tmp_path: Path) -> None:

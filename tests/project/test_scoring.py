@@ -10,11 +10,11 @@ import pytest
 from engine import CostRunner
 from engine.simulation.workload import Arrival
 from project import scoring
-from project.learner import PARTS, Source
+from project.learner import PARTS, MineError, Source
 from project.runs import Run, serve, worst_request
 from project.scoring import OURS, Result, hidden_seeds, score, total
 from project.workloads import WORKLOADS, Kind
-from tests.facts import assert_names
+from tests.facts import assert_names, raises_naming
 
 TEMPLATE = Path(scoring.__file__).parent / "template.py"
 SMALL = tuple(replace(kind, requests=40) for kind in WORKLOADS)
@@ -52,7 +52,9 @@ def test_the_template_has_no_points_and_our_solution_has_a_hundred() -> None:
 
 
 def test_points_are_the_share_of_the_way_from_the_defaults_to_our_solution() -> None:
-    assert result([100, 150, 0, 150, 300]).points == pytest.approx(33.3)  # (100 + 150 + 150) / 3
+    assert result([100, 150, 0, 150, 300]).points == pytest.approx(
+        33.3
+    )  # (100 + 150 + 150) / 3, the median of 0, 150, 300
     assert result([50] * 5).points == 0
     assert result([500] * 5).points == 130
 
@@ -75,7 +77,9 @@ def test_an_edit_draws_other_hidden_seeds(monkeypatch: pytest.MonkeyPatch) -> No
     assert seeds == hidden_seeds(Source("elsewhere.py", "SETTINGS = {}\n"))
     assert not set(seeds) & set(hidden_seeds(Source("mine.py", "SETTINGS = {} \n")))
     monkeypatch.setenv("UNDERGLASS_SEED", "autumn")
-    assert not set(seeds) & set(hidden_seeds(Source("mine.py", "SETTINGS = {}\n")))
+    final = hidden_seeds(Source("mine.py", "SETTINGS = {}\n"))
+    assert not set(seeds) & set(final)
+    assert final == hidden_seeds(Source("mine.py", "SETTINGS = {} \n"))  # the same for everyone
 
 
 def test_line_endings_of_another_system_are_the_same_file(tmp_path: Path) -> None:
@@ -89,13 +93,20 @@ def test_line_endings_of_another_system_are_the_same_file(tmp_path: Path) -> Non
 def test_a_score_reports_its_progress() -> None:
     told: list[str] = []
     score(Source.read(TEMPLATE), told.append)
-    assert len(told) == 15
-    assert_names(told[0], "assistants", 1, 5)
+    assert len(told) == 16
+    assert_names(told[1], "assistants", 1, 5)
 
 
 def test_two_runs_make_the_same_decisions() -> None:
     source = Source.read(OURS)
     assert serve(source, RUSH, 1).deterministic() == serve(source, RUSH, 1).deterministic()
+
+
+@pytest.mark.usefixtures("small")
+def test_a_part_that_throws_dice_is_found() -> None:
+    dice = Source("mine.py", "import random\ndef order(request): return random.random()\n")
+    with raises_naming(MineError, "rush", 1, "random"):
+        score(dice)
 
 
 def test_the_worst_request_comes_with_its_reason() -> None:

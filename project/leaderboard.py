@@ -1,0 +1,243 @@
+"""The leaderboard: one line of JSON for each submission, with the file that it was made from.
+
+A line can be run again anywhere, so a teacher collects lines and needs no other files. All of it but
+the name and the number of attempts follows from its `code`, from the engine and from the seeds.
+"""
+
+import hashlib
+import html
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from project.learner import MineError, Source
+from project.scoring import PASSED, PUBLIC_SEEDS, Result, hidden_seeds, total
+from project.workloads import WORKLOADS
+
+ROOT = Path(__file__).parent.parent
+MADE_BY = (
+    "engine/**/*.py",
+    "notebooks/checks/*.py",
+    "project/gates/*.py",
+    "project/solutions/*.py",
+    *(f"project/{name}.py" for name in ("learner", "parts", "runs", "scoring", "workloads")),
+)
+TIMEOUT_S = 600  # to run one line again
+LONGEST_NAME = 40
+
+
+class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One submission. The fields by workload have its name as key; `score` has "total" as well.
+
+    seeds    the public ones, then the hidden ones; goodput and starved are in this order
+    engine   a hash of the code that made the score
+    parts    the learner's own parts
+    """
+
+    name: str
+    attempts: int
+    code_sha: str
+    engine: str
+    seeds: list[int]
+    goodput: dict[str, list[float]]
+    starved: dict[str, list[int]]
+    score: dict[str, float]
+    parts: list[str]
+    code: str
+
+
+def engine_sha() -> str:
+    """Return a hash of the code that makes a score."""
+    digest = hashlib.sha256()
+    for path in sorted(path for one in MADE_BY for path in ROOT.glob(one)):
+        digest.update(path.relative_to(ROOT).as_posix().encode())
+        digest.update(path.read_text(encoding="utf-8").encode())
+    return digest.hexdigest()[:12]
+
+
+def line_of(source: Source, results: Sequence[Result]) -> Line:
+    """Return the line of a score that has not been submitted: without a name."""
+    return Line(
+        name="",
+        attempts=0,
+        code_sha=source.sha,
+        engine=engine_sha(),
+        seeds=[*PUBLIC_SEEDS, *hidden_seeds(source)],
+        goodput={one.kind.name: [run.goodput for run in one.yours] for one in results},
+        starved={one.kind.name: [run.starved for run in one.yours] for one in results},
+        score={one.kind.name: one.points for one in results} | {"total": total(results)},
+        parts=sorted(source.load().parts),
+        code=source.code,
+    )
+
+
+def check_name(name: str) -> None:
+    """Raise MineError for a name that the table cannot show."""
+    if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
+        raise MineError(
+            f"NAME must have 1 to {LONGEST_NAME} printable characters, got {name[:60]!r}"
+        )
+
+
+def submit(name: str, line: Line, board: Path) -> Line:
+    """Append a line and return it."""
+    attempts = sum(one.name == name for one in read(board)) + 1 if board.exists() else 1
+    return append(msgspec.structs.replace(line, name=name, attempts=attempts), board)
+
+
+def append(line: Line, board: Path) -> Line:
+    """Append a line that has a name, and return it."""
+    with board.open("ab") as file:
+        file.write(msgspec.json.encode(line) + b"\n")
+    return line
+
+
+def read(board: Path) -> list[Line]:
+    """Return all lines. Raises MineError for a line that is not from `submit`."""
+    try:
+        texts = board.read_bytes().splitlines()
+    except OSError as error:
+        raise MineError(
+            f"{board} cannot be read: {error}; `make submit NAME=...` makes it"
+        ) from None
+    lines = []
+    for number, text in enumerate(texts, 1):
+        try:
+            line = msgspec.json.decode(text, type=Line)
+            check_name(line.name)
+            if line.score.keys() != {"total", *(kind.name for kind in WORKLOADS)}:
+                raise MineError(f"score has {list(line.score)}")
+        except (msgspec.DecodeError, MineError) as error:
+            raise MineError(f"{board}, line {number} is not a submission: {error}") from None
+        lines.append(line)
+    return lines
+
+
+def difference(line: Line) -> str | None:
+    """Run a line again. Return what differs, or None."""
+    source = Source("mine.py", line.code)
+    for field, here in {"code_sha": source.sha, "engine": engine_sha()}.items():
+        if (there := getattr(line, field)) != here:
+            return f"{field}: the line has {there}, here it is {here}"
+    found = made_again(source)
+    return found if isinstance(found, str) else compare(line, found)
+
+
+@cache
+def made_again(source: Source) -> Line | str:
+    """Score a file in a process of its own. Return its line, or why there is none.
+
+    A process that does not end is stopped. This runs the learner's code, and protects from mistakes
+    only.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "mine.py"
+        path.write_bytes(source.code.encode())
+        command = [sys.executable, "-m", "project", "score", "--json", "--mine", str(path)]
+        try:
+            again = subprocess.run(
+                command,
+                cwd=ROOT,
+                env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"it had not finished after {TIMEOUT_S} seconds"
+    if again.returncode:
+        return (again.stderr.strip().splitlines() or ["it failed without a message"])[-1]
+    return msgspec.json.decode(again.stdout, type=Line)
+
+
+def compare(line: Line, found: Line) -> str | None:
+    """Return the first field in which a line differs from the same score made again, or None."""
+    for field in Line.__struct_fields__:
+        there, again = getattr(line, field), getattr(found, field)
+        if field not in ("name", "attempts") and there != again:
+            return f"{field}: the line has {there}, run again it is {again}"
+    return None
+
+
+def ranked(lines: Sequence[Line]) -> list[Line]:
+    """Return each name's best line, the highest total first; of equal ones the earlier."""
+    best: dict[str, Line] = {}
+    for line in lines:
+        if line.name not in best or line.score["total"] > best[line.name].score["total"]:
+            best[line.name] = line
+    return sorted(best.values(), key=lambda one: one.score["total"], reverse=True)
+
+
+def rows(lines: Sequence[Line]) -> list[list[str]]:
+    """Return the table, its head first."""
+    kinds = ["total", *(kind.name for kind in WORKLOADS)]
+    table = [["", "name", *kinds, "attempts", "own parts"]]
+    for rank, line in enumerate(ranked(lines), 1):
+        points = [f"{line.score[kind]:.1f}" for kind in kinds]
+        parts = ", ".join(line.parts) or "none"
+        table.append([str(rank), line.name, *points, str(line.attempts), parts])
+    return table
+
+
+def as_text(table: Sequence[Sequence[str]]) -> str:
+    """Return a table for a terminal. Numbers are aligned at their right end."""
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    lines = []
+    for row in table:
+        cells = [
+            cell.rjust(width) if cell[:1].isdigit() else cell.ljust(width)
+            for cell, width in zip(row, widths, strict=True)
+        ]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width">
+<title>Leaderboard</title>
+<style>
+  :root {{ color-scheme: light dark; }}
+  body {{ font: 1.25rem/1.5 system-ui, sans-serif; max-width: 70rem; margin: 2rem auto; }}
+  table {{ border-collapse: collapse; width: 100%; }}
+  th, td {{ padding: 0.4rem 0.8rem; text-align: left; border-bottom: 1px solid #8886; }}
+  .number {{ text-align: right; font-variant-numeric: tabular-nums; }}
+  td:last-child {{ font-size: 1rem; }}
+</style>
+<h1>Your engine against ours</h1>
+<p>The default engine has 0 points, our solution 100; {passed} pass. Each name's best submission.</p>
+<table>
+<thead>{head}</thead>
+<tbody>
+{body}
+</tbody>
+</table>
+</html>
+"""
+
+
+def as_html(table: Sequence[Sequence[str]]) -> str:
+    """Return a page for a projector."""
+    head, *body = table
+    return _PAGE.format(
+        passed=PASSED,
+        head=_html_row("th", head),
+        body="\n".join(_html_row("td", row) for row in body),
+    )
+
+
+def _html_row(tag: str, row: Sequence[str]) -> str:
+    last = len(row) - 2  # columns up to "attempts", without the name, are numbers
+    cells = [
+        f"<{tag}{' class=number' if index != 1 and index <= last else ''}>{html.escape(cell)}</{tag}>"
+        for index, cell in enumerate(row)
+    ]
+    return f"<tr>{''.join(cells)}</tr>"
