@@ -1,5 +1,9 @@
 /** The seats of the batch as a fixed row of cells: the mark and the name of the request in each; empty ones are dashed. */
 
+/** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
+
 const CELL = { height: 13, gap: 8, least: 15 };
 const NAME = { size: 11, bold: true };
 export const SEATS_HEIGHT = 30;
@@ -7,10 +11,14 @@ export const SEATS_HEIGHT = 30;
 /**
  * The request in each of `all` seats, or null. A request sits in the seat of its lane if there is one, and stays there;
  * one with several samples has several.
+ *
+ * @param {Frame} frame @param {number} all
+ * @returns {(number | null)[]}
  */
 export function seatsOf(frame, all) {
   const { running, state, model } = frame;
   const seats = new Array(all).fill(null);
+  /** @type {number[]} */
   const rest = [];
   for (const id of running) {
     const lane = model.laneOf(id) ?? all;
@@ -26,13 +34,21 @@ export function seatsOf(frame, all) {
   return seats;
 }
 
-/** How many seats fit in `width`; with more of them, the last place counts the others. */
+/**
+ * How many seats fit in `width`; with more of them, the last place counts the others.
+ *
+ * @param {number} all @param {number} width
+ */
 export function seatsShown(all, width) {
   const most = Math.floor((width + CELL.gap) / (CELL.least + CELL.gap));
   return all <= most ? all : most - 2;
 }
 
-/** Draws the seats of a frame. */
+/**
+ * Draws the seats of a frame.
+ *
+ * @param {CanvasPainter} painter @param {{frame: Frame, model: Model, width: number, selected: number | null}} scene
+ */
 export function drawSeats(painter, { frame, model, width, selected }) {
   const { all } = frame.seats;
   const shown = seatsShown(all, width);
@@ -50,7 +66,7 @@ export function drawSeats(painter, { frame, model, width, selected }) {
     }
     painter.mark(x, 0, cell, CELL.height, model.laneOf(id));
     if (id === selected) painter.fill(x, CELL.height + 1.5, cell, 2, painter.theme.ink);
-    writeName(painter, model.request(id).name, x, cell, NAME);
+    writeName(painter, model.requestSpan(id).name, x, cell, NAME);
   }
   if (shown === all) return;
   const others = seats.slice(shown).filter((id) => id !== null).length;
@@ -62,6 +78,10 @@ export function drawSeats(painter, { frame, model, width, selected }) {
   });
 }
 
+/**
+ * @param {CanvasPainter} painter @param {string} name @param {number} x @param {number} room
+ * @param {import("./canvas_painter.js").TextStyle} style
+ */
 function writeName(painter, name, x, room, style) {
   const words = painter.cut(name, Math.min(room + 4, painter.width - x), style);
   if (words.length > 2 || words === name) painter.text(words, x, 27, style);
