@@ -1,5 +1,16 @@
-/** The root of a part of the page around boards, with the same theme and style. */
+/**
+ * The root of a part of the page around boards, with the same theme and style.
+ *
+ * @typedef {object} Sheet
+ * @property {HTMLElement} root
+ * @property {Theme} theme
+ * @property {(name?: ThemeName) => void} setTheme  by default, the host's
+ */
 
+/** @import { Theme } from "../drawing/palette.js" */
+/** @import { ThemeName } from "./theme.js" */
+/** @import { Span } from "../model/words.js" */
+/** @import { Model } from "../model/model.js" */
 import { SANS } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";
@@ -7,7 +18,13 @@ import boardCss from "./board.css";
 import css from "./sheet.css";
 import { themeName, watchTheme } from "./theme.js";
 
-/** Builds the root in `host`. `sheet.theme` is the palette; `onTheme` is called when it changes. */
+/**
+ * Builds the root in `host`. `onTheme` is called when the theme changes.
+ *
+ * @param {Element} host
+ * @param {{name: string, label: string, signal: AbortSignal, theme?: ThemeName, onTheme?: () => void}} options
+ * @returns {Sheet}
+ */
 export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = () => {} }) {
   const root = h("div", {
     class: `underglass ${name}`,
@@ -18,22 +35,25 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
     "data-only": "", // so that the style of a board with one panel does not apply
   });
   root.append(h("style", {}, boardCss + css));
-  const sheet = { root, theme: null };
+  /** @type {Sheet} */
+  const sheet = {
+    root,
+    theme: THEMES.light,
+    setTheme(name) {
+      dress(name);
+      onTheme();
+    },
+  };
   const dress = (chosen = fixed ?? themeName()) => {
     sheet.theme = THEMES[chosen];
     root.dataset.theme = chosen;
     root.style.colorScheme = chosen;
     root.style.setProperty("--sans", SANS);
     for (const [key, value] of Object.entries(sheet.theme)) {
-      if (value.at?.(0) === "#") root.style.setProperty(`--${key}`, value);
+      if (value[0] === "#") root.style.setProperty(`--${key}`, `${value}`);
     }
   };
   dress();
-  /** Sets the theme; by default, the host's. */
-  sheet.setTheme = (name) => {
-    dress(name);
-    onTheme();
-  };
   watchTheme(() => sheet.setTheme(), signal);
   // Keys typed here must not trigger shortcuts of a surrounding notebook.
   root.addEventListener("keydown", (event) => event.key !== "Tab" && event.stopPropagation(), {
@@ -52,7 +72,12 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
   return sheet;
 }
 
-/** The kernel's words (strings, and requests as numbers) as spans for `wordNodes`. */
+/**
+ * The kernel's words (strings, and requests as numbers) as spans for `wordNodes`.
+ *
+ * @param {(string | number)[]} words @param {Pick<Model, "request"> | null} model
+ * @returns {Span[]}
+ */
 export function spansOf(words, model) {
   return words.map((word) =>
     typeof word === "string"

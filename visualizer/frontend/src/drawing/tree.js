@@ -149,7 +149,6 @@ function drawItem(painter, scene, item) {
   if (chain < node.blocks.length) note(`… ${node.blocks.length}`, { color: painter.theme.muted });
   if (shared) note(shared, { bold: true });
   if (item.folded)
-    /** @param {string} text @param {TextStyle} style */
     note(
       `${plural(item.folded.nodes - 1, "more node")}, ${plural(item.folded.blocks - node.blocks.length, "block")}`,
       { color: painter.theme.muted },

@@ -1,5 +1,13 @@
-/** Below the map: blocks that changed hands in this step, each as a cell before and a cell after. */
+/**
+ * Below the map: blocks that changed hands in this step, each as a cell before and a cell after.
+ *
+ * @typedef {Omit<BoardContext, "block"> & {unit: number}} DrawingContext
+ */
 
+/** @import { Rect } from "../drawing/canvas_painter.js" */
+/** @import { BlockChange } from "../model/block_changes.js" */
+/** @import { Side } from "../model/block_changes.js" */
+/** @import { BoardContext } from "../board/board.js" */
 import { patchChildren } from "../board/patch_children.js";
 import { drawSide } from "../drawing/blocks.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
@@ -28,7 +36,9 @@ export class ChangedPanel {
     );
   }
 
+  /** @param {DrawingContext} context */
   draw({ frame, model, theme, unit, selected }) {
+    /** @type {BlockChange[]} */
     this.changes = blockChanges(frame);
     this.items.forEach(({ painter }, i) => {
       const change = this.changes[i];
@@ -36,6 +46,7 @@ export class ChangedPanel {
     });
   }
 
+  /** @param {Omit<BoardContext, "block">} context */
   write(context) {
     const { length } = this.changes;
     this.count.textContent = length
@@ -50,11 +61,12 @@ export class ChangedPanel {
         " ",
         ...wordNodes(change.spans, context),
       ]);
-      element.dataset.block = change.block;
+      element.dataset.block = `${change.block}`;
     });
   }
 }
 
+/** @param {CanvasPainter} painter @param {BlockChange} change @param {DrawingContext} context */
 function drawChange(
   painter,
   { block, before, after, copy },
@@ -62,6 +74,7 @@ function drawChange(
 ) {
   painter.begin(WIDTH, CELL.height, unit, theme);
   const scene = { model, frame, selected };
+  /** @param {number} x @returns {Rect} */
   const box = (x) => [x, 0, CELL.width, CELL.height];
   drawSide(painter, scene, before, box(0));
   const y = CELL.height / 2;
@@ -74,6 +87,7 @@ function drawChange(
   }
   // A copy: one cell becomes two.
   const { kind, owners, filled } = frame.blocks[block];
+  /** @type {Side} */
   const source = { kind: kind === "unshared" ? "owned" : kind, owner: owners[0] ?? null, filled };
   drawSide(painter, scene, source, box(x));
   drawSide(painter, scene, after, box(x + CELL.width + 4));
