@@ -197,9 +197,9 @@ test("a time between steps, before the first, and steps without an end", () => {
 
 test("small maps of two runs have cells of one size", () => {
   const [one, two] = [miniGrid(40, 170, 64), miniGrid(64, 170, 64)];
-  assert.deepEqual([one.width, one.body], [two.width, two.body]);
+  assert.deepEqual([one.cellWidth, one.body], [two.cellWidth, two.body]);
   assert.ok(one.height < two.height);
-  assert.ok(two.x(15) + two.width <= 170);
+  assert.ok(two.x(15) + two.cellWidth <= 170);
   assert.ok(miniGrid(1000, 170).height < 120);
 });
 

@@ -8,9 +8,9 @@
  * @typedef {object} Panel
  * @property {HTMLElement} element
  * @property {HTMLElement} [alternative]          where its tables are
- * @property {(model: Model) => void} setModel
- * @property {() => void} layout                  for a new width
- * @property {() => void} draw                    its canvases
+ * @property {(model: Model) => void} [setModel]
+ * @property {() => void} [layout]                for a new width
+ * @property {() => void} [draw]                  its canvases
  * @property {() => void} write                   its text
  * @property {() => void} [writeRest]             rows that are not visible
  * @property {() => HTMLElement[]} [tables]
@@ -137,7 +137,7 @@ export class Board extends Shell {
     if (this.view.model !== model) this.view.open(model, opening);
     if (!this.grid) this.build();
     this.summary.setModel(model);
-    for (const panel of this.panels) panel.setModel(model);
+    for (const panel of this.panels) panel.setModel?.(model);
     if (!this.panel) this.only = panelNamed(opening.only) ?? this.only;
     this.time?.refit();
     this.layout();
@@ -147,7 +147,7 @@ export class Board extends Shell {
   /** Updates the board after the model has grown. */
   grow() {
     this.summary.setModel(this.model);
-    for (const panel of this.panels) panel.setModel(this.model);
+    for (const panel of this.panels) panel.setModel?.(this.model);
     this.layout();
   }
 
@@ -384,7 +384,7 @@ export class Board extends Shell {
     this.shown = this.panels.filter(({ element }) => !element.hidden);
     this.bar.hidden = !!this.axis;
     (this.axis?.element ?? this.bar).prepend(...this.controls.elements);
-    for (const panel of this.shown) panel.layout();
+    for (const panel of this.shown) panel.layout?.();
     this.axis?.revealSelected();
     if (this.time) this.queue.layout(parts.tree?.element, this.time.element);
     this.render();
@@ -403,7 +403,7 @@ export class Board extends Shell {
     this.frame = model.frame(store.step);
     this.focus.keep();
     // Canvases first: after the DOM has changed, setting a canvas's font makes the browser recalculate styles.
-    for (const panel of this.shown) panel.draw();
+    for (const panel of this.shown) panel.draw?.();
     if (this.showsSeats) this.seats.draw();
     if (this.axis) this.queue.draw();
     this.write();

@@ -7,7 +7,6 @@
 /** @import { Model } from "../model/model.js" */
 /** @import { Frame } from "../model/frame.js" */
 /** @import { RequestSpan } from "../model/request_spans.js" */
-/** @import { Segment } from "../model/request_spans.js" */
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 import { plain } from "../model/index.js";

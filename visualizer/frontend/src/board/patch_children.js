@@ -6,33 +6,34 @@
 /**
  * Makes the children of `parent` equal to `fresh`, a list of nodes and strings; keeps children that are equal already.
  *
- * @param {Node} parent @param {(Node | string)[]} fresh
+ * @param {Element} parent @param {(Node | string)[]} fresh
  */
 export function patchChildren(parent, fresh) {
   let old = parent.firstChild;
   for (const item of fresh) {
     const node = typeof item === "string" ? document.createTextNode(item) : item;
     const next = old?.nextSibling ?? null;
-    if (!old) parent.appendChild(node);
-    else if (!become(old, node)) parent.replaceChild(node, old);
+    if (!old) parent.append(node);
+    else if (!become(/** @type {Element} */ (old), /** @type {Element} */ (node)))
+      old.replaceWith(node);
     old = next;
   }
   while (old) {
     const next = old.nextSibling;
-    parent.removeChild(old);
+    old.remove();
     old = next;
   }
 }
 
 /**
- * Makes a node equal to another of the same kind; returns false if their kinds differ.
+ * Makes a node, an element or a text, equal to another of the same kind; returns false if their kinds differ.
  *
- * @param {Node} old @param {Node} node
+ * @param {Element} old @param {Element} node
  */
 function become(old, node) {
   if (old.nodeName !== node.nodeName) return false;
   if (old.isEqualNode(node)) return true;
-  if (!(old instanceof Element && node instanceof Element)) {
+  if (old.nodeType === Node.TEXT_NODE) {
     old.nodeValue = node.nodeValue;
     return true;
   }

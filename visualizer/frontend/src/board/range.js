@@ -5,6 +5,16 @@
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";
 
+const SUMS = /** @type {const} */ ([
+  "tokens",
+  "prefill",
+  "decode",
+  "catchup",
+  "preempted",
+  "evicted",
+  "found",
+]);
+
 /**
  * Sums and means over the steps from `from` to `to`, inclusive. Times in microseconds, NaN if unknown.
  *
@@ -36,13 +46,9 @@ export function aggregate(model, from, to) {
   }
   return {
     steps: to + 1 - from,
-    tokens: total("tokens"),
-    prefill: total("prefill"),
-    decode: total("decode"),
-    catchup: total("catchup"),
-    preempted: total("preempted"),
-    evicted: total("evicted"),
-    found: total("found"),
+    .../** @type {Record<typeof SUMS[number], number>} */ (
+      Object.fromEntries(SUMS.map((name) => [name, total(name)]))
+    ),
     hits,
     finished,
     ttft: mean(ttfts),

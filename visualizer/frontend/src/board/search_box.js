@@ -34,11 +34,6 @@ export class SearchBox {
     );
     const id = `underglass-${Math.random().toString(36).slice(2)}`;
     this.list.id = id;
-    /** @type {Found[]} */
-    this.found = [];
-    /** The search that goes on. @type {Generator<Found | null> | null} */
-    this.searching = null;
-    this.at = 0; // in `found`
     this.input.setAttribute("aria-controls", id);
     this.listen();
   }
@@ -93,7 +88,9 @@ export class SearchBox {
   search() {
     const { board, input } = this;
     const finds = find(board.model, input.value, board.store.step);
+    /** The search that goes on. @type {Generator<Found | null> | null} */
     this.searching = finds;
+    /** @type {Found[]} */
     this.found = [];
     this.count.dataset.over = "false";
     this.list.replaceChildren();
@@ -150,6 +147,7 @@ export class SearchBox {
   /** @param {number} at */
   point(at) {
     const items = /** @type {HTMLElement[]} */ ([...this.list.children]);
+    /** Index of the highlighted result. @type {number} */
     this.at = Math.min(Math.max(at, 0), Math.max(0, items.length - 1));
     items.forEach((item, i) => item.setAttribute("aria-selected", String(i === this.at)));
     const item = items[this.at];
@@ -160,7 +158,7 @@ export class SearchBox {
 
   /** @param {number} at */
   take(at) {
-    const found = this.found[at];
+    const found = this.found?.[at];
     if (!found) return;
     this.close();
     const { step, request, block } = found;

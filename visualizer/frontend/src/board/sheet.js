@@ -11,12 +11,10 @@
 /** @import { ThemeName } from "./theme.js" */
 /** @import { Span } from "../model/words.js" */
 /** @import { Model } from "../model/model.js" */
-import { SANS } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
-import { THEMES } from "../drawing/palette.js";
 import boardCss from "./board.css";
 import css from "./sheet.css";
-import { themeName, watchTheme } from "./theme.js";
+import { dress, themeName, watchTheme } from "./theme.js";
 
 /**
  * Builds the root in `host`. `onTheme` is called when the theme changes.
@@ -38,22 +36,12 @@ export function buildSheet(host, { name, label, signal, theme: fixed, onTheme = 
   /** @type {Sheet} */
   const sheet = {
     root,
-    theme: THEMES.light,
-    setTheme(name) {
-      dress(name);
+    theme: dress(root, fixed ?? themeName()),
+    setTheme(name = fixed ?? themeName()) {
+      sheet.theme = dress(root, name);
       onTheme();
     },
   };
-  const dress = (chosen = fixed ?? themeName()) => {
-    sheet.theme = THEMES[chosen];
-    root.dataset.theme = chosen;
-    root.style.colorScheme = chosen;
-    root.style.setProperty("--sans", SANS);
-    for (const [key, value] of Object.entries(sheet.theme)) {
-      if (value[0] === "#") root.style.setProperty(`--${key}`, `${value}`);
-    }
-  };
-  dress();
   watchTheme(() => sheet.setTheme(), signal);
   // Keys typed here must not trigger shortcuts of a surrounding notebook.
   root.addEventListener("keydown", (event) => event.key !== "Tab" && event.stopPropagation(), {

@@ -7,12 +7,10 @@
 
 /** @import { ThemeName } from "./theme.js" */
 /** @import { Board } from "./board.js" */
-import { SANS } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
-import { THEMES } from "../drawing/palette.js";
 import { momentsAround } from "../model/moments.js";
 import css from "./board.css";
-import { themeName, watchTheme } from "./theme.js";
+import { dress, themeName, watchTheme } from "./theme.js";
 
 export class Shell {
   /** The width in CSS pixels that the layout fits; 0: there is none yet. */
@@ -44,13 +42,7 @@ export class Shell {
   /** Sets the theme; by default, the host's. @param {ThemeName} [name] */
   setTheme(name = this.fixedTheme ?? themeName()) {
     /** @type {import("../drawing/palette.js").Theme} */
-    this.theme = THEMES[name];
-    this.root.dataset.theme = name;
-    this.root.style.colorScheme = name;
-    this.root.style.setProperty("--sans", SANS);
-    for (const [key, value] of Object.entries(this.theme)) {
-      if (value[0] === "#") this.root.style.setProperty(`--${key}`, `${value}`);
-    }
+    this.theme = dress(this.root, name);
     if (this.laidOutFor) this.render();
   }
 

@@ -9,6 +9,8 @@
  */
 
 /** @import { Theme } from "../drawing/palette.js" */
+import { SANS } from "../drawing/canvas_painter.js";
+import { THEMES } from "../drawing/palette.js";
 
 /** @param {Document} doc */
 const darkQuery = ({ defaultView }) =>
@@ -28,6 +30,18 @@ export function themeName(doc = document) {
     if (element.classList.contains("light")) return "light";
   }
   return darkQuery(doc).matches ? "dark" : "light";
+}
+
+/** Gives an element a theme's colours and the board's font; returns the palette. @param {HTMLElement} root @param {ThemeName} name */
+export function dress(root, name) {
+  const theme = THEMES[name];
+  root.dataset.theme = name;
+  root.style.colorScheme = name;
+  root.style.setProperty("--sans", SANS);
+  for (const [key, value] of Object.entries(theme)) {
+    if (value[0] === "#") root.style.setProperty(`--${key}`, `${value}`);
+  }
+  return theme;
 }
 
 /**

@@ -70,11 +70,6 @@ export class View {
     this.store = /** @type {ViewStore} */ (new Store(state));
   }
 
-  /** The model; to be used once it is open. */
-  get opened() {
-    return /** @type {Model} */ (this.model);
-  }
-
   /** Adds a board until `signal` aborts. @param {Board} board @param {AbortSignal} signal */
   join(board, signal) {
     this.boards.add(board);
@@ -100,7 +95,7 @@ export class View {
 
   /** @param {number} step */
   clamp(step) {
-    return clampStep(this.opened, step);
+    return clampStep(/** @type {Model} */ (this.model), step);
   }
 
   /** @param {number} step */
@@ -113,9 +108,10 @@ export class View {
    *
    * @param {number | null} a @param {number} [b]
    */
-  brush(a, b = Number(a)) {
+  brush(a, b) {
+    const to = /** @type {number} */ (b);
     /** @type {ViewState["range"]} */
-    const range = a == null ? null : [Math.min(a, b), Math.max(a, b)];
+    const range = a == null ? null : [Math.min(a, to), Math.max(a, to)];
     if (String(range) !== String(this.store.range)) this.store.set({ range });
   }
 
@@ -134,7 +130,8 @@ export class View {
    */
   play(on) {
     const { store } = this;
-    if (on && store.step >= this.opened.lastStep) this.goTo(this.opened.firstStep);
+    const model = /** @type {Model} */ (this.model);
+    if (on && store.step >= model.lastStep) this.goTo(model.firstStep);
     store.set({ playing: on });
     if (!on || this.#ticking) return;
     this.#ticking = true;
@@ -149,7 +146,7 @@ export class View {
       const steps = Math.floor(due);
       due -= steps;
       if (steps) this.goTo(store.step + steps);
-      if (store.step >= this.opened.lastStep) store.set({ playing: false });
+      if (store.step >= /** @type {Model} */ (this.model).lastStep) store.set({ playing: false });
       requestAnimationFrame(tick);
     };
     requestAnimationFrame(tick);

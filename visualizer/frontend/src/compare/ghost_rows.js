@@ -40,10 +40,9 @@ export function ghostRows(models, axes, facts) {
   const pairs = [...known, ...alone.map((b) => ({ a: null, b }))];
   const fork = facts.difference?.step ?? Infinity;
   return pairs.map(({ a, b }) => {
-    /** @param {RequestSpan | null} span @param {number} side */
-    const endOf = (span, side) => (span?.finished ? axes[side].end(span.finished.step) : NaN);
-    /** @type {GhostRow["ends"]} */
-    const ends = [endOf(a, 0), endOf(b, 1)];
+    const ends = /** @type {GhostRow["ends"]} */ (
+      [a, b].map((span, side) => (span?.finished ? axes[side].end(span.finished.step) : NaN))
+    );
     const gap = ends[1] - ends[0];
     const isBefore = [a, b].every((span) => Number(span?.finished?.step) < fork);
     return { a, b, ends, gap, state: stateOf({ a, b, gap, isBefore }, axes, ends, facts) };

@@ -31,7 +31,12 @@ const GAP = 2; // px
 export function legsOf(moves, model, lanes, map) {
   /** @param {number} request @param {number} index @param {number} count */
   const inLane = (request, index, count) =>
-    laneBox(lanes, Number(laneAt(lanes.packing, model.requestSpan(request).index)), index, count);
+    laneBox(
+      lanes,
+      /** @type {number} */ (laneAt(lanes.packing, model.requestSpan(request).index)),
+      index,
+      count,
+    );
   return moves.slice(0, MOST).flatMap((move) => {
     const { block, from, to, index, count } = move;
     const box = mapBox(map, block);

@@ -21,7 +21,6 @@
 
 /** @import { LaneForms, LaneScene } from "./lane.js" */
 /** @import { RequestSpan, Segment } from "../model/request_spans.js" */
-/** @import { Scale } from "./time_axis.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
 import { plural } from "./html.js";
 import { LABELLED } from "./lane_drafts.js";
@@ -39,7 +38,10 @@ const isBar = (segment) => segment?.kind === "prefill" || segment?.kind === "cat
  * @param {Segment | undefined} next @param {Segment} segment
  */
 export const isChunk = (next, segment) =>
-  isBar(segment) && isBar(next) && next.from === Number(segment.to) + 1 && !next.found;
+  isBar(segment) &&
+  isBar(next) &&
+  next.from === /** @type {number} */ (segment.to) + 1 &&
+  !next.found;
 
 /**
  * "59+14" behind the last of two chunks, with a longer form for where there is room. `words` and `over`: how

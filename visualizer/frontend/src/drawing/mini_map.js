@@ -1,7 +1,7 @@
 /**
  * All KV blocks after a step as small cells: for a glance at how full memory is, and with whose tokens.
  *
- * @typedef {Pick<ReturnType<typeof miniGrid>, "width" | "body" | "x" | "y">} MiniGrid
+ * @typedef {Pick<ReturnType<typeof miniGrid>, "cellWidth" | "body" | "x" | "y">} MiniGrid
  */
 
 /** @import { Block } from "../model/frame.js" */
@@ -24,7 +24,7 @@ export function miniGrid(count, width, most = count) {
   const body = Math.min(side, 9);
   const rows = Math.ceil(count / columns);
   return {
-    width: side,
+    cellWidth: side,
     body,
     height: rows * (body + GAP),
     /** @type {(block: number) => number} */
@@ -44,7 +44,7 @@ export function drawMiniMap(painter, blocks, grid, laneOf) {
   const { theme } = painter;
   for (const { id, kind, owners } of blocks) {
     /** @type {import("./canvas_painter.js").Rect} */
-    const box = [grid.x(id), grid.y(id), grid.width, grid.body];
+    const box = [grid.x(id), grid.y(id), grid.cellWidth, grid.body];
     if (kind === "unshared") painter.mark(...box, laneOf(owners[0]));
     else if (kind === "free") painter.frame(...box, theme.rule);
     else {

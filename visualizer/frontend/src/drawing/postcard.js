@@ -335,7 +335,7 @@ function drawMap(painter, scene) {
     painter.text(words, at, MAP.top - 13, { size: 10.5, color: theme.muted });
   }
   if (grid.body >= 7) drawBlocks(painter, { model, frame, grid, claim, selected, untouched: true });
-  else drawMiniMap(painter, frame.blocks, { ...grid, width: grid.cellWidth }, laneOf);
+  else drawMiniMap(painter, frame.blocks, grid, laneOf);
 }
 
 /** @param {CanvasPainter} painter @param {CardScene} scene */

@@ -7,9 +7,11 @@
  * @typedef {string | {id: string}} SvgPaint  a colour or a pattern
  * @typedef {{box: number[], id: string}} Clip  left, top, right and bottom
  * @typedef {{e: number, f: number, a: number, d: number}} Place  as in a DOMMatrix: offsets and scales
+ *
+ * @typedef {{styles: object, at: Place, clip: Clip | null, dash: number[]}} Kept  by `save`
  */
 
-/** @import { Paint, Rect } from "./canvas_painter.js" */
+/** @import { Rect } from "./canvas_painter.js" */
 /** @import { Theme } from "./palette.js" */
 import { CanvasPainter, SANS } from "./canvas_painter.js";
 
@@ -28,11 +30,6 @@ const escaped = (text) => text.replace(NOT_IN_XML, "").replace(/[&<>"]/g, (sign)
 const short = (number) => String(Math.round(number * 100) / 100);
 
 export class SvgPainter extends CanvasPainter {
-  /** The context, which is not a canvas's. */
-  get drawn() {
-    return /** @type {SvgContext} */ (/** @type {unknown} */ (this.context));
-  }
-
   constructor() {
     const context = new SvgContext();
     const canvas = { style: {}, getContext: () => context };
@@ -55,7 +52,7 @@ export class SvgPainter extends CanvasPainter {
       const tile = new SvgContext();
       draw(/** @type {CanvasRenderingContext2D} */ (/** @type {unknown} */ (tile)));
       pattern = /** @type {CanvasPattern} */ (
-        /** @type {unknown} */ (this.drawn.pattern(tile, size))
+        /** @type {unknown} */ (contextOf(this).pattern(tile, size))
       );
       this.patterns.set(key, pattern);
     }
@@ -64,12 +61,13 @@ export class SvgPainter extends CanvasPainter {
 
   /** The picture on the theme's ground. `title` names it for screen readers. @param {string} title */
   svg(title) {
-    const { width, height, scale, theme, drawn } = this;
+    const { width, height, scale, theme } = this;
+    const { definitions, elements } = contextOf(this);
     return (
       `<svg xmlns="http://www.w3.org/2000/svg" width="${short(width * scale)}" height="${short(height * scale)}" ` +
       `viewBox="0 0 ${short(width)} ${short(height)}" font-family="${escaped(SANS)}" role="img">` +
-      `<title>${escaped(title)}</title><defs>${drawn.definitions.join("")}</defs>` +
-      `<rect width="100%" height="100%" fill="${theme.ground}"/>${drawn.elements.join("")}</svg>`
+      `<title>${escaped(title)}</title><defs>${definitions.join("")}</defs>` +
+      `<rect width="100%" height="100%" fill="${theme.ground}"/>${elements.join("")}</svg>`
     );
   }
 }
@@ -93,7 +91,7 @@ class SvgContext {
   #dash = [];
   /** @type {string[]} */
   #path = [];
-  /** @type {{styles: object, at: Place, clip: Clip | null, dash: number[]}[]} */
+  /** @type {Kept[]} */
   #kept = [];
   /** @type {Place} */
   #at = { e: 0, f: 0, a: 1, d: 1 };
@@ -118,9 +116,7 @@ class SvgContext {
   }
 
   restore() {
-    const kept = this.#kept.pop();
-    if (!kept) return;
-    const { styles, at, clip, dash } = kept;
+    const { styles, at, clip, dash } = /** @type {Kept} */ (this.#kept.pop());
     Object.assign(this, styles);
     [this.#at, this.#clip, this.#dash] = [at, clip, dash];
   }
@@ -320,3 +316,6 @@ class SvgContext {
 
 /** @param {SvgPaint} style */
 const paintOf = (style) => (typeof style === "string" ? style : `url(#${style.id})`);
+
+/** The context of a painter, which is not a canvas's. @param {SvgPainter} painter */
+const contextOf = ({ context }) => /** @type {SvgContext} */ (/** @type {unknown} */ (context));

@@ -146,7 +146,8 @@ function drawNow(painter, scene, lane, { chosen, ground }) {
   const now = sitterAt(packing.lanes[lane], step);
   const base = top + pitch - formsOf(pitch).below;
   if (now) drawGutter(painter, scene, model.requests[now.index], base);
-  else if (chosen) drawGutter(painter, scene, model.requestSpan(Number(scene.selected)), base);
+  else if (chosen)
+    drawGutter(painter, scene, /** @type {RequestSpan} */ (model.request(scene.selected)), base);
   else drawEmptySeat(painter, scene, base, pitch);
 }
 
@@ -194,7 +195,7 @@ function drawElbow(painter, scene, { id, lane: ownLane, forked }) {
   const { scale, packing, laneHeight: pitch, scroll, model, viewHeight } = scene;
   /** @param {number} request */
   const baseOf = (request) => {
-    const lane = Number(laneAt(packing, model.requestSpan(request).index));
+    const lane = /** @type {number} */ (laneAt(packing, model.requestSpan(request).index));
     return (lane + 1) * pitch - formsOf(pitch).below - scroll;
   };
   const x = scale.middle(forked.step);
@@ -212,13 +213,15 @@ function drawElbow(painter, scene, { id, lane: ownLane, forked }) {
  * The lanes of preempted requests and of the requests that took their blocks at the cursor.
  *
  * @param {TimelineScene} scene
+ * @returns {{from: number, to: number}[]}
  */
 function handovers({ model, frame, packing }) {
   /** @param {number} request */
   const laneOf = (request) => laneAt(packing, model.request(request)?.index);
-  return frame.story.preemptions
-    .map(({ request, by }) => ({ from: Number(laneOf(request)), to: laneOf(by) }))
-    .flatMap(({ from, to }) => (to !== null && to !== from ? [{ from, to }] : []));
+  const lanes = frame.story.preemptions
+    .map(({ request, by }) => ({ from: laneOf(request), to: laneOf(by) }))
+    .filter(({ from, to }) => to != null && to !== from);
+  return /** @type {{from: number, to: number}[]} */ (lanes);
 }
 
 /**

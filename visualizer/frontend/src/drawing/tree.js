@@ -18,7 +18,7 @@
  */
 
 /** @import { TextStyle } from "./canvas_painter.js" */
-/** @import { NodeItem, TreeItem, TreeLayout } from "./tree_layout.js" */
+/** @import { TreeItem, TreeLayout } from "./tree_layout.js" */
 /** @import { TreeNode } from "../model/tree.js" */
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */

@@ -51,12 +51,6 @@ export class DecisionsPanel {
       this.list.addEventListener(name, look, { signal });
   }
 
-  setModel() {}
-
-  layout() {}
-
-  draw() {}
-
   write() {
     const { board } = this;
     /** @type {Line[]} */

@@ -19,7 +19,6 @@ export class HandoverOverlay {
     this.board = board;
     this.element = h("div", { class: "handover", "aria-hidden": "true" });
     this.movedAt = -DURATION; // when the step last changed
-    this.isHeld = false;
     /** The step drawn last. @type {number | undefined} */
     this.step = undefined;
     /** @param {Event} event */

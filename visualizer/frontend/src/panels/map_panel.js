@@ -15,7 +15,7 @@ import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { blockTableNodes } from "./block_table.js";
 import { ChangedPanel } from "./changed_panel.js";
-import { blockTable } from "./tables.js";
+import { blockTable, tablesBox } from "./tables.js";
 
 /** @type {import("../model/frame.js").Block["kind"][]} */
 const FORMS = ["unshared", "shared", "cached", "free"];
@@ -40,7 +40,7 @@ export class MapPanel {
     this.changed = new ChangedPanel();
     this.table = h("div", { class: "table" });
     this.told = h("p", { class: "note told", role: "status", hidden: true });
-    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+    this.alternative = tablesBox();
     this.element = h(
       "section",
       { class: "map", "aria-label": "KV blocks" },

@@ -16,6 +16,10 @@ import { duration } from "../model/duration.js";
 
 const MOST = 40;
 
+/** The element that a panel's tables are written into. */
+export const tablesBox = () =>
+  h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+
 /** Writes the tables of panels that have some. @param {Panel[]} panels */
 export function writeTables(panels) {
   for (const panel of panels) panel.alternative?.replaceChildren(...(panel.tables?.() ?? []));

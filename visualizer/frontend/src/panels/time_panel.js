@@ -33,7 +33,7 @@ import { BLEED, drawAxis, drawTimeline, HEADROOM } from "../drawing/timeline.js"
 import { BAND_HEIGHT, drawBand } from "../drawing/waiting_band.js";
 import { wallAxis } from "../drawing/wall_axis.js";
 import { RangeMark } from "./range_mark.js";
-import { requestTable, stepTable } from "./tables.js";
+import { requestTable, stepTable, tablesBox } from "./tables.js";
 import { listenToPointer } from "./time_pointer.js";
 
 const AXIS_HEIGHT = 22;
@@ -66,7 +66,7 @@ export class TimePanel {
     this.legend = h("p", { class: "legend" });
     this.spacer = h("div", {}, this.lanes);
     this.scroller = h("div", { class: "lanes", role: "group", "aria-label": "Lanes" }, this.spacer);
-    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+    this.alternative = tablesBox();
     this.rangeMark = new RangeMark(this);
     this.rangeWords = h("p", { class: "note range-words", role: "status", hidden: true });
     this.element = h(

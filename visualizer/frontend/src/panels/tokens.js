@@ -28,12 +28,6 @@ export class TokensPanel {
     });
   }
 
-  setModel() {}
-
-  layout() {}
-
-  draw() {}
-
   write() {
     const { board } = this;
     const context = board.context();
@@ -107,15 +101,15 @@ function tokenNodes(context, panel, blocks) {
       h(
         "span",
         { class: "next" },
-        `next token at step ${next.step}${next.after !== null && next.after > 0 ? `, ${duration(next.after)} later` : ""}`,
+        `next token at step ${next.step}${next.after && next.after > 0 ? `, ${duration(next.after)} later` : ""}`,
       ),
     );
   return [
     h("h2", {}, chip(Number(selected), context), h("span", { class: "count" }, summary(panel))),
     text,
-    ...(panel.guesses ? [draftLine(panel.checked)] : []),
-    ...(vain === null ? [] : [inVain(vain)]),
-  ];
+    panel.guesses && draftLine(panel.checked),
+    vain !== null && inVain(vain),
+  ].filter((node) => node !== false);
 }
 
 const FATES = {
@@ -162,7 +156,7 @@ function draftLine(checked) {
 function summary({ prompt, output, found, ttft, maxTokens }) {
   const parts = [
     `${prompt.length} prompt tokens${found ? `, ${found} of them from the cache` : ""}`,
-    `${output.length} of at most ${maxTokens} output tokens${ttft !== null && ttft > 0 ? `, first after ${duration(ttft)}` : ""}`,
+    `${output.length} of at most ${maxTokens} output tokens${ttft && ttft > 0 ? `, first after ${duration(ttft)}` : ""}`,
   ];
   const known = output.some(({ probability }) => probability != null);
   return `${parts.join("; ")}.${known ? " Underline: probability" : ""}`;
@@ -187,7 +181,7 @@ function outputToken({ text, probability, forced, drafted, step, at }) {
     : probability == null
       ? ""
       : `probability ${Number(probability.toPrecision(3))}`;
-  const when = `step ${step}${at !== null && at > 0 ? `, ${duration(at)}` : ""}`;
+  const when = `step ${step}${at && at > 0 ? `, ${duration(at)}` : ""}`;
   return h(
     "span",
     {

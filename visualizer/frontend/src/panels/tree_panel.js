@@ -11,7 +11,7 @@ import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural, visible } from "../drawing/html.js";
 import { drawTree, treeColumns, treeItemAt, treeRow } from "../drawing/tree.js";
 import { layoutTree } from "../drawing/tree_layout.js";
-import { treeTable } from "./tables.js";
+import { tablesBox, treeTable } from "./tables.js";
 
 const MOST_ROWS = { wide: 7, narrow: 14 };
 
@@ -22,7 +22,7 @@ export class TreePanel {
     this.canvas = h("canvas", { role: "application", tabindex: "0" });
     this.told = h("p", { class: "note told", role: "status", hidden: true });
     this.count = h("span", { class: "count" });
-    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+    this.alternative = tablesBox();
     this.element = h(
       "section",
       { class: "tree", "aria-label": "Prefix tree" },

@@ -26,7 +26,7 @@ import {
   totals,
   verdict,
 } from "../model/waterfall_words.js";
-import { table } from "./tables.js";
+import { table, tablesBox } from "./tables.js";
 import { SORTINGS, sortTimes } from "./waterfall_order.js";
 import { WhySlow } from "./why_slow.js";
 
@@ -60,7 +60,7 @@ export class WaterfallPanel {
     );
     this.axis = h("canvas", { "aria-hidden": "true" });
     this.why = new WhySlow(board, (step, id) => this.goTo(step, id));
-    this.alternative = h("div", { class: "alternative", role: "group", "aria-label": "Tables" });
+    this.alternative = tablesBox();
     const note =
       "paler: behind another request; dot: first token, filled when late; bold: outside the SLO";
     const head = h(
@@ -152,11 +152,6 @@ export class WaterfallPanel {
     return this.times.find(({ life }) => life.id === selected) ?? this.times[0];
   }
 
-  /** @param {RequestTime} time */
-  lateOf(time) {
-    return /** @type {Late} */ (this.late.get(time));
-  }
-
   /** The requests in the order of the rows. */
   get requests() {
     return this.times.map(({ life }) => life.id);
@@ -204,7 +199,7 @@ export class WaterfallPanel {
     const { painter, model, board, left, right } = this;
     const { theme } = board;
     const time = this.times[index];
-    const late = this.lateOf(time);
+    const late = /** @type {Late} */ (this.late.get(time));
     const base = this.baseOf(index);
     if (time === this.shown) {
       painter.fill(0, base - BAR - 8, this.width, this.pitch, theme.band);
@@ -278,7 +273,7 @@ export class WaterfallPanel {
     this.writeNames(context);
     for (const button of /** @type {Iterable<HTMLElement>} */ (this.sorts.children))
       button.setAttribute("aria-pressed", String(button.dataset.sort === this.order));
-    this.why.write(this.shown, context, this.lateOf(this.shown));
+    this.why.write(this.shown, context, /** @type {Late} */ (this.late.get(this.shown)));
     this.bars.setAttribute("aria-label", `Bars of ${this.times.length} requests; tables follow`);
   }
 
@@ -330,7 +325,7 @@ export class WaterfallPanel {
       const waited = Math.max(0, total - work - lost);
       /** @param {number} one */
       const in_ = (one) => timeWords(one, this.unit);
-      const late = this.lateOf(time);
+      const late = /** @type {Late} */ (this.late.get(time));
       return [
         this.model.tag(life.id).text,
         in_(total),

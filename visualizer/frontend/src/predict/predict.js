@@ -132,10 +132,10 @@ class PredictionPage {
   }
 
   context() {
-    const { view } = this.board;
+    const { view, model } = this.board;
     return {
-      model: view.opened,
-      frame: view.opened.frame(view.store.step),
+      model,
+      frame: model.frame(view.store.step),
       theme: this.sheet.theme,
       selected: view.store.selected,
     };
