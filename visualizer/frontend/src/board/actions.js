@@ -1,5 +1,4 @@
-/** @import { PanelName } from "./board.js" */
-/** @import { Board } from "./board.js" */
+/** @import { Board, PanelName } from "./board.js" */
 /** @typedef {ReturnType<typeof actionsOf>} Actions */
 
 import { h } from "../drawing/html.js";

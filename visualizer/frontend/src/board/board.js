@@ -34,14 +34,14 @@
  * @property {() => Promise<Uint8Array>} [trace]         the bytes of a trace for Perfetto
  */
 
-/** @import { ThemeName } from "./theme.js" */
-/** @import { Opening } from "./view.js" */
-/** @import { ViewState, ViewStore } from "./store.js" */
-/** @import { About } from "./shell.js" */
-/** @import { Project } from "./sources.js" */
 /** @import { WordContext } from "../drawing/words_html.js" */
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { About } from "./shell.js" */
+/** @import { Project } from "./sources.js" */
+/** @import { ViewState, ViewStore } from "./store.js" */
+/** @import { ThemeName } from "./theme.js" */
+/** @import { Opening } from "./view.js" */
 import { closest, focused, h } from "../drawing/html.js";
 import { pythonFor } from "../host/address.js";
 import { DecisionsPanel } from "../panels/decisions.js";

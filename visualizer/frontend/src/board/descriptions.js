@@ -4,8 +4,8 @@
  * @typedef {string | {text: string}} Line  an object: text of the log, in a fixed-width font
  */
 
-/** @import { Model } from "../model/model.js" */
 /** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
 /** @import { RequestSpan } from "../model/request_spans.js" */
 import { plural } from "../drawing/html.js";
 import { duration } from "../model/duration.js";

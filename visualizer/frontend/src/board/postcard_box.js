@@ -1,8 +1,8 @@
 /** The box with the postcard of the current step: a preview, and the picture as SVG or PNG. */
 
-/** @import { Board } from "./board.js" */
 /** @import { Theme } from "../drawing/palette.js" */
 /** @import { Card } from "../drawing/postcard.js" */
+/** @import { Board } from "./board.js" */
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
 import { THEMES } from "../drawing/palette.js";

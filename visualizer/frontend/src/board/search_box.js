@@ -1,7 +1,7 @@
 /** The search box that "/" opens: an input and a list of results. */
 
-/** @import { Found } from "./search.js" */
 /** @import { Board } from "./board.js" */
+/** @import { Found } from "./search.js" */
 import { closest, h } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 import { find } from "./search.js";

@@ -8,9 +8,9 @@
  */
 
 /** @import { Theme } from "../drawing/palette.js" */
-/** @import { ThemeName } from "./theme.js" */
-/** @import { Span } from "../model/words.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { Span } from "../model/words.js" */
+/** @import { ThemeName } from "./theme.js" */
 import { h } from "../drawing/html.js";
 import boardCss from "./board.css";
 import css from "./sheet.css";

@@ -5,8 +5,9 @@
  * @typedef {{title: string, caption?: string}} About  a log
  */
 
-/** @import { ThemeName } from "./theme.js" */
+/** @import { Theme } from "../drawing/palette.js" */
 /** @import { Board } from "./board.js" */
+/** @import { ThemeName } from "./theme.js" */
 import { h } from "../drawing/html.js";
 import { momentsAround } from "../model/moments.js";
 import css from "./board.css";
@@ -41,7 +42,7 @@ export class Shell {
 
   /** Sets the theme; by default, the host's. @param {ThemeName} [name] */
   setTheme(name = this.fixedTheme ?? themeName()) {
-    /** @type {import("../drawing/palette.js").Theme} */
+    /** @type {Theme} */
     this.theme = dress(this.root, name);
     if (this.laidOutFor) this.render();
   }

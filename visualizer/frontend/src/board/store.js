@@ -21,8 +21,8 @@
  * @typedef {(names: Set<string>) => void} Listener  gets the names of the changed fields
  */
 
-/** @import { Slo } from "../model/waterfall_words.js" */
 /** @import { Axis } from "../drawing/time_axis.js" */
+/** @import { Slo } from "../model/waterfall_words.js" */
 
 /** The fields by name. @param {object} store */
 const fieldsOf = (store) => /** @type {Record<string, unknown>} */ (store);

@@ -32,7 +32,11 @@ export function themeName(doc = document) {
   return darkQuery(doc).matches ? "dark" : "light";
 }
 
-/** Gives an element a theme's colours and the board's font; returns the palette. @param {HTMLElement} root @param {ThemeName} name */
+/**
+ * Gives an element a theme's colours and the board's font; returns the palette.
+ *
+ * @param {HTMLElement} root @param {ThemeName} name
+ */
 export function dress(root, name) {
   const theme = THEMES[name];
   root.dataset.theme = name;

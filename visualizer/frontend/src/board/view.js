@@ -14,12 +14,12 @@
  * @property {string | null} [only]  the panel to show
  */
 
-/** @import { Model } from "../model/model.js" */
-/** @import { ViewState, ViewStore } from "./store.js" */
-/** @import { Slo } from "../model/waterfall_words.js" */
-/** @import { LogReader } from "../host/log_reader.js" */
 /** @import { KernelSync } from "../host/kernel_sync.js" */
+/** @import { LogReader } from "../host/log_reader.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { Slo } from "../model/waterfall_words.js" */
 /** @import { Board } from "./board.js" */
+/** @import { ViewState, ViewStore } from "./store.js" */
 import { openingRequest, openingStep } from "../model/index.js";
 import { Store } from "./store.js";
 

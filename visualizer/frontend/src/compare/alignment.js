@@ -4,8 +4,8 @@
  * @typedef {(side: number, id: number | null) => number | null} PartnerOf  side: 0 for A, 1 for B
  */
 
-/** @import { Facts } from "./compare.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { Facts } from "./compare.js" */
 import { originOf } from "../drawing/wall_axis.js";
 
 /**

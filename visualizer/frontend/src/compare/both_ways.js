@@ -1,9 +1,9 @@
 /** The step at which two runs part, in both: the decisions in words and the memory after it. */
 
-/** @import { Difference } from "./compare.js" */
-/** @import { PartnerOf } from "./alignment.js" */
 /** @import { Theme } from "../drawing/palette.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { PartnerOf } from "./alignment.js" */
+/** @import { Difference } from "./compare.js" */
 import { spansOf } from "../board/sheet.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";

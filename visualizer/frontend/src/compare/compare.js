@@ -13,9 +13,12 @@
  * @property {[number, number][]} renumbered  [id in A, id in B] of requests with two ids
  * @property {[number[], number[]]} unmatched  ids that only A has, and that only B has
  * @property {{share: number | null, ms: number}} end_noise  how much two ends differ without a cause
- * @property {[name: string, a: number | null, b: number | null, difference: number | null, better: string | null][]} totals
+ * @property {Total[]} totals
  * @property {(number | null)[][]} rows  a request's numbers, see `compare_tables.js`
  * @property {number} paired        requests that both runs have
+ *
+ * @typedef {[name: string, a: number | null, b: number | null, difference: number | null, better: string | null]} Total
+ *   better: "a", "b" or "noise"
  *
  * @typedef {object} Difference  where the runs part
  * @property {number} step
@@ -26,10 +29,10 @@
  * @typedef {{step?: number, selected?: number | null}} At
  */
 
-/** @import { Axis } from "../drawing/time_axis.js" */
 /** @import { ThemeName } from "../board/theme.js" */
-/** @import { Model } from "../model/model.js" */
+/** @import { Axis } from "../drawing/time_axis.js" */
 /** @import { Load, Widget } from "../host/notebook.js" */
+/** @import { Model } from "../model/model.js" */
 import { Board } from "../board/board.js";
 import { buildSheet } from "../board/sheet.js";
 import { View, viewOf } from "../board/view.js";
@@ -83,7 +86,8 @@ export const comparisonInNotebook =
  * Draws a comparison of two logs in `host`.
  *
  * @param {HTMLElement} host
- * @param {{logs: ArrayBufferView[], facts: Facts, load: Load, theme?: ThemeName, views?: View[], signal?: AbortSignal}} options
+ * @param {{logs: ArrayBufferView[], facts: Facts, load: Load, theme?: ThemeName, views?: View[],
+ *   signal?: AbortSignal}} options
  */
 export async function drawComparison(
   host,

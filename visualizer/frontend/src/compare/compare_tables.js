@@ -1,7 +1,7 @@
 /** The tables of a comparison: totals, and one sortable row per request. */
 
-/** @import { Facts } from "./compare.js" */
 /** @import { WordContext } from "../drawing/words_html.js" */
+/** @import { Facts } from "./compare.js" */
 import { closest, h, plural } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 

@@ -1,9 +1,9 @@
 /** Draws a request of the other run as an outline: 5 px high, 9 px where its prompt is computed. */
 
-/** @import { Scale } from "../drawing/time_axis.js" */
 /** @import { CanvasPainter } from "../drawing/canvas_painter.js" */
-/** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { Scale } from "../drawing/time_axis.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
 
 const DECODE = 5;
 const PREFILL = 9;

@@ -1,14 +1,15 @@
 /**
  * The picture of two runs with its pointer and its keys.
  *
- * @typedef {{fork: true} | {fork?: undefined, row: number, side: number, inPlot: boolean, span: RequestSpan, step: number}} Found
+ * @typedef {Exclude<Spot, {fork: true}> & {span: RequestSpan, step: number}} FoundRow
+ * @typedef {{fork: true} | FoundRow} Found  under the pointer
  */
 
-/** @import { GhostRow } from "./ghost_rows.js" */
-/** @import { At, ComparisonPage, Facts } from "./compare.js" */
-/** @import { GhostLayout } from "./ghost_layout.js" */
-/** @import { RequestSpan } from "../model/request_spans.js" */
 /** @import { Axis, Scale } from "../drawing/time_axis.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { At, ComparisonPage, Facts } from "./compare.js" */
+/** @import { GhostLayout, Spot } from "./ghost_layout.js" */
+/** @import { GhostRow } from "./ghost_rows.js" */
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";
 import { stepAxis, timeScale } from "../drawing/time_axis.js";

@@ -15,14 +15,14 @@
  * @typedef {(side: number, blocks: number) => number} HeightOf  of memory, in px
  */
 
-/** @import { GhostRow } from "./ghost_rows.js" */
-/** @import { GhostLayout } from "./ghost_layout.js" */
+/** @import { CanvasPainter } from "../drawing/canvas_painter.js" */
 /** @import { Stay } from "../drawing/lane_packing.js" */
 /** @import { Theme } from "../drawing/palette.js" */
 /** @import { Scale } from "../drawing/time_axis.js" */
-/** @import { CanvasPainter } from "../drawing/canvas_painter.js" */
-/** @import { RequestSpan } from "../model/request_spans.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { GhostLayout } from "./ghost_layout.js" */
+/** @import { GhostRow } from "./ghost_rows.js" */
 import { drawLife } from "../drawing/lane.js";
 import { drawAxis } from "../drawing/timeline.js";
 import { drawWaits } from "../drawing/wait_line.js";

@@ -12,10 +12,10 @@
  *   ended in both
  */
 
-/** @import { Facts } from "./compare.js" */
 /** @import { Axis } from "../drawing/time_axis.js" */
-/** @import { RequestSpan } from "../model/request_spans.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { Facts } from "./compare.js" */
 import { duration } from "../model/duration.js";
 import { partners } from "./alignment.js";
 

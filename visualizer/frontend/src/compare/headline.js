@@ -4,8 +4,8 @@
  * @typedef {{text?: string, bold?: boolean, request?: number, jump?: number}} Part  jump: a step to go to
  */
 
-/** @import { Facts } from "./compare.js" */
 /** @import { Axis } from "../drawing/time_axis.js" */
+/** @import { Facts } from "./compare.js" */
 import { gapSize, isNoise } from "./ghost_rows.js";
 
 /**

@@ -5,10 +5,10 @@
  * @typedef {{model: Model, frame: Frame, grid: BlockGrid, block: number}} Scene
  */
 
-/** @import { CanvasPainter } from "./canvas_painter.js" */
-/** @import { BlockGrid } from "./block_grid.js" */
-/** @import { Model } from "../model/model.js" */
 /** @import { Block, Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { BlockGrid } from "./block_grid.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
 
 const DOT = 3.5;
 
@@ -48,7 +48,8 @@ function firstOwnBlock(frame, owner) {
 }
 
 /**
- * A curve between the shared block and a block of this owner alone; it starts with a dot if the owner had the block first.
+ * A curve between the shared block and a block of this owner alone; it starts with a dot if the owner had the block
+ * first.
  *
  * @param {CanvasPainter} painter @param {Scene} scene @param {number} own @param {number} owner
  * @param {boolean} isFirst

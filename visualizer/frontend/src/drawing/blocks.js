@@ -28,11 +28,11 @@
  * @typedef {Pick<Block, "id" | "kind" | "owners" | "filled" | "slots">} Cell
  */
 
-/** @import { CanvasPainter, Rect, Tile } from "./canvas_painter.js" */
-/** @import { CellGrid } from "./block_grid.js" */
-/** @import { Model } from "../model/model.js" */
-/** @import { Block, Frame } from "../model/frame.js" */
 /** @import { Side } from "../model/block_changes.js" */
+/** @import { Block, Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { CellGrid } from "./block_grid.js" */
+/** @import { CanvasPainter, Rect, Tile } from "./canvas_painter.js" */
 import { drawCells } from "./cells.js";
 import { markOf } from "./marks.js";
 
@@ -72,8 +72,11 @@ export function drawBlocks(painter, scene) {
       const mine = isMine(block);
       const alpha = alphaOf(block);
       const key = tileKey(scene, block, mine) * 2 + Number(alpha === 1);
-      const tile = tiles.get(key) ?? tileOf(painter, scene, block, mine, alpha);
-      tiles.set(key, tile);
+      let tile = tiles.get(key);
+      if (!tile) {
+        tile = tileOf(painter, scene, block, mine, alpha);
+        tiles.set(key, tile);
+      }
       return tile;
     });
   } else {

@@ -239,14 +239,14 @@ export class CanvasPainter {
   /** Width of a string in the board's pixels. @param {string} string @param {Font} [style] @returns {number} */
   measure(string, style = {}) {
     const font = fontOf(style);
-    const known = widths.get(font) ?? new Map();
-    widths.set(font, known);
+    let known = widths.get(font);
+    if (!known) widths.set(font, (known = new Map()));
     if (!known.has(string)) {
       if (known.size >= MOST_WIDTHS) known.clear();
       this.useFont(style);
       known.set(string, this.context.measureText(string).width);
     }
-    return known.get(string);
+    return /** @type {number} */ (known.get(string));
   }
 
   /**

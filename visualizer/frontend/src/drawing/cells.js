@@ -6,9 +6,9 @@
  *   the pixels written last, and the tile of each block by its id
  */
 
-/** @import { CanvasPainter, Tile } from "./canvas_painter.js" */
-/** @import { CellGrid } from "./block_grid.js" */
 /** @import { Block, Frame } from "../model/frame.js" */
+/** @import { CellGrid } from "./block_grid.js" */
+/** @import { CanvasPainter, Tile } from "./canvas_painter.js" */
 
 /**
  * Draws every block of `grid` with `tileOf(block)`: `{side, pixels, isCell}`, a square of pixels that repeats over the

@@ -4,8 +4,8 @@
  * @typedef {{scale: Scale, step: number, untouched?: boolean}} CursorScene  untouched: the reader has not moved yet
  */
 
-/** @import { Scale } from "./time_axis.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Scale } from "./time_axis.js" */
 
 /** Opacity of everything after the cursor. */
 export const AFTER = 0.42;

@@ -11,10 +11,10 @@
  * @typedef {{grid: BlockGrid, x: number, y: number}} BlockMap  where the grid begins
  */
 
-/** @import { TimelineScene } from "./timeline.js" */
-/** @import { BlockGrid } from "./block_grid.js" */
 /** @import { Move } from "../model/handover.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { BlockGrid } from "./block_grid.js" */
+/** @import { TimelineScene } from "./timeline.js" */
 import { laneAt } from "./lane_packing.js";
 
 const MOST = 48; // blocks; of more, the first ones move

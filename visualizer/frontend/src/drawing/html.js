@@ -21,7 +21,11 @@ export function h(tag, attributes = {}, ...children) {
 
 export { count as plural } from "../model/words.js";
 
-/** The nearest element that matches `selector`, from an event's target outwards. @param {Event} event @param {string} selector */
+/**
+ * The nearest element that matches `selector`, from an event's target outwards.
+ *
+ * @param {Event} event @param {string} selector
+ */
 export function closest({ target }, selector) {
   return /** @type {HTMLElement | null} */ (/** @type {Element} */ (target).closest(selector));
 }

@@ -38,13 +38,13 @@
  * @typedef {{from: number, to: number}} Range  steps
  */
 
-/** @import { Chunk, LaneWord } from "./lane_words.js" */
-/** @import { Drafts } from "./lane_drafts.js" */
 /** @import { Model } from "../model/model.js" */
-/** @import { Stay } from "./lane_packing.js" */
 /** @import { RequestSpan, Segment } from "../model/request_spans.js" */
-/** @import { Scale } from "./time_axis.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Drafts } from "./lane_drafts.js" */
+/** @import { Stay } from "./lane_packing.js" */
+/** @import { Chunk, LaneWord } from "./lane_words.js" */
+/** @import { Scale } from "./time_axis.js" */
 import { draftWords, drawDrafts } from "./lane_drafts.js";
 import { drawWasted } from "./lane_wasted.js";
 import { countWords, isChunk, NAME } from "./lane_words.js";

@@ -5,9 +5,9 @@
  * @typedef {{from: number, drafts: number, accepted: number}} Drafts  of a step
  */
 
-/** @import { LaneWord } from "./lane_words.js" */
+/** @import { CanvasPainter, Rect } from "./canvas_painter.js" */
 /** @import { LanePen, LaneScene } from "./lane.js" */
-/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { LaneWord } from "./lane_words.js" */
 
 const GAP = 1; // between the dash and the drafts
 const CELL = 3; // px; narrower drafts become one cell, filled as far as they were accepted
@@ -31,7 +31,7 @@ export function drawDrafts(
     return;
   }
   for (let place = 0; place < drafts; place += 1) {
-    /** @type {import("./canvas_painter.js").Rect} */
+    /** @type {Rect} */
     const cell = [x + place * each, y, each - 1, draft];
     if (place < accepted) painter.fill(...cell, hue);
     else painter.frame(...cell, hue);

@@ -3,7 +3,8 @@
  * ends, so running requests are always on top, in as many rows as the batch has seats and preempted requests need.
  * Requests that were never admitted are in the waiting band. Pure functions.
  *
- * @typedef {{index: number, lane: number, from: number, to: number}} Stay  the steps in which the request `index` has a row
+ * @typedef {{index: number, lane: number, from: number, to: number}} Stay
+ *   the steps in which the request `index` has a row
  * @typedef {{lanes: Stay[][], stays: (Stay | null)[]}} Packing
  */
 

@@ -1,7 +1,7 @@
 /** A row of a lane that was computed in vain: a box with crossed lines, in the colour of lost time. */
 
-/** @import { LanePen } from "./lane.js" */
 /** @import { Segment } from "../model/request_spans.js" */
+/** @import { LanePen } from "./lane.js" */
 
 const HEIGHT = 9; // px; a decode's dash has 5
 

@@ -19,9 +19,9 @@
  * @typedef {Segment & Required<Pick<Segment, "start" | "count" | "found">>} Chunk  a prefill or a catch-up
  */
 
-/** @import { LaneForms, LaneScene } from "./lane.js" */
 /** @import { RequestSpan, Segment } from "../model/request_spans.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { LaneForms, LaneScene } from "./lane.js" */
 import { plural } from "./html.js";
 import { LABELLED } from "./lane_drafts.js";
 

@@ -8,8 +8,8 @@
  * lane and a hollow mark. A mark always has its request's name beside it or in a tooltip.
  */
 
-/** @import { Theme } from "./palette.js" */
 /** @import { CanvasPainter, Rect } from "./canvas_painter.js" */
+/** @import { Theme } from "./palette.js" */
 
 const TEXTURES = ["solid", "dots", "keyline"];
 const PITCH = 4; // px between two dots

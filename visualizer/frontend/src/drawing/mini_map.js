@@ -5,7 +5,7 @@
  */
 
 /** @import { Block } from "../model/frame.js" */
-/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { CanvasPainter, Rect } from "./canvas_painter.js" */
 
 const COLUMNS = 16;
 const MOST_ROWS = 8;
@@ -43,7 +43,7 @@ export function miniGrid(count, width, most = count) {
 export function drawMiniMap(painter, blocks, grid, laneOf) {
   const { theme } = painter;
   for (const { id, kind, owners } of blocks) {
-    /** @type {import("./canvas_painter.js").Rect} */
+    /** @type {Rect} */
     const box = [grid.x(id), grid.y(id), grid.cellWidth, grid.body];
     if (kind === "unshared") painter.mark(...box, laneOf(owners[0]));
     else if (kind === "free") painter.frame(...box, theme.rule);

@@ -3,11 +3,11 @@
  * one an eviction, a hatched square a cache hit; further a fork or a copy, a finish, an abort and an error.
  */
 
-/** @import { Column } from "./strip.js" */
-/** @import { MomentKind } from "../model/moments.js" */
 /** @import { Model } from "../model/model.js" */
-/** @import { Theme } from "./palette.js" */
+/** @import { MomentKind } from "../model/moments.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Theme } from "./palette.js" */
+/** @import { Column } from "./strip.js" */
 import { momentKind } from "../model/moments.js";
 
 const SIZE = 8; // px; marks closer than this are joined

@@ -12,11 +12,11 @@
  * @typedef {[from: number, to: number]} Extent  px
  */
 
-/** @import { Rect } from "./canvas_painter.js" */
+/** @import { TimeName } from "../model/measures.js" */
+/** @import { Model } from "../model/model.js" */
+/** @import { CanvasPainter, Rect } from "./canvas_painter.js" */
 /** @import { CursorScene } from "./cursor.js" */
 /** @import { Scale } from "./time_axis.js" */
-/** @import { Model } from "../model/model.js" */
-/** @import { CanvasPainter } from "./canvas_painter.js" */
 import { cursorBand, cursorLines, veil } from "./cursor.js";
 
 const BOX = 13;
@@ -95,7 +95,7 @@ function sharesOf(scale, column) {
  * @returns {{scheduler: Extent, pass: (step: number) => Extent}}
  */
 function timesOf({ measures, firstStep }, scale, column) {
-  /** @param {import("../model/measures.js").TimeName} name @param {number} step */
+  /** @param {TimeName} name @param {number} step */
   const at = (name, step) => Number(scale.moment(measures[name][step - firstStep]));
   /** @param {number} from @param {number} to @returns {Extent} */
   const since = (from, to) => [from, Math.max(to, from + TICK)];

@@ -17,14 +17,15 @@
  * @typedef {Card & {frame: Frame, laneOf: (request: number | null) => number | null}} CardScene
  */
 
-/** @import { Span } from "../model/words.js" */
-/** @import { CellGrid } from "./block_grid.js" */
-/** @import { Stay } from "./lane_packing.js" */
-/** @import { Scale } from "./time_axis.js" */
-/** @import { RequestSpan } from "../model/request_spans.js" */
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
+/** @import { Span } from "../model/words.js" */
+/** @import { CellGrid } from "./block_grid.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Stay } from "./lane_packing.js" */
+/** @import { Scale } from "./time_axis.js" */
+/** @import { Line } from "./text_lines.js" */
 import { compose } from "../model/index.js";
 import { claimOf, drawBlocks } from "./blocks.js";
 import { drawLife } from "./lane.js";
@@ -56,7 +57,11 @@ const MAP = {
 };
 const FOOT = 377;
 
-/** Draws the postcard. The painter has begun with the size of `POSTCARD`. @param {CanvasPainter} painter @param {Card} card */
+/**
+ * Draws the postcard. The painter has begun with the size of `POSTCARD`.
+ *
+ * @param {CanvasPainter} painter @param {Card} card
+ */
 export function drawPostcard(painter, card) {
   const { model, step } = card;
   const frame = model.frame(step);
@@ -95,7 +100,7 @@ function drawSentence(painter, { frame, laneOf, selected }) {
   const spans = momentWords(frame);
   const width = POSTCARD.width - 2 * EDGE;
   let [size, line] = SIZES[0];
-  /** @type {import("./text_lines.js").Line[]} */
+  /** @type {Line[]} */
   let lines = [];
   for ([size, line] of SIZES) {
     lines = breakLines(painter, spans, { width, size });

@@ -2,15 +2,16 @@
  * Draws the rows of the open queue.
  *
  * @typedef {{shown: number[], rest: number, pitch: number}} Rows  rest: requests that do not fit
- * @typedef {CursorScene & Rows & {model: Model, frame: Frame, columns: {stateAt: number}, selected: number | null}} QueueScene
+ * @typedef {{model: Model, frame: Frame, columns: {stateAt: number}, selected: number | null}} Queue
+ * @typedef {CursorScene & Rows & Queue} QueueScene
  * @typedef {{from: number, to: number, isPreempted: boolean, base: number}} Wait
  */
 
-/** @import { CursorScene } from "./cursor.js" */
-/** @import { RequestSpan } from "../model/request_spans.js" */
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { CursorScene } from "./cursor.js" */
 import { causeColour } from "./causes.js";
 import { cursorBand, cursorLines } from "./cursor.js";
 import { plural } from "./html.js";

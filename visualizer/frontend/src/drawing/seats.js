@@ -1,8 +1,11 @@
-/** The seats of the batch as a fixed row of cells: the mark and the name of the request in each; empty ones are dashed. */
+/**
+ * The seats of the batch as a fixed row of cells: the mark and the name of the request in each; empty ones are
+ * dashed.
+ */
 
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
-/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { CanvasPainter, TextStyle } from "./canvas_painter.js" */
 
 const CELL = { height: 13, gap: 8, least: 15 };
 const NAME = { size: 11, bold: true };
@@ -80,7 +83,7 @@ export function drawSeats(painter, { frame, model, width, selected }) {
 
 /**
  * @param {CanvasPainter} painter @param {string} name @param {number} x @param {number} room
- * @param {import("./canvas_painter.js").TextStyle} style
+ * @param {TextStyle} style
  */
 function writeName(painter, name, x, room, style) {
   const words = painter.cut(name, Math.min(room + 4, painter.width - x), style);

@@ -24,11 +24,10 @@
  * @property {number} to
  */
 
-/** @import { Paint } from "./canvas_painter.js" */
-/** @import { Scale, View } from "./time_axis.js" */
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
-/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { CanvasPainter, Paint, Rect } from "./canvas_painter.js" */
+/** @import { Scale, View } from "./time_axis.js" */
 import { duration } from "../model/duration.js";
 import { cursorBand, cursorLines, veil } from "./cursor.js";
 import { drawMoments } from "./moment_marks.js";
@@ -180,7 +179,7 @@ function drawTokens(painter, { model, scale }, columns) {
   for (const column of columns) {
     const width = Math.max(column.width - 2 * slit, 0.5);
     let y = bottom;
-    /** @param {number} tokens @param {number} [gap] @returns {import("./canvas_painter.js").Rect} */
+    /** @param {number} tokens @param {number} [gap] @returns {Rect} */
     const stack = (tokens, gap = 0) => {
       y -= tokens * unit;
       return [column.x + slit, y, width, Math.max(0.6, tokens * unit - gap)];

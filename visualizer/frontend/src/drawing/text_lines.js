@@ -3,10 +3,18 @@
  *
  * @typedef {{text: string, bold: boolean, request?: number}} Run
  * @typedef {{runs: (Run & {x: number, width: number})[], width: number}} Line  x from the left of the line
+ *
+ * @typedef {object} Place  of lines
+ * @property {number} x
+ * @property {number} y       of the first baseline
+ * @property {number} size    of the font
+ * @property {number} line    the height of a line
+ * @property {(request: number) => number | null} laneOf  the lane whose mark a request has
+ * @property {number | null} selected
  */
 
-/** @import { CanvasPainter } from "./canvas_painter.js" */
 /** @import { Span } from "../model/words.js" */
+/** @import { CanvasPainter } from "./canvas_painter.js" */
 
 const SWATCH = 0.72; // em
 const GAP = 0.24;
@@ -71,10 +79,10 @@ function wordsOf(spans) {
 }
 
 /**
- * Draws lines, the first with its baseline at `y`. `laneOf(request)` is the lane whose mark it has.
+ * Draws lines.
  *
  * @param {CanvasPainter} painter @param {Line[]} lines
- * @param {{x: number, y: number, size: number, line: number, laneOf: (request: number) => number | null, selected: number | null}} place
+ * @param {Place} place
  */
 export function drawLines(painter, lines, { x, y, size, line, laneOf, selected }) {
   lines.forEach(({ runs }, index) => {

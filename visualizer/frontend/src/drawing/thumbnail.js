@@ -1,9 +1,9 @@
 /** A run in a small picture, for the gallery: memory, seats and queue over all steps, the blocks at one step. */
 
-/** @import { Stay } from "./lane_packing.js" */
-/** @import { Scale } from "./time_axis.js" */
 /** @import { Model } from "../model/model.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Stay } from "./lane_packing.js" */
+/** @import { Scale } from "./time_axis.js" */
 import { drawLife } from "./lane.js";
 import { drawMiniMap, miniGrid } from "./mini_map.js";
 import { stepAxis, timeScale, wholeView } from "./time_axis.js";

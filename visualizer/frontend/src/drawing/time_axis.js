@@ -14,7 +14,7 @@
  * @property {(step: number) => number} begin  a place
  * @property {(step: number) => number} end
  * @property {(place: number) => number} stepAt
- * @property {(place: number) => number} [firstAt]  the first step to draw from a place on, if it is another than `stepAt`
+ * @property {(place: number) => number} [firstAt]  the first step to draw from a place on, if not `stepAt`
  * @property {(time: number) => number} [moment]    the place of a time in the log (us)
  * @typedef {ReturnType<typeof timeScale>} Scale  a view in pixels
  */

@@ -20,13 +20,13 @@
  * @typedef {CursorScene & Timeline} TimelineScene
  */
 
-/** @import { LaneWord } from "./lane_words.js" */
-/** @import { Packing } from "./lane_packing.js" */
-/** @import { CursorScene } from "./cursor.js" */
-/** @import { RequestSpan } from "../model/request_spans.js" */
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { RequestSpan } from "../model/request_spans.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { CursorScene } from "./cursor.js" */
+/** @import { Packing } from "./lane_packing.js" */
+/** @import { LaneWord } from "./lane_words.js" */
 import { AFTER, cursorBand, cursorLines, fadedAfter, veil } from "./cursor.js";
 import { drawLife, formsOf } from "./lane.js";
 import { laneAt, occupantsBetween, sitterAt } from "./lane_packing.js";

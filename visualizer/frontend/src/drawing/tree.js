@@ -17,12 +17,11 @@
  * @property {boolean} waiting    the selected request waits, and its path is the one it would hit
  */
 
-/** @import { TextStyle } from "./canvas_painter.js" */
-/** @import { TreeItem, TreeLayout } from "./tree_layout.js" */
-/** @import { TreeNode } from "../model/tree.js" */
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
-/** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { TreeNode } from "../model/tree.js" */
+/** @import { CanvasPainter, TextStyle } from "./canvas_painter.js" */
+/** @import { TreeItem, TreeLayout } from "./tree_layout.js" */
 import { plural, visible } from "./html.js";
 
 const SQUARE = 11;

@@ -29,7 +29,12 @@
 
 const TOP_SHARE = 0.6;
 
-/** The layout of `nodes`, parents first. @param {TreeNode[]} nodes @param {LayoutOptions} options @returns {TreeLayout} */
+/**
+ * The layout of `nodes`, parents first.
+ *
+ * @param {TreeNode[]} nodes @param {LayoutOptions} options
+ * @returns {TreeLayout}
+ */
 export function layoutTree(nodes, { path, endsAt, mostRows, outline = false }) {
   const byId = new Map(nodes.map((node) => [node.id, node]));
   /** @param {TreeNode} node */

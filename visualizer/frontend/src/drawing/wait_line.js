@@ -1,8 +1,8 @@
 /** Draws a request's wait for its first seat, in pictures where each request has a row of its own. */
 
 /** @import { RequestSpan } from "../model/request_spans.js" */
-/** @import { Scale } from "./time_axis.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { Scale } from "./time_axis.js" */
 
 const MIDDLE = 3; // px above the baseline
 const TICK = 4;

@@ -2,13 +2,14 @@
  * The waiting requests in one band: a cell per request and step, coloured by the reason why it waits. Preempted requests
  * are at the bottom, above them the head of the queue, and on top, at half strength, those that wait behind the head.
  *
- * @typedef {CursorScene & {model: Model, selected: number | null, still: string}} BandScene  still: a key of what is drawn
+ * @typedef {CursorScene & {model: Model, selected: number | null, still: string}} BandScene
+ *   still: a key of what is drawn
  */
 
-/** @import { CursorScene } from "./cursor.js" */
-/** @import { Column } from "./strip.js" */
 /** @import { Model } from "../model/model.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
+/** @import { CursorScene } from "./cursor.js" */
+/** @import { Column } from "./strip.js" */
 import { causeColour } from "./causes.js";
 import { cursorBand, cursorLines, veil } from "./cursor.js";
 import { columnsOf, longestQueue } from "./strip.js";

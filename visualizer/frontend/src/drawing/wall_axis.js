@@ -3,8 +3,8 @@
  * time from its start to its end, and between two steps there may be a pause. Pure functions.
  */
 
-/** @import { Axis, Scale } from "./time_axis.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { Axis, Scale } from "./time_axis.js" */
 
 /**
  * The origin of a run's times: the start of its first step if the log has it, otherwise the engine's zero.

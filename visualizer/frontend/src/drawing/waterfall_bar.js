@@ -5,6 +5,7 @@
  * @typedef {{cause: string, about: number | null, from: number, to: number}} Part  from, to: px
  */
 
+/** @import { Span } from "../model/waterfall.js" */
 /** @import { CanvasPainter } from "./canvas_painter.js" */
 import { LOST, WAITING } from "../model/waterfall.js";
 import { causeColour, causeWords } from "./causes.js";
@@ -19,7 +20,7 @@ const LABELLED = new Set([...WAITING, "preempted", "paused"]);
 /**
  * The spans of a bar as drawn: neighbours with one cause are one part.
  *
- * @param {import("../model/waterfall.js").Span[]} spans
+ * @param {Span[]} spans
  * @param {(time: number) => number} x
  * @returns {Part[]}
  */

@@ -8,9 +8,9 @@
  * @property {{step: number}} [frame]  at its step, a request that is not admitted yet has a hollow swatch
  */
 
-/** @import { Theme } from "./palette.js" */
-/** @import { Span } from "../model/words.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { Span } from "../model/words.js" */
+/** @import { Theme } from "./palette.js" */
 import { h } from "./html.js";
 import { paintSwatch } from "./marks.js";
 

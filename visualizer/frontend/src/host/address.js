@@ -3,8 +3,8 @@
  * that shows it again. Pure functions, except `keepInAddress`.
  */
 
-/** @import { Opening } from "../board/view.js" */
 /** @import { Board, BoardState } from "../board/board.js" */
+/** @import { Opening } from "../board/view.js" */
 import { AXES, SLO } from "../board/view.js";
 
 const QUIET = 250; // ms without a change before the address is written

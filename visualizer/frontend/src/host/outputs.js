@@ -3,8 +3,8 @@
  * updated with the picture.
  */
 
-/** @import { Themed } from "./picture.js" */
 /** @import { WidgetModel } from "./kernel_sync.js" */
+/** @import { Themed } from "./picture.js" */
 import { pictureOf } from "./picture.js";
 
 const CALM = 400; // ms after the first drawing

@@ -3,9 +3,10 @@
  *
  * The page renders itself: an SVG image contains a copy of the element, and a canvas draws that image.
  *
- * @typedef {{setTheme: (name?: import("../board/theme.js").ThemeName) => void}} Themed  without a name: the host's theme
+ * @typedef {{setTheme: (name?: ThemeName) => void}} Themed  without a name: the host's theme
  */
 
+/** @import { ThemeName } from "../board/theme.js" */
 import { pngOf } from "./png.js";
 
 const FITS = 110_000; // bytes; base64 needs a third more

@@ -11,10 +11,10 @@
  * @property {{b: string, facts: Facts}} [compare]  another log in base64, and the kernel's comparison
  */
 
-/** @import { Facts } from "../compare/compare.js" */
-/** @import { Widget } from "./notebook.js" */
-/** @import { Opening } from "../board/view.js" */
 /** @import { BoardOptions } from "../board/board.js" */
+/** @import { Opening } from "../board/view.js" */
+/** @import { ComparisonPage, Facts } from "../compare/compare.js" */
+/** @import { Widget } from "./notebook.js" */
 import { Board } from "../board/board.js";
 import { comparisonInNotebook, drawComparison } from "../compare/compare.js";
 import { h } from "../drawing/html.js";
@@ -32,7 +32,7 @@ let ownsAddress = false;
  *
  * @param {HTMLElement} host
  * @param {MountOptions & Opening & Omit<BoardOptions, "signal">} options
- * @returns {Promise<Board | import("../compare/compare.js").ComparisonPage>}
+ * @returns {Promise<Board | ComparisonPage>}
  */
 export async function mount(
   host,

@@ -5,10 +5,10 @@
  * @typedef {[logical: number, physical: number, fate?: string]} Column
  */
 
+/** @import { BoardContext } from "../board/board.js" */
+/** @import { Claim } from "../drawing/blocks.js" */
 /** @import { Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
-/** @import { Claim } from "../drawing/blocks.js" */
-/** @import { BoardContext } from "../board/board.js" */
 import { h, plural } from "../drawing/html.js";
 import { chip } from "../drawing/words_html.js";
 

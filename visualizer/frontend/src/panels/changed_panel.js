@@ -4,10 +4,9 @@
  * @typedef {Omit<BoardContext, "block"> & {unit: number}} DrawingContext
  */
 
-/** @import { Rect } from "../drawing/canvas_painter.js" */
-/** @import { BlockChange } from "../model/block_changes.js" */
-/** @import { Side } from "../model/block_changes.js" */
 /** @import { BoardContext } from "../board/board.js" */
+/** @import { Rect } from "../drawing/canvas_painter.js" */
+/** @import { BlockChange, Side } from "../model/block_changes.js" */
 import { patchChildren } from "../board/patch_children.js";
 import { drawSide } from "../drawing/blocks.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";

@@ -10,9 +10,9 @@
  * @typedef {{first: number, last: number, plain: boolean}} Body  of the table, with the lines from `first` to `last`
  */
 
-/** @import { Frame } from "../model/frame.js" */
-/** @import { Decision } from "../model/decisions.js" */
 /** @import { Board, BoardContext } from "../board/board.js" */
+/** @import { Decision } from "../model/decisions.js" */
+/** @import { Frame } from "../model/frame.js" */
 import { patchChildren } from "../board/patch_children.js";
 import { labAddress, sourceOf } from "../board/sources.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";

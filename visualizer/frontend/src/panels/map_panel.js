@@ -3,9 +3,12 @@
  * table, and the description of the highlighted block.
  */
 
-/** @import { Frame } from "../model/frame.js" */
-/** @import { Model } from "../model/model.js" */
+/** @import { BlockGrid } from "../drawing/block_grid.js" */
+/** @import { Claim } from "../drawing/blocks.js" */
+/** @import { Theme } from "../drawing/palette.js" */
 /** @import { Board } from "../board/board.js" */
+/** @import { Block, Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
 import { classOf, describeBlock, textOf } from "../board/descriptions.js";
 import { patchChildren } from "../board/patch_children.js";
 import { usedGrid } from "../drawing/block_grid.js";
@@ -17,7 +20,7 @@ import { blockTableNodes } from "./block_table.js";
 import { ChangedPanel } from "./changed_panel.js";
 import { blockTable, tablesBox } from "./tables.js";
 
-/** @type {import("../model/frame.js").Block["kind"][]} */
+/** @type {Block["kind"][]} */
 const FORMS = ["unshared", "shared", "cached", "free"];
 const BLEED = 6;
 
@@ -65,10 +68,10 @@ export class MapPanel {
     const { unit } = this.board;
     /** @type {number} */
     this.width = this.element.clientWidth / unit;
-    /** @type {import("../drawing/block_grid.js").BlockGrid} */
+    /** @type {BlockGrid} */
     this.grid = usedGrid(this.model, this.width, BLEED);
     this.canvas.style.margin = `0 ${-BLEED * unit}px`;
-    /** The theme of the glyphs. @type {import("../drawing/palette.js").Theme | null} */
+    /** The theme of the glyphs. @type {Theme | null} */
     this.drawn = null;
   }
 
@@ -86,7 +89,7 @@ export class MapPanel {
   draw() {
     const { board, model, grid, painter } = this;
     const { frame, theme, unit, store } = board;
-    /** @type {import("../drawing/blocks.js").Claim} */
+    /** @type {Claim} */
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
     this.changed.draw({ frame, model, theme, unit, selected: store.selected });

@@ -1,4 +1,6 @@
-/** Beside the sentence: which of the moments this is, buttons to the previous and the next one, and what comes next. */
+/**
+ * Beside the sentence: which of the moments this is, buttons to the previous and the next one, and what comes next.
+ */
 
 /** @import { Model } from "../model/model.js" */
 import { h, plural } from "../drawing/html.js";

@@ -1,7 +1,7 @@
 /** Marks the selected range on strip and lanes with two boxes, because on a long log their scales differ. */
 
-/** @import { TimePanel } from "./time_panel.js" */
 /** @import { Scale } from "../drawing/time_axis.js" */
+/** @import { TimePanel } from "./time_panel.js" */
 import { h } from "../drawing/html.js";
 import { STRIP_HEIGHT } from "../drawing/strip.js";
 

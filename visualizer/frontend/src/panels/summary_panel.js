@@ -1,8 +1,8 @@
 /** The run in one row: its size, latencies, goodput against the reader's limits, preemptions, hits and waits. */
 
-/** @import { Percentile, Slo, Summary } from "../model/run_summary.js" */
 /** @import { Theme } from "../drawing/palette.js" */
 /** @import { Model } from "../model/model.js" */
+/** @import { Percentile, Slo, Summary } from "../model/run_summary.js" */
 import { patchChildren } from "../board/patch_children.js";
 import { causeColour, causeWords } from "../drawing/causes.js";
 import { focused, h, plural } from "../drawing/html.js";

@@ -7,9 +7,9 @@
  * @typedef {{model: Model, frame: Frame, store: ViewStore}} Source
  */
 
-/** @import { Block, Frame } from "../model/frame.js" */
-/** @import { ViewStore } from "../board/store.js" */
 /** @import { Panel } from "../board/board.js" */
+/** @import { ViewStore } from "../board/store.js" */
+/** @import { Block, Frame } from "../model/frame.js" */
 /** @import { Model } from "../model/model.js" */
 import { h, visible } from "../drawing/html.js";
 import { duration } from "../model/duration.js";

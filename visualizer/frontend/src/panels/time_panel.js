@@ -5,10 +5,10 @@
  *   of the pointer in board pixels, its step, and the request in whose lane it is
  */
 
-/** @import { Fork, TimelineScene } from "../drawing/timeline.js" */
-/** @import { Axis, View } from "../drawing/time_axis.js" */
-/** @import { Packing } from "../drawing/lane_packing.js" */
 /** @import { Board } from "../board/board.js" */
+/** @import { Packing } from "../drawing/lane_packing.js" */
+/** @import { Axis, View } from "../drawing/time_axis.js" */
+/** @import { Fork, TimelineScene } from "../drawing/timeline.js" */
 /** @import { Model } from "../model/model.js" */
 /** @import { RequestSpan } from "../model/request_spans.js" */
 import { overlapWords } from "../board/descriptions.js";
@@ -374,7 +374,10 @@ export class TimePanel {
     this.rangeMark.draw();
   }
 
-  /** Writes what the lanes show into attributes, after all drawing: text drawn after it makes styles be computed twice. */
+  /**
+   * Writes what the lanes show into attributes, after all drawing: text drawn after it makes styles be computed
+   * twice.
+   */
   writeShown() {
     const { dataset } = this.lanes;
     dataset.shown = this.shown().join(" ");

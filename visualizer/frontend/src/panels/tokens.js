@@ -4,8 +4,8 @@
  * @typedef {ReturnType<Frame["tokensOf"]>} Tokens  of the selected request
  */
 
-/** @import { Frame } from "../model/frame.js" */
 /** @import { Board, BoardContext } from "../board/board.js" */
+/** @import { Frame } from "../model/frame.js" */
 import { patchChildren } from "../board/patch_children.js";
 import { closest, h, plural } from "../drawing/html.js";
 import { markOf } from "../drawing/marks.js";

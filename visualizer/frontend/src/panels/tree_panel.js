@@ -1,11 +1,11 @@
 /** The prefix tree as a panel: header, canvas, pointer events, and a table. */
 
-/** @import { TreeItem } from "../drawing/tree_layout.js" */
-/** @import { TreeScene } from "../drawing/tree.js" */
-/** @import { Line } from "../board/descriptions.js" */
 /** @import { Board } from "../board/board.js" */
-/** @import { Model } from "../model/model.js" */
+/** @import { Line } from "../board/descriptions.js" */
+/** @import { TreeScene } from "../drawing/tree.js" */
+/** @import { TreeItem } from "../drawing/tree_layout.js" */
 /** @import { Frame } from "../model/frame.js" */
+/** @import { Model } from "../model/model.js" */
 import { listed, textOf } from "../board/descriptions.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural, visible } from "../drawing/html.js";

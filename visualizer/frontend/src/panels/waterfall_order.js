@@ -4,7 +4,9 @@
 
 const NEVER = Number.MAX_VALUE;
 
-/** @type {Record<string, {words: string, key: (time: RequestTime, waterfall: Waterfall) => number}>} smallest first */
+/**
+ * @type {Record<string, {words: string, key: (time: RequestTime, waterfall: Waterfall) => number}>} smallest first
+ */
 export const SORTINGS = {
   slowest: { words: "slowest first", key: ({ total }) => -total },
   arrival: { words: "by arrival", key: ({ life }, waterfall) => waterfall.arrived(life) ?? -1 },

@@ -7,8 +7,8 @@
  * @typedef {ReturnType<typeof lateness>} Late  the limits that a request broke
  */
 
-/** @import { WordContext } from "../drawing/words_html.js" */
 /** @import { Board } from "../board/board.js" */
+/** @import { WordContext } from "../drawing/words_html.js" */
 /** @import { Model } from "../model/model.js" */
 /** @import { RequestTime, Span } from "../model/waterfall.js" */
 import { patchChildren } from "../board/patch_children.js";

@@ -5,10 +5,10 @@
  * @typedef {"us" | "steps"} Unit
  */
 
-/** @import { Late, WaterfallContext } from "./waterfall_panel.js" */
 /** @import { Board } from "../board/board.js" */
-/** @import { CauseRow } from "../model/waterfall_words.js" */
 /** @import { RequestTime } from "../model/waterfall.js" */
+/** @import { CauseRow } from "../model/waterfall_words.js" */
+/** @import { Late, WaterfallContext } from "./waterfall_panel.js" */
 import { patchChildren } from "../board/patch_children.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { closest, h } from "../drawing/html.js";
