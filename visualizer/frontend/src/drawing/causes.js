@@ -1,7 +1,7 @@
 /** The colours of causes: where colour says why, a swatch at the left says which request. */
 
 /** @import { Theme } from "./palette.js" */
-import { messages, reasonWords } from "../model/messages.js";
+import { causeName } from "../model/waterfall_words.js";
 
 /** @type {Record<Theme["name"], Record<string, string>>} */
 const COLOURS = {
@@ -56,11 +56,5 @@ export function causeColour(theme, cause) {
 
 /** A cause in a few words. @param {string} cause @returns {string} */
 export function causeWords(cause) {
-  if (cause === "preempted") return "preempted";
-  if (cause === "after_preemption") return "held back by a preemption";
-  return (
-    reasonWords[cause] ??
-    /** @type {Record<string, string>} */ (messages.waterfall.causes)[cause] ??
-    cause
-  );
+  return cause === "after_preemption" ? "held back by a preemption" : causeName(cause);
 }
