@@ -96,7 +96,10 @@ function drawLane(painter, scene, lane) {
       words.push(...drawLife(painter, inLane, stay, base));
     }
   });
-  return words.map((word) => ({ ...word, lane }));
+  return words.map((word) => {
+    const room = Math.min(word.room ?? Infinity, end - word.x);
+    return { ...word, room, lane };
+  });
 }
 
 /** The parts of a lane that depend on the cursor: the veil over later steps, and the name in the gutter. */

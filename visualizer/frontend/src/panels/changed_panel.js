@@ -10,7 +10,8 @@ import { blockChanges } from "../model/block_changes.js";
 const MOST = 4;
 const CELL = { width: 34, height: 20 };
 const ARROW = 16;
-const WIDTH = 3 * CELL.width + 2 * ARROW;
+const WIDTH = 3 * CELL.width + ARROW + 4; // a copy: three cells
+const PITCH = 126; // px of an item with the gap after it
 
 export class ChangedPanel {
   constructor() {
@@ -28,8 +29,10 @@ export class ChangedPanel {
     );
   }
 
-  draw({ frame, model, theme, unit, selected }) {
-    this.changes = blockChanges(frame);
+  draw({ frame, model, theme, unit, selected, width }) {
+    const fit = Math.floor((width + 14) / PITCH);
+    this.all = blockChanges(frame);
+    this.changes = this.all.slice(0, Math.max(1, Math.min(fit, MOST)));
     this.items.forEach(({ painter }, i) => {
       const change = this.changes[i];
       if (change) drawChange(painter, change, { frame, model, theme, unit, selected });
@@ -37,9 +40,11 @@ export class ChangedPanel {
   }
 
   write(context) {
-    const { length } = this.changes;
+    const { length } = this.all;
+    const shown = this.changes.length;
+    const part = shown < length ? `; ${shown} of them here` : ", before and after";
     this.count.textContent = length
-      ? `${plural(length, "block")}, before and after${length > MOST ? `; the first ${MOST}, and ${length - MOST} more` : ""}`
+      ? `${plural(length, "block")}${part}`
       : "no block changed hands";
     this.items.forEach(({ element, words }, i) => {
       const change = this.changes[i];

@@ -17,7 +17,9 @@ import { chip, wordNodes } from "../drawing/words_html.js";
 const MOST_NAMED = 24;
 const NAME = { size: 12.5, bold: true };
 const SEEN = 17; // rows of the list that are written at first, if each has one line; more in a higher list
-const ROW = 20; // px
+const LINE = 17; // px
+const PADDING = 1.5; // px above and below the lines of a row
+const ROW = LINE + 2 * PADDING;
 const TOGETHER = 6; // plain rows per body of the table
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
@@ -64,7 +66,7 @@ export class DecisionsPanel {
         this.seen = seen;
         this.writeSeen(moment);
       }
-      showMoment(this.element);
+      showMoment(this.element, this.board.unit);
     });
     this.writeSource(moment);
   }
@@ -81,7 +83,7 @@ export class DecisionsPanel {
     if (!this.lines) return;
     this.writeRows(0, this.lines.length);
     const list = this.element.querySelector(".scroll");
-    if (list) hideCutRow(list);
+    if (list) hideCutLines(list, this.board.unit);
   }
 
   writeRows(from, to) {
@@ -118,7 +120,7 @@ function linesOf(frame) {
 }
 
 /** Scrolls a long list to its highlighted row, without scrolling the page. */
-function showMoment(panel) {
+function showMoment(panel, unit) {
   const list = panel.querySelector(".scroll");
   const moment = panel.querySelector(".moment");
   if (!list) return;
@@ -126,19 +128,27 @@ function showMoment(panel) {
   const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
   const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
   if (list.scrollTop !== top) list.scrollTop = top;
-  hideCutRow(list);
-  list.onscroll = () => hideCutRow(list);
+  hideCutLines(list, unit);
+  list.onscroll = () => hideCutLines(list, unit);
 }
 
-/** Hides the row that the lower edge of the list cuts, unless it fills the list. */
-function hideCutRow(list) {
-  const edge = list.scrollTop + list.clientHeight;
+/** Hides the lines of text that the upper and the lower edge of the list cut. */
+function hideCutLines(list, unit) {
+  const top = list.scrollTop;
+  const bottom = top + list.clientHeight;
   const rows = [...list.querySelectorAll("tr")];
-  const cut = rows.find(
-    ({ offsetTop, offsetHeight }) => offsetTop < edge && offsetTop + offsetHeight > edge + 2,
-  );
-  const isTall = cut && cut.offsetHeight > list.clientHeight / 2;
-  list.style.clipPath = cut && !isTall ? `inset(0 0 ${edge - cut.offsetTop}px 0)` : "";
+  const cutAt = (edge) => {
+    const row = rows.find((one) => {
+      const { offsetTop, offsetHeight } = one;
+      return offsetTop + 1 < edge && offsetTop + offsetHeight > edge + 2;
+    });
+    return row ? { row, seen: (edge - row.offsetTop) / unit - PADDING } : null;
+  };
+  const [above, below] = [cutAt(top), cutAt(bottom)];
+  // Of a row of several lines, whole lines stay.
+  const hidden = above ? Math.ceil(above.seen / LINE) * LINE - above.seen : 0;
+  const under = !below ? 0 : below.seen < LINE ? below.seen + PADDING : below.seen % LINE;
+  list.style.clipPath = above || below ? `inset(${hidden * unit}px 0 ${under * unit}px 0)` : "";
 }
 
 /** The nodes of the list; of the plain rows only those from line `from` to line `to`. */
