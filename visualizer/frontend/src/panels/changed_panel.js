@@ -6,12 +6,15 @@ import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";
 import { wordNodes } from "../drawing/words_html.js";
 import { blockChanges } from "../model/block_changes.js";
+import { plain } from "../model/words.js";
 
 const MOST = 4;
 const CELL = { width: 34, height: 20 };
 const ARROW = 16;
 const WIDTH = 3 * CELL.width + ARROW + 4; // a copy: three cells
-const PITCH = 126; // px of an item with the gap after it
+const GAP = 14;
+const WORDS = { size: 11, bold: true };
+const SWATCH = 16;
 
 export class ChangedPanel {
   constructor() {
@@ -30,13 +33,27 @@ export class ChangedPanel {
   }
 
   draw({ frame, model, theme, unit, selected, width }) {
-    const fit = Math.floor((width + 14) / PITCH);
     this.all = blockChanges(frame);
-    this.changes = this.all.slice(0, Math.max(1, Math.min(fit, MOST)));
+    this.changes = this.all.slice(0, this.fitting(width));
     this.items.forEach(({ painter }, i) => {
       const change = this.changes[i];
       if (change) drawChange(painter, change, { frame, model, theme, unit, selected });
     });
+  }
+
+  /** How many of the changes fit beside each other; at least one. */
+  fitting(width) {
+    const [{ painter }] = this.items;
+    let right = 0;
+    const beyond = this.all.slice(0, MOST).findIndex(({ block, spans, copy }) => {
+      const words = painter.measure(`${block} ${plain(spans)}`, WORDS);
+      const names = spans.filter(({ request }) => request != null).length;
+      right += Math.max(copy === null ? WIDTH - CELL.width - 4 : WIDTH, words + names * SWATCH);
+      const isBeyond = right > width;
+      right += GAP;
+      return isBeyond;
+    });
+    return beyond < 0 ? MOST : Math.max(1, beyond);
   }
 
   write(context) {
