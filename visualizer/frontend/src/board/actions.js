@@ -1,5 +1,6 @@
 import { h } from "../drawing/html.js";
 import { openInPerfetto } from "../host/perfetto.js";
+import { traceOf } from "../host/trace.js";
 import { momentsAround } from "../model/moments.js";
 
 /** The actions of a board, one function per key and button. `names` are its panels, in the order of their digits. */
@@ -27,7 +28,7 @@ export function actionsOf(board, names) {
     tables: () => board.toggleTables(),
     link: () => board.link.open(),
     postcard: () => board.postcard.open(),
-    perfetto: board.trace && (() => showInPerfetto(board)),
+    perfetto: () => showInPerfetto(board),
     help: () => board.toggleHelp(),
     escape: () => dismiss(board),
   };
@@ -41,8 +42,8 @@ function selectNeighbour({ model, store, only, parts }, delta) {
   if (next in ids) store.set({ selected: ids[next] });
 }
 
-/** Opens the run in the Perfetto UI, or says why that did not work. */
-async function showInPerfetto({ root, trace, about }) {
+/** Opens the run in the Perfetto UI, or says why that did not work. The host may have a better trace. */
+async function showInPerfetto({ root, model, trace = async () => traceOf(model), about }) {
   root.querySelector(".no-trace")?.remove();
   try {
     await openInPerfetto(trace, about?.title ?? "Underglass");

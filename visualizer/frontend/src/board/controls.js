@@ -57,11 +57,10 @@ export function buildFoot(act) {
     ["tables", "Tables", "T", act.tables],
     ["link", "Link to this view", "L", act.link],
     ["postcard", "Postcard", "C", act.postcard],
-    ["perfetto", "Open in Perfetto", "E", act.perfetto], // if the host has a trace
+    ["perfetto", "Open in Perfetto", "E", act.perfetto],
     ["help", "Keys and mouse", "?", act.help],
   ];
-  const possible = entries.filter(([, , , does]) => does);
-  const buttons = possible.map(([act_, name, key, does]) => {
+  const buttons = entries.map(([act_, name, key, does]) => {
     const element = h("button", { type: "button", "data-act": act_ }, name, " ", h("kbd", {}, key));
     element.addEventListener("click", does);
     return element;

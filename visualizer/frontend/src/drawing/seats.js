@@ -3,6 +3,7 @@
 const CELL = { height: 13, gap: 8, least: 15 };
 const NAME = { size: 11, bold: true };
 export const SEATS_HEIGHT = 30;
+const COUNTED = 3; // places for the number of the others
 
 /**
  * The request in each of `all` seats during the step, or null; one that ends in the step still has its seat. A request
@@ -30,13 +31,13 @@ export function seatsOf(frame, all) {
 /** How many seats fit in `width`; with more of them, the last place counts the others. */
 export function seatsShown(all, width) {
   const most = Math.floor((width + CELL.gap) / (CELL.least + CELL.gap));
-  return all <= most ? all : most - 2;
+  return all <= most ? all : most - COUNTED;
 }
 
 /** The distance between two seats. */
 function pitchOf(all, width) {
   const shown = seatsShown(all, width);
-  return (width + CELL.gap) / (shown < all ? shown + 2 : Math.max(shown, 4));
+  return (width + CELL.gap) / (shown < all ? shown + COUNTED : Math.max(shown, 4));
 }
 
 /** The seat at `x`, or -1. */
