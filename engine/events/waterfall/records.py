@@ -161,10 +161,10 @@ class Records:
 
     def _blocked(self, number: int, blocked: v.Blocked) -> None:
         """Note the first step in which more free blocks would have been enough."""
-        life = self.lives[blocked.request]
+        life = self.lives.get(blocked.request)
         # Memory is checked last; without preemption, the reserved blocks after the free ones.
         is_last = blocked.reason == "reserved_blocks" or self._state.settings.get("preemption")
-        if life.short is None and is_last and blocked.reason in _MEMORY:
+        if life and life.short is None and is_last and blocked.reason in _MEMORY:
             life.short = number, blocked.need - blocked.have
 
     def _meet(self, request: RequestState, arrived: int | None) -> Life:

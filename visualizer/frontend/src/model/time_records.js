@@ -122,9 +122,10 @@ export class TimeRecords {
    * @param {number} step @param {Events.Blocked} blocked @param {State} state
    */
   #blocked(step, [id, reason, , need, have], { settings }) {
-    const life = this.#of(id);
+    const life = this.lives.get(id);
     const isLast = reason === "reserved_blocks" || settings.preemption;
-    if (!life.short && isLast && MEMORY.has(reason)) life.short = { step, missing: need - have };
+    if (life?.short === null && isLast && MEMORY.has(reason))
+      life.short = { step, missing: need - have };
   }
 
   /** @param {number} id @returns {Life} */
