@@ -3,6 +3,7 @@
 
 import { h } from "../drawing/html.js";
 import { openInPerfetto } from "../host/perfetto.js";
+import { traceOf } from "../host/trace.js";
 import { momentsAround } from "../model/moments.js";
 
 /**
@@ -11,7 +12,7 @@ import { momentsAround } from "../model/moments.js";
  * @param {Board} board @param {PanelName[]} names
  */
 export function actionsOf(board, names) {
-  const { store, view, trace } = board;
+  const { store, view } = board;
   return {
     /** @type {(delta: number) => void} */
     step: (delta) => board.goTo(store.step + delta),
@@ -41,7 +42,7 @@ export function actionsOf(board, names) {
     tables: () => board.toggleTables(),
     link: () => board.link.open(),
     postcard: () => board.postcard.open(),
-    perfetto: trace && (() => showInPerfetto(board, trace)),
+    perfetto: () => showInPerfetto(board),
     help: () => board.toggleHelp(),
     escape: () => dismiss(board),
   };
@@ -57,11 +58,11 @@ function selectNeighbour({ model, store, only, parts }, delta) {
 }
 
 /**
- * Opens the run in the Perfetto UI, or says why that did not work.
+ * Opens the run in the Perfetto UI, or says why that did not work. The host may have a better trace.
  *
- * @param {Pick<Board, "root" | "about">} board @param {() => Promise<Uint8Array>} trace
+ * @param {Pick<Board, "root" | "model" | "trace" | "about">} board
  */
-async function showInPerfetto({ root, about }, trace) {
+async function showInPerfetto({ root, model, trace = async () => traceOf(model), about }) {
   root.querySelector(".no-trace")?.remove();
   try {
     await openInPerfetto(trace, about?.title ?? "Underglass");

@@ -54,7 +54,7 @@ export function buildControls(act) {
 
 /** The line of buttons below the board, for actions that otherwise have only a key. @param {Actions} act */
 export function buildFoot(act) {
-  /** @type {[act: string, name: string, key: string, does: (() => void) | undefined][]} */
+  /** @type {[act: string, name: string, key: string, does: () => void][]} */
   const entries = [
     ["search", "Search", "/", act.search],
     ["waterfall", "Where did the time go?", "Y", act.waterfall],
@@ -64,14 +64,13 @@ export function buildFoot(act) {
     ["tables", "Tables", "T", act.tables],
     ["link", "Link to this view", "L", act.link],
     ["postcard", "Postcard", "C", act.postcard],
-    ["perfetto", "Open in Perfetto", "E", act.perfetto], // if the host has a trace
+    ["perfetto", "Open in Perfetto", "E", act.perfetto],
     ["help", "Keys and mouse", "?", act.help],
   ];
-  const buttons = entries.flatMap(([act_, name, key, does]) => {
-    if (!does) return [];
+  const buttons = entries.map(([act_, name, key, does]) => {
     const element = h("button", { type: "button", "data-act": act_ }, name, " ", h("kbd", {}, key));
     element.addEventListener("click", does);
-    return [element];
+    return element;
   });
   return h("div", { class: "foot", role: "toolbar", "aria-label": "Tools" }, ...buttons);
 }

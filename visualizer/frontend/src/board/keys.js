@@ -74,7 +74,7 @@ export function listenToKeys(root, act, signal) {
     t: () => act.tables(),
     l: () => act.link(),
     c: () => act.postcard(),
-    e: () => act.perfetto?.(),
+    e: () => act.perfetto(),
     Escape: () => act.escape(),
     "?": () => act.help(),
   };

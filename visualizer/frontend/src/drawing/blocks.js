@@ -113,8 +113,9 @@ function drawUnused(painter, { grid, model }, reach) {
   const top = grid.y(0) + Math.ceil(reach / columns) * pitchY + (grid.label ? 4 : 0);
   const words = `${(all - reach).toLocaleString("en")} free, never used`;
   const isOneRow = top >= bottom;
-  const start = within && reach < count ? grid.x(within) : left;
-  const ledge = within && reach < count ? grid.y(reach) + grid.label : top;
+  const hasLedge = within > 0 && reach < count;
+  const start = hasLedge ? grid.x(within) : left;
+  const ledge = hasLedge ? grid.y(reach) + grid.label : top;
   const corners = isOneRow
     ? [
         [start, ledge],
@@ -135,7 +136,7 @@ function drawUnused(painter, { grid, model }, reach) {
     painter.line(x, y, toX, toY, faint, 1, [3, 2]);
   });
   const size = painter.measure(words) + 16;
-  const isInRow = size < right - start && grid.body > 12;
+  const isInRow = hasLedge && size < right - start && grid.body > 12;
   const [x, y] = isInRow ? [start, ledge + grid.body / 2 + 4] : [left, (top + bottom) / 2 + 4];
   if (isInRow || (!isOneRow && bottom - top > 12)) painter.text(words, x + 8, y, { color: muted });
 }

@@ -277,17 +277,15 @@ function drawFullest(painter, model, scale) {
 }
 
 /** @param {CanvasPainter} painter @param {StripScene} scene */
-function drawWords(painter, { frame, narrow }) {
+function drawWords(painter, { frame, narrow, scale }) {
   const { theme } = painter;
   const { unshared, shared, cached } = frame.counts;
   const used = unshared + shared;
+  const memory = `${used} used, ${cached} cached`;
+  const isShort = narrow || painter.measure(memory) > scale.left - 4;
   /** @type {[y: number, name: string, value: string][]} */
   const rows = [
-    [
-      TOP.memory + 11,
-      "memory",
-      narrow ? `${used} + ${cached} cached` : `${used} used, ${cached} cached`,
-    ],
+    [TOP.memory + 11, "memory", isShort ? `${used} + ${cached} cached` : memory],
     [
       TOP.tokens + 13,
       narrow ? "tokens" : "tokens per step",

@@ -130,7 +130,10 @@ function drawLane(painter, scene, lane) {
       words.push(...drawLife(painter, inLane, stay, base));
     }
   });
-  return words.map((word) => ({ ...word, lane }));
+  return words.map((word) => {
+    const room = Math.min(word.room ?? Infinity, end - word.x);
+    return { ...word, room, lane };
+  });
 }
 
 /**

@@ -42,19 +42,26 @@ export function writeAddress({ step, selected, window, range, axis, slo, only })
   if (window) parts.push(`from=${window[0]}`, `to=${window[1]}`);
   if (range) parts.push(`range=${range[0]}-${range[1]}`);
   if (axis === "time") parts.push("axis=time");
-  if (slo && (slo.ttft !== SLO.ttft || slo.itl !== SLO.itl))
-    parts.push(`slo=${slo.ttft / 1000}-${slo.itl / 1000}`);
+  if (isOwn(slo)) parts.push(`slo=${slo.ttft / 1000}-${slo.itl / 1000}`);
   if (only) parts.push(`panel=${only}`);
   return `#${parts.join("&")}`;
 }
 
+/**
+ * Whether the reader has set other limits than the usual ones.
+ *
+ * @param {BoardState["slo"]} slo
+ */
+const isOwn = (slo) => slo && (slo.ttft !== SLO.ttft || slo.itl !== SLO.itl);
+
 /** The Python call that shows the view in a notebook. @param {BoardState} state */
-export function pythonFor({ step, selected, window, range, axis, only }) {
+export function pythonFor({ step, selected, window, range, axis, slo, only }) {
   const given = [`step=${step}`];
   if (selected != null) given.push(`select=${selected}`);
   if (window) given.push(`window=(${window.join(", ")})`);
   if (range) given.push(`range=(${range.join(", ")})`);
   if (axis === "time") given.push('axis="time"');
+  if (isOwn(slo)) given.push(`slo=(${slo.ttft / 1000}, ${slo.itl / 1000})`);
   if (only) given.push(`panel="${only}"`);
   return `show(log, ${given.join(", ")})`;
 }

@@ -74,6 +74,7 @@ export const inNotebook =
     moved("change:step", () => board.goTo(shared.get("step")));
     for (const name of /** @type {const} */ (["selected", "range"]))
       moved(`change:${name}`, () => board.restore({ [name]: openingOf(shared)[name] }));
+    moved("change:slo", () => board.restore({ slo: openingOf(shared).slo }));
     moved("change:axis", () => board.restore({ axis: shared.get("axis") }));
     moved("change:window", () => {
       const { window } = openingOf(shared);
@@ -147,12 +148,14 @@ function openingOf(shared) {
   /** @param {string} name */
   const listed = (name) => (shared.get(name)?.length ? shared.get(name) : null);
   const selected = shared.get("selected");
+  const [ttft, itl] = shared.get("slo") ?? [];
   return {
     step: shared.get("step"),
     selected: selected < 0 ? null : selected,
     range: listed("range"),
     window: listed("window"),
     axis: shared.get("axis"),
+    slo: ttft === undefined ? undefined : { ttft: 1000 * ttft, itl: 1000 * itl },
   };
 }
 
@@ -212,8 +215,9 @@ function tooLarge(shared) {
 
 /** The state of a board for the kernel; a panel without a time axis sends no window. @param {Board} board */
 function known(board) {
-  const { step, selected, range, window, axis } = board.state();
-  const state = { step, selected: selected ?? -1, range: range ?? [], axis };
+  const { step, selected, range, window, axis, slo } = board.state();
+  const limits = [slo.ttft / 1000, slo.itl / 1000];
+  const state = { step, selected: selected ?? -1, range: range ?? [], axis, slo: limits };
   return window === undefined ? state : { ...state, window: window ?? [] };
 }
 

@@ -17,6 +17,8 @@ export function acceptLogs(host, open, signal) {
   );
   note.style.cssText =
     "display: block; padding: 4px 20px 16px; color: light-dark(#5a606b, #a5abb6); font: 12px sans-serif";
+  // The browser's "No file chosen" says nothing here.
+  input.style.cssText = "width: 10em; color: transparent; font: inherit";
   host.after(note);
   /** @param {File | undefined} file */
   const take = async (file) => file && open(new Uint8Array(await file.arrayBuffer()), file.name);

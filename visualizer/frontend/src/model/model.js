@@ -30,7 +30,7 @@ import { Measures, NOTHING } from "./measures.js";
 import { RequestSpans } from "./request_spans.js";
 import { rowKind } from "./rows.js";
 import { TimeRecords } from "./time_records.js";
-import { Heads, waitReasons, waitSegments } from "./waits.js";
+import { Heads, waitSegments } from "./waits.js";
 import { Waterfall } from "./waterfall.js";
 
 /** Events between two kept copies of the state. */
@@ -217,14 +217,6 @@ export class Model {
     /** @type {import("./request_spans.js").Segment} */ segment,
   ) {
     return waitSegments(this, span, segment);
-  }
-
-  /** The reasons as short labels, with the number of steps of each. */
-  waitReasons(
-    /** @type {import("./request_spans.js").RequestSpan} */ span,
-    /** @type {import("./request_spans.js").Segment} */ segment,
-  ) {
-    return waitReasons(this, span, segment);
   }
 
   /** Why a request waited in a step: `{reason, head}`. */

@@ -13,14 +13,22 @@ import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";
 import { wordNodes } from "../drawing/words_html.js";
 import { blockChanges } from "../model/block_changes.js";
+import { plain } from "../model/words.js";
 
 const MOST = 4;
 const CELL = { width: 34, height: 20 };
 const ARROW = 16;
-const WIDTH = 3 * CELL.width + 2 * ARROW;
+const WIDTH = 3 * CELL.width + ARROW + 4; // a copy: three cells
+const GAP = 14;
+const WORDS = { size: 11, bold: true };
+const SWATCH = 16;
 
 export class ChangedPanel {
   constructor() {
+    /** @type {BlockChange[]} */
+    this.all = [];
+    /** @type {BlockChange[]} */
+    this.changes = [];
     this.count = h("span", { class: "count" });
     this.items = Array.from({ length: MOST }, () => {
       const painter = new CanvasPainter(h("canvas", { "aria-hidden": "true" }));
@@ -35,21 +43,42 @@ export class ChangedPanel {
     );
   }
 
-  /** @param {DrawingContext} context */
-  draw({ frame, model, theme, unit, selected }) {
-    /** @type {BlockChange[]} */
-    this.changes = blockChanges(frame);
+  /** @param {DrawingContext & {width: number}} context */
+  draw({ frame, model, theme, unit, selected, width }) {
+    this.all = blockChanges(frame);
+    this.changes = this.all.slice(0, this.fitting(width));
     this.items.forEach(({ painter }, i) => {
       const change = this.changes[i];
       if (change) drawChange(painter, change, { frame, model, theme, unit, selected });
     });
   }
 
+  /**
+   * How many of the changes fit beside each other; at least one.
+   *
+   * @param {number} width
+   */
+  fitting(width) {
+    const painter = /** @type {CanvasPainter} */ (this.items[0]?.painter);
+    let right = 0;
+    const beyond = this.all.slice(0, MOST).findIndex(({ block, spans, copy }) => {
+      const words = painter.measure(`${block} ${plain(spans)}`, WORDS);
+      const names = spans.filter(({ request }) => request != null).length;
+      right += Math.max(copy === null ? WIDTH - CELL.width - 4 : WIDTH, words + names * SWATCH);
+      const isBeyond = right > width;
+      right += GAP;
+      return isBeyond;
+    });
+    return beyond < 0 ? MOST : Math.max(1, beyond);
+  }
+
   /** @param {Omit<BoardContext, "block">} context */
   write(context) {
-    const { length } = this.changes;
+    const { length } = this.all;
+    const shown = this.changes.length;
+    const part = shown < length ? `; ${shown} of them here` : ", before and after";
     this.count.textContent = length
-      ? `${plural(length, "block")}, before and after${length > MOST ? `; the first ${MOST}, and ${length - MOST} more` : ""}`
+      ? `${plural(length, "block")}${part}`
       : "no block changed hands";
     this.items.forEach(({ element, words }, i) => {
       const change = this.changes[i];

@@ -23,7 +23,9 @@ import { chip, wordNodes } from "../drawing/words_html.js";
 const MOST_NAMED = 24;
 const NAME = { size: 12.5, bold: true };
 const SEEN = 17; // rows of the list that are written at first, if each has one line; more in a higher list
-const ROW = 20; // px
+const LINE = 17; // px
+const PADDING = 1.5; // px above and below the lines of a row
+const ROW = LINE + 2 * PADDING;
 const TOGETHER = 6; // plain rows per body of the table
 const BETWEEN_STEPS = new Set(["arrived", "aborted"]);
 
@@ -68,7 +70,7 @@ export class DecisionsPanel {
         this.seen = seen;
         this.writeSeen(moment);
       }
-      showMoment(this.element);
+      showMoment(this.element, this.board.unit);
     });
     this.writeSource(moment);
   }
@@ -85,7 +87,7 @@ export class DecisionsPanel {
     if (!this.lines) return;
     this.writeRows(0, this.lines.length);
     const list = scrolledIn(this.element);
-    if (list) hideCutRow(list);
+    if (list) hideCutLines(list, this.board.unit);
   }
 
   /** @param {number} from @param {number} to */
@@ -136,8 +138,12 @@ function linesOf(frame) {
   return [...grouped(before), ...frame.decisions, ...after];
 }
 
-/** Scrolls a long list to its highlighted row, without scrolling the page. @param {HTMLElement} panel */
-function showMoment(panel) {
+/**
+ * Scrolls a long list to its highlighted row, without scrolling the page.
+ *
+ * @param {HTMLElement} panel @param {number} unit
+ */
+function showMoment(panel, unit) {
   const list = scrolledIn(panel);
   const moment = /** @type {HTMLElement | null} */ (panel.querySelector(".moment"));
   if (!list) return;
@@ -145,19 +151,32 @@ function showMoment(panel) {
   const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
   const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
   if (list.scrollTop !== top) list.scrollTop = top;
-  hideCutRow(list);
-  list.onscroll = () => hideCutRow(list);
+  hideCutLines(list, unit);
+  list.onscroll = () => hideCutLines(list, unit);
 }
 
-/** Hides the row that the lower edge of the list cuts, unless it fills the list. @param {HTMLElement} list */
-function hideCutRow(list) {
-  const edge = list.scrollTop + list.clientHeight;
+/**
+ * Hides the lines of text that the upper and the lower edge of the list cut.
+ *
+ * @param {HTMLElement} list @param {number} unit
+ */
+function hideCutLines(list, unit) {
+  const top = list.scrollTop;
+  const bottom = top + list.clientHeight;
   const rows = [...list.querySelectorAll("tr")];
-  const cut = rows.find(
-    ({ offsetTop, offsetHeight }) => offsetTop < edge && offsetTop + offsetHeight > edge + 2,
-  );
-  const isTall = cut && cut.offsetHeight > list.clientHeight / 2;
-  list.style.clipPath = cut && !isTall ? `inset(0 0 ${edge - cut.offsetTop}px 0)` : "";
+  /** @param {number} edge */
+  const cutAt = (edge) => {
+    const row = rows.find((one) => {
+      const { offsetTop, offsetHeight } = one;
+      return offsetTop + 1 < edge && offsetTop + offsetHeight > edge + 2;
+    });
+    return row ? { row, seen: (edge - row.offsetTop) / unit - PADDING } : null;
+  };
+  const [above, below] = [cutAt(top), cutAt(bottom)];
+  // Of a row of several lines, whole lines stay.
+  const hidden = above ? Math.ceil(above.seen / LINE) * LINE - above.seen : 0;
+  const under = !below ? 0 : below.seen < LINE ? below.seen + PADDING : below.seen % LINE;
+  list.style.clipPath = above || below ? `inset(${hidden * unit}px 0 ${under * unit}px 0)` : "";
 }
 
 /**

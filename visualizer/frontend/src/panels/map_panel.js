@@ -92,7 +92,7 @@ export class MapPanel {
     /** @type {Claim} */
     this.claim = claimOf(frame, model, store.selected);
     this.drawSwatches();
-    this.changed.draw({ frame, model, theme, unit, selected: store.selected });
+    this.changed.draw({ frame, model, theme, unit, selected: store.selected, width: this.width });
     painter.begin(this.width + 2 * BLEED, grid.height + BLEED, unit, theme);
     painter.context.translate(BLEED, 0);
     const { selected, block, touched } = store;

@@ -3,7 +3,7 @@
 /** @import { Board } from "../board/board.js" */
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h } from "../drawing/html.js";
-import { drawSeats, SEATS_HEIGHT, seatsOf } from "../drawing/seats.js";
+import { drawSeats, SEATS_HEIGHT, seatAt, seatsOf } from "../drawing/seats.js";
 
 export class SeatsRow {
   /** @param {Board} board */
@@ -40,11 +40,10 @@ export class SeatsRow {
 
   /** @param {MouseEvent} event */
   select(event) {
-    const { frame } = this.board;
+    const { frame, unit } = this.board;
     const { all } = frame.seats;
-    const box = this.canvas.getBoundingClientRect();
-    const at = Math.floor(((event.clientX - box.left) / box.width) * Math.max(all, 4));
-    const id = seatsOf(frame, all)[at];
+    const x = (event.clientX - this.canvas.getBoundingClientRect().left) / unit;
+    const id = seatsOf(frame, all)[seatAt(x, all, this.width)];
     if (id != null) this.board.select(id);
   }
 }

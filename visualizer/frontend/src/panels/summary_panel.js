@@ -104,7 +104,7 @@ function cellsOf(figures, theme) {
     cell(
       "prefix hits",
       asked ? `${Math.round((100 * found) / asked)} %` : "none",
-      asked ? `${found.toLocaleString("en")} of ${plural(asked, "prompt token")}` : "",
+      asked ? `of ${asked.toLocaleString("en")} prompt ${asked === 1 ? "token" : "tokens"}` : "",
     ),
     waitCell(figures, theme),
   ];

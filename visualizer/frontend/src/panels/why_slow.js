@@ -14,7 +14,14 @@ import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { closest, h } from "../drawing/html.js";
 import { drawBar, partsOf } from "../drawing/waterfall_bar.js";
 import { chip, wordNodes } from "../drawing/words_html.js";
-import { causeRows, headline, INFERRED, rowWords, timeWords } from "../model/waterfall_words.js";
+import {
+  causeRows,
+  headline,
+  helped,
+  INFERRED,
+  rowWords,
+  timeWords,
+} from "../model/waterfall_words.js";
 
 const HIGH = 30;
 const TOP = 14;
@@ -29,6 +36,7 @@ export class WhySlow {
     this.words = h("p", { class: "headline" });
     this.bar = h("canvas", { "aria-hidden": "true" });
     this.body = h("tbody", {});
+    this.helped = h("p", { class: "helped" });
     this.sum = h("p", { class: "note muted" });
     this.element = h(
       "div",
@@ -46,6 +54,7 @@ export class WhySlow {
         ),
         this.body,
       ),
+      this.helped,
       this.sum,
     );
     this.painter = new CanvasPainter(this.bar);
@@ -75,6 +84,14 @@ export class WhySlow {
     patchChildren(this.body, [
       ...rows.map((row) => rowOf(row, time, context, unit)),
       tr("no value", ["time in the client and on the network"], "unknown"),
+    ]);
+    const help = helped(time);
+    this.helped.hidden = !help.length;
+    patchChildren(this.helped, [
+      h("strong", {}, "What would have helped "),
+      ...wordNodes(help, context),
+      ". ",
+      sourceMark("inferred"),
     ]);
     const total = timeWords(time.total, unit);
     patchChildren(this.sum, [
