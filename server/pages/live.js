@@ -11,6 +11,7 @@ import { OwnRequest, watch } from "/board/live.js";
 import { Controls } from "/page/controls.js";
 import { JoinCard } from "/page/join.js";
 import { Prompts } from "/page/prompts.js";
+import { Comparison, Restart } from "/page/restart.js";
 import { showSuggestions } from "/page/suggestions.js";
 
 const byId = (id) => document.getElementById(id);
@@ -31,6 +32,8 @@ let notLoaded = ""; // why there is no log to draw yet
 const own = new OwnRequest(byId("me"));
 const join = new JoinCard(byId);
 const controls = new Controls(byId, control);
+const restart = new Restart(byId, control);
+const comparison = new Comparison(byId, () => ask(`/compare${query}`));
 const prompts = new Prompts({
   form: byId("prompt"),
   list: byId("streams"),
@@ -62,6 +65,8 @@ function update(live) {
   const connected = state === "live" || state === "over";
   byId("unlock").hidden = state !== "refused" || !!status.run;
   controls.update(live, connected);
+  restart.update(live, connected);
+  comparison.update(live);
   join.update({
     isEmpty: status.run && !live.model?.stepCount && !phone.matches,
     hasKey: status.key,
@@ -146,15 +151,21 @@ function setText(element, text) {
 }
 
 /** Posts a command of the teacher's; returns the answer, or null and says why. */
-async function control(verb, body) {
+function control(verb, body) {
+  return ask(`/engine/${verb}${query}`, {
+    method: "POST",
+    headers: body && { "Content-Type": "application/json" },
+    body: body && JSON.stringify(body),
+  });
+}
+
+/** Returns a route's answer, or null and says why. */
+async function ask(route, options) {
   const error = byId("error");
   error.hidden = true;
   try {
-    const answer = await fetch(`/engine/${verb}${query}`, {
-      method: "POST",
-      headers: { ...headers(), ...(body && { "Content-Type": "application/json" }) },
-      body: body && JSON.stringify(body),
-    });
+    const all = { ...options, headers: { ...headers(), ...options?.headers } };
+    const answer = await fetch(route, all);
     const said = await answer.json();
     if (answer.ok) return said;
     error.textContent = said.error.message;

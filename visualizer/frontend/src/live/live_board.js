@@ -147,7 +147,7 @@ export class LiveBoard {
   /** Starts again from a keyframe: the first, or the first after a loss. */
   #begin(run, dropped) {
     if (this.run && run !== this.run) {
-      this.#setNote("new-run", "The server was restarted. This is a new run.");
+      this.#setNote("new-run", "The engine was restarted: this is a new run.");
     } else if (dropped) {
       this.#setNote("dropped", `Dropped ${count(dropped, "event")}, joined again.`, dropped);
     }
