@@ -7,7 +7,7 @@
  * `--model auto`, `/?model=NAME` shows one model; without a name, the first.
  */
 
-import { OwnRequest, watch } from "/board/live.js";
+import { OwnRequest, ProjectorView, watch } from "/board/live.js";
 import { Controls } from "/page/controls.js";
 import { JoinCard } from "/page/join.js";
 import { Prompts } from "/page/prompts.js";
@@ -30,6 +30,7 @@ let ending = null;
 let view = null;
 let notLoaded = ""; // why there is no log to draw yet
 const own = new OwnRequest(byId("me"));
+const stage = new ProjectorView(byId("stage"));
 const join = new JoinCard(byId);
 const controls = new Controls(byId, control);
 const restart = new Restart(byId, control);
@@ -55,7 +56,7 @@ function open() {
   });
   showModels();
   join.load(headers()).then(() => update(view.live));
-  project(!!localStorage.getItem(PROJECTOR));
+  project(!!localStorage.getItem(PROJECTOR) && !phone.matches);
 }
 
 /** Updates the page after a change of the log, the server's state or the connection. */
@@ -82,7 +83,20 @@ function update(live) {
   }
   prompts.show(live);
   document.body.toggleAttribute("data-sent", prompts.streams.length > 0);
-  if (phone.matches && live.shows) own.show(live, prompts.request);
+  if (phone.matches) own.show(live, live.shows ? prompts.request : null);
+  if (!byId("stage").hidden) {
+    stage.show(live);
+    setText(byId("joined"), describeJoined(live));
+  }
+}
+
+/** How many people have sent a prompt, and how many requests are live. */
+function describeJoined({ model, shows }) {
+  if (!shows) return "";
+  const people = new Set(model.requests.map(({ label, name }) => label || name)).size;
+  const live = model.requests.filter(({ finished }) => !finished).length;
+  const words = `${people} ${people === 1 ? "person has" : "people have"} joined`;
+  return `${words}, ${live} ${live === 1 ? "request is" : "requests are"} live`;
 }
 
 /** The prompts that are held back, by name if the log has names. */
@@ -176,14 +190,21 @@ async function ask(route, options) {
   return null;
 }
 
-/** Makes everything larger or not; the browser remembers it, because it belongs to this screen. */
+/** Shows the projector's view or the board; the browser remembers it, because it belongs to this screen. */
 function project(on) {
   byId("projector").setAttribute("aria-pressed", on);
+  setText(byId("projector"), on ? "Leave the projector's view" : "Projector");
   document.documentElement.dataset.scale = on ? "projector" : "";
-  const { board } = view;
-  if (board.projector === on) return;
-  board.projector = on;
-  if (board.model) board.layout();
+  byId("stage").hidden = !on;
+  byId("board").hidden = on;
+  const [joinCard, commands, buttons] = [byId("join"), byId("commands"), byId("view")];
+  if (on) stage.slot.append(joinCard, commands, buttons);
+  else {
+    document.querySelector("main").before(joinCard);
+    document.querySelector("header").append(buttons, commands);
+  }
+  update(view.live);
+  if (!on && view.board.model) view.board.layout();
 }
 
 byId("projector").addEventListener("click", () => {

@@ -108,7 +108,9 @@ export class OwnRequest {
     const swatch = h("i", { "aria-hidden": "true" });
     paintSwatch(swatch, theme, model.laneOf(id, step));
     this.name.replaceChildren(swatch, span.name);
-    this.at.textContent = status.paused ? `the screen is at step ${step}` : `step ${step}`;
+    const isPaused = status.paused && !status.until;
+    this.at.textContent = isPaused ? `the engine is paused at step ${step}` : `step ${step}`;
+    this.host.dataset.paused = isPaused;
     this.sentence.replaceChildren(...wordNodes(ownSentence(frame, id), { model, frame, theme }));
     this.#drawLane(span, step, theme);
     this.#count(span, frame);
