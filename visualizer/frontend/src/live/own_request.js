@@ -118,7 +118,9 @@ export class OwnRequest {
     return true;
   }
 
-  #drawLane(span, step, theme) {
+  /** Draws the last steps, or those before its end. */
+  #drawLane(span, now, theme) {
+    const step = Math.min(now, span.finished?.step ?? now);
     const first = Math.max(span.segments[0]?.from ?? step, step - STEPS + 1);
     const steps = Math.max(step - first + 1, 10);
     const at = (from, to, kind) => {
