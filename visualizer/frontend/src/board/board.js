@@ -42,6 +42,7 @@ const PANELS = {
   waterfall: WaterfallPanel, // not among the others, but in their place
 };
 const NAMES = Object.keys(PANELS);
+const PROJECTOR = 1.5; // the unit of a board that a class looks at from a distance
 const FAR_WALL = [
   [1800, 2],
   [1100, 1.5],
@@ -51,6 +52,9 @@ const MOMENTS = 190; // px beside the sentence
 const IDLE = 120; // ms without a change before invisible rows are written
 
 export class Board extends Shell {
+  /** Whether everything is larger, for a projector; chosen, because a width does not tell a projector. */
+  projector = false;
+
   /**
    * Builds an empty board in `host`. Options: `signal` removes it when it aborts; `view` is shared with other
    * boards of the log; `panel` names the only panel; `theme` overrides the host's theme; `onChange(state)` is
@@ -286,7 +290,7 @@ export class Board extends Shell {
     this.laidOutFor = width;
     const isFar = only && only !== "waterfall" && !this.panel;
     const far = FAR_WALL.find(([from]) => isFar && width >= from);
-    this.unit = far?.[1] ?? 1;
+    this.unit = far?.[1] ?? (this.projector ? PROJECTOR : 1);
     this.narrow = width / this.unit < NARROW;
     root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
     root.dataset.only = only ?? "";

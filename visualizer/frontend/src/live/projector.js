@@ -74,6 +74,7 @@ export class ProjectorView {
       this.prefixTitle,
       this.prefixes,
     );
+    this.px = 1; // of a px at a width of 1920
     this.painter = new CanvasPainter(this.canvas);
     this.mapPainter = new CanvasPainter(this.map);
     /** @type {import("./live_board.js").LiveBoard | null} */
@@ -94,7 +95,8 @@ export class ProjectorView {
     this.host.toggleAttribute("data-empty", !shows);
     if (!this.host.clientWidth) return;
     for (const [key, value] of Object.entries(theme))
-      if (value.at?.(0) === "#") this.host.style.setProperty(`--${key}`, value);
+      if (typeof value === "string" && value[0] === "#")
+        this.host.style.setProperty(`--${key}`, value);
     this.host.style.colorScheme = board.root.dataset.theme ?? "";
     this.host.style.setProperty("--sans", SANS);
     this.px = this.host.ownerDocument.documentElement.clientWidth / DESIGN;
@@ -105,7 +107,7 @@ export class ProjectorView {
     }
     const frame = model.frame(store.step);
     const context = { model, frame, theme, selected: null };
-    this.host.dataset.step = frame.step;
+    this.host.dataset.step = `${frame.step}`;
     this.#writeSentence(frame, context);
     this.#writeMoment(live, frame);
     this.#writeCounts(frame);
@@ -115,7 +117,10 @@ export class ProjectorView {
     this.#drawLanes(frame, theme);
   }
 
-  #writeSentence(/** @type {Frame} */ frame, /** @type {object} */ context) {
+  #writeSentence(
+    /** @type {Frame} */ frame,
+    /** @type {import("../drawing/words_html.js").WordContext} */ context,
+  ) {
     const { spans } = compose(frame);
     this.sentence.classList.toggle("long", plain(spans).length > LONG);
     this.sentence.replaceChildren(...wordNodes(spans, context));
@@ -139,6 +144,7 @@ export class ProjectorView {
     let preemptions = 0;
     for (const span of frame.model.requests)
       preemptions += span.preemptions.filter(({ step }) => step <= frame.step).length;
+    /** @type {[number, string, string][]} */
     const entries = [
       [taken, `of ${all}`, "seats taken"],
       [frame.waiting.length, "", "waiting"],
@@ -147,7 +153,12 @@ export class ProjectorView {
     ];
     this.counts.replaceChildren(
       ...entries.map(([value, of, what]) =>
-        h("div", {}, h("dd", {}, String(value), h("span", {}, of && ` ${of}`)), h("dt", {}, what)),
+        h(
+          "div",
+          {},
+          h("dd", {}, `${value}`, h("span", {}, of && ` ${of}`)),
+          h("dt", {}, `${what}`),
+        ),
       ),
     );
   }
