@@ -235,6 +235,7 @@ class Feed(Response):
                 "stopped": _stopped(bridge.last_stop),
                 "holding": bridge.holding,
                 "held": bridge.held,
+                "screen": bridge.screen,
                 "not_ready": bridge.not_ready,
                 "previous": _previous(bridge.previous),
                 "controls": self._controls,

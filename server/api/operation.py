@@ -83,7 +83,7 @@ class RestartRequest(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
-    settings: SettingChanges = Field(default_factory=SettingChanges)
+    settings: SettingChanges = SettingChanges()
     prompts: Prompts = Field(
         "none",
         description=(
@@ -157,6 +157,16 @@ class StoppedEngine(EngineState):
     )
     request: int | None = Field(description="The id of the request that it happened to.")
     message: str = Field(description="The reason in words.")
+
+
+class Screen(BaseModel):
+    """What the projector's screen shows."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    step: int | None = Field(
+        ge=0, description="The earlier step that it looks back at; null if it follows the engine."
+    )
 
 
 class Submissions(BaseModel):
@@ -260,6 +270,13 @@ def routes(models: Models) -> APIRouter:
         check_allowed(request, settings)
         with models.commanded(model) as bridge:
             return Submissions(holding=False, requests=await bridge.release_submissions())
+
+    @router.post("/engine/screen", tags=["Teacher's controls"])
+    async def screen(request: Request, body: Screen, model: ViewedModel = None) -> Screen:
+        """Tell the class's phones which earlier step the projector's screen looks back at."""
+        check_allowed(request, settings)
+        models.viewed(model).show_on_screen(body.step)
+        return body
 
     return router
 

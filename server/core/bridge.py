@@ -78,6 +78,7 @@ class Bridge:
     until           what the paused engine runs until, or ""
     last_stop       why the last `run_until` stopped; None after another command
     holding         whether new requests are held back
+    screen          the earlier step that the projector's screen looks back at, or None
     draining        the server is about to stop and accepts no more requests
     retired         the engine is being replaced by a restarted one
     successor       the bridge of the restarted engine; set before `stopped`
@@ -108,6 +109,7 @@ class Bridge:
         self.until = ""
         self.last_stop: Stopped | None = None
         self.holding = False
+        self.screen: int | None = None
         self.draining = False
         self.retired = False
         self.successor: Bridge | None = None
@@ -335,6 +337,11 @@ class Bridge:
 
     def _forget_stop(self) -> None:
         self.last_stop = None
+        self.window.wake()
+
+    def show_on_screen(self, step: int | None) -> None:
+        """Tell all viewers which earlier step the projector's screen looks back at; None: none."""
+        self.screen = step
         self.window.wake()
 
     @property

@@ -28,9 +28,10 @@ const number = (value) => value.toLocaleString("en");
 
 let ending = null;
 let view = null;
+let isTelling = false; // the server, what the projector's screen shows
 let notLoaded = ""; // why there is no log to draw yet
 const own = new OwnRequest(byId("me"));
-const stage = new ProjectorView(byId("stage"));
+let stage = null; // the projector's view, once it is chosen
 const join = new JoinCard(byId);
 const controls = new Controls(byId, control);
 const restart = new Restart(byId, control);
@@ -87,7 +88,17 @@ function update(live) {
   if (!byId("stage").hidden) {
     stage.show(live);
     setText(byId("joined"), describeJoined(live));
+    tellScreen(live);
   }
+}
+
+/** Tells the phones which earlier step this screen looks back at, until the server has said that it knows. */
+async function tellScreen({ shows, following, status, board }) {
+  const step = shows && !following ? board.store.step : null;
+  if (isTelling || !status.controls || step === status.screen) return;
+  isTelling = true;
+  await control("screen", { step });
+  isTelling = false;
 }
 
 /** How many people have sent a prompt, and how many requests are live. */
@@ -198,8 +209,10 @@ function project(on) {
   byId("stage").hidden = !on;
   byId("board").hidden = on;
   const [joinCard, commands, buttons] = [byId("join"), byId("commands"), byId("view")];
-  if (on) stage.slot.append(joinCard, commands, buttons);
-  else {
+  if (on) {
+    stage ??= new ProjectorView(byId("stage"));
+    stage.slot.append(joinCard, commands, buttons);
+  } else {
     document.querySelector("main").before(joinCard);
     document.querySelector("header").append(buttons, commands);
   }

@@ -10,7 +10,7 @@ from engine.events.vocabulary import Preempted
 from server.process import BackgroundServer
 from tests.browser.axe import expect_no_violation
 from tests.browser.conftest import NewPage
-from tests.browser.live import ask, held_server, open_live, run_until, steps
+from tests.browser.live import ask, held_server, open_live, run_until, send, steps
 from tests.facts import assert_names
 from tests.server.harness import get, post, trace
 
@@ -98,20 +98,26 @@ def test_looking_back_freezes_it_and_says_where_the_engine_is(
     new_page: NewPage, server: BackgroundServer
 ) -> None:
     callers = ask(server.url, "Ada", "Bo", max_tokens=20)
-    page = new_page(width=1920, height=1080)
+    page, phone = new_page(width=1920, height=1080), new_page(width=390, height=844)
     open_live(page, server.url).wait()
     page.locator("#projector").click()
     stage = page.locator("#stage")
+    open_live(phone, server.url)
+    send(phone, "Once", name="Vera", tokens="20")
+    at = phone.locator("#me .at")
+    expect(at).to_contain_text("paused")
     last = steps(server.url, 6)
     expect(stage).to_have_attribute("data-step", str(last))
     stage.press("ArrowLeft")
     expect(stage).to_have_attribute("data-step", str(last - 1))
     assert_names(stage.locator(".moment").inner_text(), last - 1, last)
+    expect(at).to_have_text(re.compile(rf"screen.*\b{last - 1}\b"))
     steps(server.url, 3)
     expect(stage.locator(".moment")).to_contain_text(str(last + 3))
     expect(stage).to_have_attribute("data-step", str(last - 1))
     stage.press("n")
     expect(stage).to_have_attribute("data-step", str(last + 3))
+    expect(at).to_have_text(re.compile(rf"paused.*\b{last + 3}\b"))
     for caller in callers:
         caller.close()
 

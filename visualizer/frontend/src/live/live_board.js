@@ -20,6 +20,7 @@
  * @property {{step: number, reason: string, request: number | null} | null} [stopped]
  * @property {boolean} [holding]    whether prompts are held
  * @property {string[]} [held]      their names
+ * @property {number | null} [screen]  the earlier step that the projector's screen looks back at
  * @property {string} [not_ready]   why the server accepts no requests, or ""
  * @property {{run: string, changed: Record<string, [unknown, unknown]>, prompts: string} | null} [previous]
  * @property {boolean} [controls]   whether this page may pause the engine

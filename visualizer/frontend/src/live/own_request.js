@@ -131,7 +131,9 @@ export class OwnRequest {
     paintSwatch(swatch, theme, model.laneOf(id, step));
     this.name.replaceChildren(swatch, span.name);
     const isPaused = !!status.paused && !status.until;
-    this.at.textContent = isPaused ? `the engine is paused at step ${step}` : `step ${step}`;
+    const here = isPaused ? `the engine is paused at step ${step}` : `step ${step}`;
+    const screen = status.screen == null ? here : `the screen is frozen at step ${status.screen}`;
+    this.at.textContent = screen;
     this.host.dataset.paused = `${isPaused}`;
     const context = { model, frame, theme, selected: null };
     this.sentence.replaceChildren(...wordNodes(ownSentence(frame, id), context));
