@@ -80,6 +80,7 @@ export class Stream {
     if (isNext && model?.request(this.request)?.label === this.label) {
       this.#log = run;
       this.isAgain = true;
+      this.ttft = null;
     }
     return this.#log === run;
   }
@@ -105,6 +106,10 @@ export class Stream {
     if (this.ttft === null && first && span.arrivedAt !== null && end) {
       this.ttft = (end - span.arrivedAt) / 1000;
     }
+    if (this.isAgain) {
+      this.reason = span.finished?.reason ?? "";
+      this.error = span.finished?.message;
+    }
     if (this.isAgain && status.trace_text === "on")
       this.text.textContent = span.texts.slice(span.promptLength).join("");
     this.#write();
@@ -125,7 +130,7 @@ export class Stream {
       if (!this.reason)
         throw new RequestError("the connection closed before the output was complete");
     } catch (error) {
-      if (this.reason !== "abort") {
+      if (this.reason !== "abort" && !this.isAgain) {
         this.reason = "error";
         const lost = "the connection to the server was lost";
         this.error = error instanceof RequestError ? error.message : lost;
@@ -164,7 +169,7 @@ export class Stream {
       reason || (ttft !== null || this.text.textContent ? "runs" : "waits");
     if (request != null) this.element.dataset.request = request;
     const parts = [];
-    if (this.isAgain) parts.push("runs again in the restarted engine");
+    if (this.isAgain && !reason) parts.push("runs again in the restarted engine");
     else if (reason)
       parts.push(
         reason === "error" ? `failed: ${this.error}` : (WORDS[reason] ?? `finished: ${reason}`),

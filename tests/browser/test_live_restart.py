@@ -62,6 +62,7 @@ def test_the_same_prompts_run_with_another_setting_and_both_runs_are_compared(
     while run_until(url, "finish")["reason"] != "idle":
         pass
     expect(page.locator(".stream .text")).to_have_text("abcdef")
+    expect(page.locator(".stream")).to_have_attribute("data-state", "length")
 
     page.locator("#compare-button").click()
     picture = page.locator("#compared .compare")
