@@ -20,7 +20,7 @@ const MODULES = {
   board: { entry: "src/entry.js", exports: ["mount"], isWidget: true },
   live: {
     entry: "src/live_entry.js",
-    exports: ["createParser", "duration", "OwnRequest", "paintSwatch", "watch"],
+    exports: ["createParser", "duration", "OwnRequest", "paintSwatch", "ProjectorView", "watch"],
   },
 };
 // 85 characters that no string, script or template has to escape.

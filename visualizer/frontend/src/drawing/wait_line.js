@@ -18,7 +18,7 @@ export function drawWaits(painter, scale, { segments, arrivedAt }, base, lastSte
   const y = base - MIDDLE;
   for (const { kind, from, to } of segments) {
     if (kind !== "waiting") continue;
-    const left = scale.moment(arrivedAt) ?? scale.x(from);
+    const left = Math.max(scale.left, scale.moment(arrivedAt) ?? scale.x(from)); // perhaps paused before
     painter.line(left, y, scale.end(to ?? lastStep), y, muted, 1.5);
     painter.line(left, y - TICK, left, y + TICK, muted, 1.5);
   }
