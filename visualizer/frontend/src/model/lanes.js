@@ -52,12 +52,14 @@ export function takeLane(lanes, { request, label, step, seats }) {
     const hasRested = step - last > REST && lane < seats;
     return (isDistinct ? 1 : 3) + (hasRested ? 0 : 1);
   };
+  const least = returns ? 0 : 1;
   let best = lanes.length;
-  const end = Math.max(lanes.length, seats, MARKS);
-  for (let lane = 0; lane < end; lane++) {
-    const isFree = (lanes[lane]?.[0] ?? null) === null;
-    if (isFree && (rank(lane) < rank(best) || (rank(lane) === rank(best) && lane < best)))
-      best = lane;
+  let bestRank = Infinity;
+  const end = Math.max(lanes.length + 1, seats, MARKS);
+  for (let lane = 0; lane < end && bestRank > least; lane++) {
+    if ((lanes[lane]?.[0] ?? null) !== null || rank(lane) >= bestRank) continue;
+    best = lane;
+    bestRank = rank(lane);
   }
   return withLane(lanes, best, [request, NEVER, label]);
 }
