@@ -22,7 +22,7 @@ const NEVER = -REST;
  * @param {number} request
  */
 export function laneOf(lanes, request) {
-  return lanes.findIndex(([owner]) => owner === request);
+  return lanes.findIndex((lane) => lane[0] === request);
 }
 
 /**
@@ -41,10 +41,11 @@ export function laneOf(lanes, request) {
 export function takeLane(lanes, { request, label, step, seats }) {
   const marks = new Array(MARKS).fill(false); // those of this step
   let returns = label !== "";
-  lanes.forEach(([owner, last, its], lane) => {
+  for (let lane = 0; lane < lanes.length; lane++) {
+    const [owner, last, its] = lanes[lane];
     if (owner !== null || last === step) marks[lane % MARKS] = true;
     if (owner !== null && its === label) returns = false;
-  });
+  }
   const rank = (/** @type {number} */ lane) => {
     const [, last, its] = lanes[lane] ?? [null, NEVER, ""];
     const isDistinct = !marks[lane % MARKS];
