@@ -157,14 +157,19 @@ export class Frame {
     return { kind, words: PHASES[kind] };
   }
 
+  /** The kind of each request's row. @returns {Map<number, import("./story.js").Row["kind"]>} */
+  get #kinds() {
+    return this.#once("kinds", () => new Map(this.story.rows.map((row) => [row.request, row.kind])));
+  }
+
   /** @param {number} id @returns {keyof typeof PHASES} */
   #phase(id) {
     const span = this.model.request(id);
     const request = this.state.requests.get(id);
     if (!request) return span?.finished && span.finished.step <= this.step ? "finished" : "future";
     if (request.place !== null) return request.preemptions ? "preempted" : "waits";
-    const row = this.story.rows.find((one) => one.request === id);
-    if (row) return row.kind;
+    const kind = this.#kinds.get(id);
+    if (kind) return kind;
     if (this.story.stalled.some((one) => one.request === id)) return "stalled";
     return this.story.forks.some((one) => one.request === id) ? "forked" : "running";
   }
