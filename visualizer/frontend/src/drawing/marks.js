@@ -80,6 +80,24 @@ function keyline(painter, x, y, width, height) {
   return [hole, middle];
 }
 
+/** The attributes of each lane's swatch, by theme. @type {WeakMap<object, Map<number | null, {style: string, "data-mark": string}>>} */
+const swatches = new WeakMap();
+
+/** The attributes that make an element the swatch of a lane; kept, because a browser takes long to write its own style as text. */
+export function swatchOf(theme, lane) {
+  const known = swatches.get(theme) ?? new Map();
+  swatches.set(theme, known);
+  if (!known.has(lane)) {
+    const element = document.createElement("i");
+    paintSwatch(element, theme, lane);
+    known.set(lane, {
+      style: element.getAttribute("style"),
+      "data-mark": element.getAttribute("data-mark"),
+    });
+  }
+  return known.get(lane);
+}
+
 /** Paints an HTML element of 12 px as the swatch of a lane. */
 export function paintSwatch(element, theme, lane) {
   const { hue, texture } = markOf(theme, lane);

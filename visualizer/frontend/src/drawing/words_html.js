@@ -1,7 +1,7 @@
 /** Spans of words as HTML: a request's name becomes a button with its swatch that selects it. */
 
 import { h } from "./html.js";
-import { paintSwatch } from "./marks.js";
+import { swatchOf } from "./marks.js";
 
 /** The nodes of spans. `context` has model, theme, selected and perhaps frame; the board handles clicks. */
 export function wordNodes(spans, context) {
@@ -26,8 +26,10 @@ export function wordNodes(spans, context) {
 /** A request's name with its swatch: hollow before the request is admitted, if the context has a frame. */
 export function chip(id, { model, frame, theme, selected }, text) {
   const span = model.request(id);
-  const swatch = h("i", { "aria-hidden": "true" });
-  paintSwatch(swatch, theme, model.laneOf(id, frame?.step));
+  const swatch = h("i", {
+    "aria-hidden": "true",
+    ...swatchOf(theme, model.laneOf(id, frame?.step)),
+  });
   return h(
     "button",
     {

@@ -13,7 +13,9 @@ export function asBytes(data) {
 /** The bytes of base64 text; empty for notebooks that were saved before logs were stored as text. */
 export function fromBase64(text) {
   const letters = typeof text === "string" ? atob(text) : "";
-  return Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
+  const bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < bytes.length; at++) bytes[at] = letters.charCodeAt(at);
+  return bytes;
 }
 
 /** The unpacked bytes of a log as `{bytes, share}`: share is the part that has been consumed, from 0 to 1. */

@@ -159,7 +159,10 @@ export class Frame {
 
   /** The kind of each request's row. @returns {Map<number, import("./story.js").Row["kind"]>} */
   get #kinds() {
-    return this.#once("kinds", () => new Map(this.story.rows.map((row) => [row.request, row.kind])));
+    return this.#once(
+      "kinds",
+      () => new Map(this.story.rows.map((row) => [row.request, row.kind])),
+    );
   }
 
   /** @param {number} id @returns {keyof typeof PHASES} */
@@ -195,6 +198,11 @@ export class Frame {
   /** @returns {Block[]} */
   get blocks() {
     return this.#once("blocks", () => this.#describeBlocks());
+  }
+
+  /** The blocks that something happened to; most of thousands have no mark. */
+  get markedBlocks() {
+    return this.#once("marked blocks", () => this.blocks.filter(({ mark }) => mark));
   }
 
   #describeBlocks() {
@@ -285,7 +293,7 @@ export class Frame {
   #handWords() {
     /** @type {Map<string, {from: number | null, to: number | null, blocks: number[]}>} */
     const groups = new Map();
-    for (const { id, mark, from, to } of this.blocks) {
+    for (const { id, mark, from, to } of this.markedBlocks) {
       if (mark !== "handed" || from === to) continue;
       const key = `${from} ${to}`;
       const group = groups.get(key) ?? { from, to, blocks: [] };

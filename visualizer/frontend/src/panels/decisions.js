@@ -122,7 +122,6 @@ function showMoment(panel) {
   const list = panel.querySelector(".scroll");
   const moment = panel.querySelector(".moment");
   if (!list) return;
-  list.style.clipPath = "";
   const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
   const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
   if (list.scrollTop !== top) list.scrollTop = top;
@@ -138,7 +137,8 @@ function hideCutRow(list) {
     ({ offsetTop, offsetHeight }) => offsetTop < edge && offsetTop + offsetHeight > edge + 2,
   );
   const isTall = cut && cut.offsetHeight > list.clientHeight / 2;
-  list.style.clipPath = cut && !isTall ? `inset(0 0 ${edge - cut.offsetTop}px 0)` : "";
+  const clip = cut && !isTall ? `inset(0px 0px ${edge - cut.offsetTop}px)` : "";
+  if (list.style.clipPath !== clip) list.style.clipPath = clip;
 }
 
 /** The nodes of the list; of the plain rows only those from line `from` to line `to`. */
