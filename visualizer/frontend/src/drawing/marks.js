@@ -101,6 +101,33 @@ function keyline(painter, x, y, width, height) {
 }
 
 /**
+ * @typedef {{style: string, "data-mark": string}} SwatchAttributes
+ * @type {WeakMap<Theme, Map<number | null, SwatchAttributes>>} by theme and lane
+ */
+const swatches = new WeakMap();
+
+/**
+ * The attributes that make an element the swatch of a lane. They are kept, because a browser takes long to write its own
+ * style as text.
+ *
+ * @param {Theme} theme @param {number | null} lane
+ * @returns {SwatchAttributes}
+ */
+export function swatchOf(theme, lane) {
+  const known = swatches.get(theme) ?? new Map();
+  swatches.set(theme, known);
+  if (!known.has(lane)) {
+    const element = document.createElement("i");
+    paintSwatch(element, theme, lane);
+    known.set(lane, {
+      style: element.getAttribute("style"),
+      "data-mark": element.getAttribute("data-mark"),
+    });
+  }
+  return known.get(lane);
+}
+
+/**
  * Paints an HTML element of 12 px as the swatch of a lane.
  *
  * @param {HTMLElement} element @param {Theme} theme @param {number | null} lane

@@ -12,7 +12,7 @@
 /** @import { Span } from "../model/words.js" */
 /** @import { Theme } from "./palette.js" */
 import { h } from "./html.js";
-import { paintSwatch } from "./marks.js";
+import { swatchOf } from "./marks.js";
 
 /** The nodes of spans; the board handles clicks. @param {Span[]} spans @param {WordContext} context */
 export function wordNodes(spans, context) {
@@ -43,8 +43,10 @@ export function wordNodes(spans, context) {
  */
 export function chip(id, { model, frame, theme, selected }, text) {
   const span = model.request(id);
-  const swatch = h("i", { "aria-hidden": "true" });
-  paintSwatch(swatch, theme, model.laneOf(id, frame?.step));
+  const swatch = h("i", {
+    "aria-hidden": "true",
+    ...swatchOf(theme, model.laneOf(id, frame?.step)),
+  });
   return h(
     "button",
     {

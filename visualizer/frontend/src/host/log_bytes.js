@@ -26,7 +26,9 @@ export function asBytes(data) {
  */
 export function fromBase64(text) {
   const letters = typeof text === "string" ? atob(text) : "";
-  return Uint8Array.from(letters, (letter) => letter.charCodeAt(0));
+  const bytes = new Uint8Array(letters.length);
+  for (let at = 0; at < bytes.length; at++) bytes[at] = letters.charCodeAt(at);
+  return bytes;
 }
 
 /**

@@ -117,10 +117,14 @@ async function showRest(board, reading, isCurrent, count) {
   const note = h("p", { class: "note reading" });
   if (!reading.done) board.root.append(note);
   let drawn = model.events.length;
+  let told = -1;
   await reading.follow(() => {
     if (!isCurrent()) return;
     const percent = Math.round(reading.share * 100);
-    note.textContent = `${percent} % of the log is read, up to step ${model.lastStep}`;
+    // Only when it changes, because the page is then laid out.
+    if (percent !== told)
+      note.textContent = `${percent} % of the log is read, up to step ${model.lastStep}`;
+    told = percent;
     // Each time twice as much, because a layout of a longer log costs more.
     if (reading.done || model.events.length >= 2 * drawn) {
       drawn = model.events.length;

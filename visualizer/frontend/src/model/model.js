@@ -385,7 +385,8 @@ export class Model {
         for (const id of this.#live.running) sums.seats += this.#live.request(id).slots;
         this.#noteComputed(this.#live.step, this.#live.step - 1);
         for (const row of event.rows) {
-          const [request, , count] = row;
+          const request = row[0];
+          const count = row[2];
           const kind = rowKind(row, this.#live.request(request));
           sums.rows++;
           sums.tokens += count;

@@ -222,10 +222,11 @@ export class TimeRecords {
     Object.assign(step, { begin: start, launched, ready: event.t?.ready ?? end, end });
     if (!(step.decodes + step.prefills)) step.launched = step.ready = end; // there was no pass
     if (Number.isNaN(end)) this.hasTimes = false;
-    for (const [id] of event.tokens) {
-      const life = this.#of(id);
-      const { length, promptLength } = state.request(id);
-      if (life.firstToken === null && length === promptLength) life.firstToken = this.steps.length;
+    for (const row of event.tokens) {
+      const life = this.#of(row[0]);
+      if (life.firstToken !== null) continue;
+      const { length, promptLength } = state.request(row[0]);
+      if (length === promptLength) life.firstToken = this.steps.length;
     }
     this.steps.push(step);
   }
@@ -250,8 +251,8 @@ function isPlain({ again, fresh, isDecode, inVain }) {
  * @returns {Work}
  */
 function workOf(row, request, computed, step) {
-  const [, start, count, drafts = []] = row;
-  const tokens = count - drafts.length;
+  const start = row[1];
+  const tokens = row[2] - (row[3]?.length ?? 0);
   const end = start + tokens;
   const again = Math.max(0, Math.min(end, computed) - start);
   const fresh = tokens - again;

@@ -147,7 +147,6 @@ function showMoment(panel, unit) {
   const list = scrolledIn(panel);
   const moment = /** @type {HTMLElement | null} */ (panel.querySelector(".moment"));
   if (!list) return;
-  list.style.clipPath = "";
   const isBelow = moment && moment.offsetTop + moment.offsetHeight > list.clientHeight;
   const top = isBelow ? moment.offsetTop - list.clientHeight / 2 : 0;
   if (list.scrollTop !== top) list.scrollTop = top;
@@ -176,7 +175,8 @@ function hideCutLines(list, unit) {
   // Of a row of several lines, whole lines stay.
   const hidden = above ? Math.ceil(above.seen / LINE) * LINE - above.seen : 0;
   const under = !below ? 0 : below.seen < LINE ? below.seen + PADDING : below.seen % LINE;
-  list.style.clipPath = above || below ? `inset(${hidden * unit}px 0 ${under * unit}px 0)` : "";
+  const clip = above || below ? `inset(${hidden * unit}px 0px ${under * unit}px)` : "";
+  if (list.style.clipPath !== clip) list.style.clipPath = clip;
 }
 
 /**
