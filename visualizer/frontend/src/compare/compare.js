@@ -159,7 +159,8 @@ class ComparisonPage {
     });
     sheet.root.querySelector(".changes-line").append(...this.alone());
     this.ghost = new GhostPanel(this);
-    this.ways = facts.difference ? new BothWays(facts, this.models, this.partnerOf) : null;
+    const goTo = (step) => views.forEach((view) => view.goTo(step));
+    this.ways = facts.difference ? new BothWays(facts, this.models, this.partnerOf, goTo) : null;
     this.requests = requestTable(facts);
     const note = facts.note && h("p", { class: "model-error muted" }, facts.note);
     const side = h(
