@@ -1,28 +1,38 @@
-/** The step at which two runs part, in both: the decisions in words and the memory after it. */
+/**
+ * A step in which two runs decide differently, in both: the decisions in words and the memory after it. It begins with
+ * the step at which they part; buttons go to the others.
+ */
 
 /** @import { Theme } from "../drawing/palette.js" */
 /** @import { Model } from "../model/model.js" */
 /** @import { PartnerOf } from "./alignment.js" */
-/** @import { Difference } from "./compare.js" */
+/** @import { Difference, Facts } from "./compare.js" */
 import { spansOf } from "../board/sheet.js";
 import { CanvasPainter } from "../drawing/canvas_painter.js";
 import { h, plural } from "../drawing/html.js";
 import { drawMiniMap, miniGrid } from "../drawing/mini_map.js";
 import { wordNodes } from "../drawing/words_html.js";
+import { sentence } from "../model/index.js";
 
 export class BothWays {
   /**
-   * @param {string[]} names @param {Difference} difference @param {Model[]} models
+   * @param {Pick<Facts, "names" | "differing"> & {difference: Difference}} facts
+   * @param {Model[]} models
    * @param {PartnerOf} partnerOf  finds A's request for one of B
+   * @param {(step: number) => void} goTo  called when the reader asks for another step
    */
-  constructor(names, difference, models, partnerOf) {
+  constructor({ names, difference, differing = [] }, models, partnerOf, goTo) {
     this.names = names;
     this.difference = difference;
     this.models = models;
     this.partnerOf = partnerOf;
-    this.canvases = models.map((_, side) =>
-      h("canvas", { role: "img", "aria-label": this.#label(side) }),
-    );
+    this.steps = differing.includes(difference.step) ? differing : [difference.step];
+    this.step = difference.step;
+    this.title = h("h2", {});
+    this.where = h("span", { class: "muted", role: "status" });
+    this.back = this.#button("‹", "Previous decision that differs", -1, goTo);
+    this.on = this.#button("›", "Next decision that differs", 1, goTo);
+    this.canvases = models.map(() => h("canvas", { role: "img" }));
     this.painters = this.canvases.map((canvas) => new CanvasPainter(canvas));
     this.words = models.map((_, side) => h("p", { "data-side": side }));
     const runs = models.map(({ settings }, side) =>
@@ -37,16 +47,17 @@ export class BothWays {
     this.element = h(
       "section",
       { class: "ways", "aria-label": "The decision in both runs" },
-      h("h2", {}, `Step ${difference.step}, two ways`),
+      this.title,
       h("div", { class: "pair" }, ...runs),
+      h("p", { class: "turn" }, this.back, this.on, this.where),
     );
   }
 
   /** @param {number} side */
   #frame(side) {
-    const { models, difference } = this;
+    const { models, step } = this;
     const { firstStep, lastStep } = models[side];
-    return models[side].frame(Math.min(Math.max(difference.step, firstStep), lastStep));
+    return models[side].frame(Math.min(Math.max(step, firstStep), lastStep));
   }
 
   /** @param {number} side */
@@ -55,12 +66,35 @@ export class BothWays {
     return `KV blocks in ${this.names[side]}: ${unshared + shared} used, ${cached} cached, ${free} free`;
   }
 
+  /** @param {string} sign @param {string} title @param {-1 | 1} by @param {(step: number) => void} goTo */
+  #button(sign, title, by, goTo) {
+    const button = h("button", { type: "button", title, "aria-label": title }, sign);
+    button.addEventListener("click", () => {
+      this.step = this.steps[this.steps.indexOf(this.step) + by];
+      goTo(this.step);
+    });
+    return button;
+  }
+
+  /** What a run does in the step: at the first, why it parts from the other. @param {number} side */
+  #said(side) {
+    const { difference, models, step } = this;
+    if (step !== difference.step) return sentence(models[side], step);
+    return spansOf(difference[side ? "b" : "a"], models[side]);
+  }
+
   /**
    * Draws both maps and writes both decisions; `unit` is one board pixel.
    *
    * @param {Theme} theme @param {number} unit
    */
   draw(theme, unit) {
+    const { steps, step } = this;
+    const at = steps.indexOf(step);
+    this.title.textContent = `Step ${step}, two ways`;
+    this.where.textContent = `decision that differs: ${at + 1} of ${steps.length}`;
+    this.back.disabled = at === 0;
+    this.on.disabled = at === steps.length - 1;
     const most = Math.max(...this.models.map(({ settings }) => settings.num_blocks));
     this.models.forEach((model, side) => {
       /** @type {Pick<Model, "request" | "laneOf">} */
@@ -69,9 +103,8 @@ export class BothWays {
         laneOf: (id) => this.#laneOf(side, id ?? null),
       };
       const context = { model: marked, theme, selected: null };
-      this.words[side].replaceChildren(
-        ...wordNodes(spansOf(this.difference[side ? "b" : "a"], model), context),
-      );
+      this.words[side].replaceChildren(...wordNodes(this.#said(side), context));
+      this.canvases[side].setAttribute("aria-label", this.#label(side));
       const width = Number(this.canvases[side].parentElement?.clientWidth) / unit;
       if (!width) return;
       const { blocks } = this.#frame(side);

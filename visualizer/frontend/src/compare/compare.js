@@ -10,6 +10,7 @@
  * @property {[name: string, a: unknown, b: unknown][]} settings  those that differ
  * @property {string[]} inputs      differences of arrivals
  * @property {Difference | null} difference  null: both runs decide alike
+ * @property {number[]} [differing]  the steps with decisions that differ
  * @property {[number, number][]} renumbered  [id in A, id in B] of requests with two ids
  * @property {[number[], number[]]} unmatched  ids that only A has, and that only B has
  * @property {{share: number | null, ms: number}} end_noise  how much two ends differ without a cause
@@ -216,9 +217,12 @@ export class ComparisonPage {
     sheet.root.querySelector(".changes-line")?.append(...this.alone());
     /** @type {GhostPanel} */
     this.ghost = new GhostPanel(this);
+    /** @param {number} step */
+    const goTo = (step) => views.forEach((view) => view.goTo(step));
+    const { difference } = facts;
     /** @type {BothWays | null} */
-    this.ways = facts.difference
-      ? new BothWays(facts.names, facts.difference, this.models, this.partnerOf)
+    this.ways = difference
+      ? new BothWays({ ...facts, difference }, this.models, this.partnerOf, goTo)
       : null;
     /** @type {ReturnType<typeof requestTable>} */
     this.requests = requestTable(facts);
