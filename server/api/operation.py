@@ -61,20 +61,30 @@ class SettingChanges(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     token_budget: int | None = Field(
-        None, description="Maximum number of tokens computed in one step."
+        default=None, description="Maximum number of tokens computed in one step."
     )
-    max_batch_size: int | None = Field(None, description="Maximum number of running requests.")
-    max_kv_tokens: int | None = Field(None, description="Size of the KV cache, in token slots.")
-    block_size: int | None = Field(None, description="Token slots per KV block.")
-    policy: str | None = Field(None, description="`fcfs`, `priority`, `sjf`, `lpm` or `fair`.")
-    batching: str | None = Field(None, description="`continuous` or `static`.")
-    chunked_prefill: bool | None = Field(None, description="Split long prompts into chunks.")
-    admission: str | None = Field(None, description="`whole` or `first_chunk`.")
-    prefix_cache: str | None = Field(None, description="`radix`, `hash` or `off`.")
-    eviction: str | None = Field(None, description="`lru` or `lfu`.")
-    preemption: bool | None = Field(None, description="Preempt requests when memory runs out.")
+    max_batch_size: int | None = Field(
+        default=None, description="Maximum number of running requests."
+    )
+    max_kv_tokens: int | None = Field(
+        default=None, description="Size of the KV cache, in token slots."
+    )
+    block_size: int | None = Field(default=None, description="Token slots per KV block.")
+    policy: str | None = Field(
+        default=None, description="`fcfs`, `priority`, `sjf`, `lpm` or `fair`."
+    )
+    batching: str | None = Field(default=None, description="`continuous` or `static`.")
+    chunked_prefill: bool | None = Field(
+        default=None, description="Split long prompts into chunks."
+    )
+    admission: str | None = Field(default=None, description="`whole` or `first_chunk`.")
+    prefix_cache: str | None = Field(default=None, description="`radix`, `hash` or `off`.")
+    eviction: str | None = Field(default=None, description="`lru` or `lfu`.")
+    preemption: bool | None = Field(
+        default=None, description="Preempt requests when memory runs out."
+    )
     async_scheduling: bool | None = Field(
-        None, description="Schedule a step while the one before is computed."
+        default=None, description="Schedule a step while the one before is computed."
     )
 
 
