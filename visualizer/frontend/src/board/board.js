@@ -80,7 +80,6 @@ const PANELS = {
 const NAMES = /** @type {PanelName[]} */ (Object.keys(PANELS));
 /** @param {string | null | undefined} name */
 const panelNamed = (name) => NAMES.find((one) => one === name) ?? null;
-const PROJECTOR = 1.5; // the unit of a board that a class looks at from a distance
 const FAR_WALL = [
   [1800, 2],
   [1100, 1.5],
@@ -90,8 +89,6 @@ const MOMENTS = 190; // px beside the sentence
 const IDLE = 120; // ms without a change before invisible rows are written
 
 export class Board extends Shell {
-  /** Whether everything is larger, for a projector; chosen, because a width does not tell a projector. */
-  projector = false;
 
   /** Whether it follows a running engine. */
   isLive = false;
@@ -371,7 +368,7 @@ export class Board extends Shell {
     const isFar = only && only !== "waterfall" && !this.panel;
     const far = FAR_WALL.find(([from]) => isFar && width >= from);
     /** CSS pixels per board pixel. @type {number} */
-    this.unit = far?.[1] ?? (this.projector ? PROJECTOR : 1);
+    this.unit = far?.[1] ?? 1;
     /** @type {boolean} */
     this.narrow = width / this.unit < NARROW;
     root.dataset.layout = this.narrow ? "narrow" : this.unit > 1 ? "projector" : "wide";
