@@ -89,7 +89,6 @@ const MOMENTS = 190; // px beside the sentence
 const IDLE = 120; // ms without a change before invisible rows are written
 
 export class Board extends Shell {
-
   /** Whether it follows a running engine. */
   isLive = false;
   /** Whether it changes several times a second. */
